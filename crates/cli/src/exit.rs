@@ -103,6 +103,11 @@ impl Failure {
             }
             DestinationError::Exists => (Exit::Failed, "there already; --force replaces it"),
             DestinationError::NoFile => (Exit::Failed, "there already, and no file"),
+            DestinationError::Trap => (
+                Exit::Failed,
+                "belongs to another user, in a directory that every user may write; not followed, \
+                 not written into",
+            ),
         };
         Self::new(exit, format!("{name}: {why}"))
     }

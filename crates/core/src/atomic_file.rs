@@ -5,7 +5,7 @@
 //! not published goes when it is dropped. A [`Destination`] is what a person named: such a file, or
 //! something that is written as it stands.
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, unlinkat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -19,10 +19,12 @@ use crate::failed::Failed;
 mod destination;
 pub mod lock;
 pub mod name;
+pub mod ownership;
 
 pub use destination::{Destination, DestinationError, Until, write_file};
 use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
+use ownership::{LeftAlone, distrust_name, remove_own};
 
 /// A call on a destination that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +54,8 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
     pub fd: OwnedFd,
     /// An earlier run left it, and this one goes on with it.
     pub adopted: bool,
+    /// A leftover of the usual name that was not used, as another user may have made it.
+    pub left_alone: Option<LeftAlone>,
     dir: D,
     name: N,
     /// `None`: it has no name yet.
@@ -66,6 +70,9 @@ struct Part {
     is_usual: bool,
 }
 
+/// The mode of a partial file: nobody else reads or changes it before owner and mode are final, and
+/// a later run can tell it from a file of another user ([`ownership`]).
+const PART_MODE: u32 = 0o600;
 // Enough for any sane number of copies racing for one name.
 const TRIES: usize = 100;
 // The kernel closes the files of a killed process's io_uring some time after that process is gone, and with them goes
@@ -75,11 +82,11 @@ const WAIT: Duration = Duration::from_millis(20);
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     /// A file that will be `name` in `dir`: without a name until then where the file system has such
-    /// files, and as a part where not.
+    /// files. Otherwise it is a part, whose mode is 0600 whatever `mode` says ([`Self::is_part`]).
     pub fn create(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
         match open_nameless(dir.as_fd(), OFlags::RDWR, mode)? {
             Some(fd) => Ok(Self::new(fd, dir, name, None)),
-            None => Self::part(dir, name, mode, Leftovers::default()),
+            None => Self::part(dir, name, Leftovers::default()),
         }
     }
 
@@ -94,21 +101,21 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(opened.map(|fd| Self::new(fd, dir, name, None)))
     }
 
-    /// A file under the name of an unfinished one. It is locked for as long as it is open, so that no
-    /// other run takes it for a leftover.
-    pub fn part(dir: D, name: N, mode: u32, leftovers: Leftovers) -> Result<Self, CallFailed> {
-        let found = open_part(dir.as_fd(), name.as_ref(), mode, leftovers)?;
+    /// A file of mode 0600 under the name of an unfinished one. It is locked for as long as it is
+    /// open, so that no other run takes it for a leftover.
+    pub fn part(dir: D, name: N, leftovers: Leftovers) -> Result<Self, CallFailed> {
+        let found = open_part(dir.as_fd(), name.as_ref(), leftovers)?;
         let mut file = Self::new(found.fd, dir, name, Some(found.part));
-        file.adopted = found.adopted;
+        (file.adopted, file.left_alone) = (found.adopted, found.left_alone);
         Ok(file)
     }
 
-    /// A file under a name that nobody else uses, for a folder into which other machines write files of the
-    /// same names: their locks may not be seen here. No later run goes on with it.
-    pub fn apart(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
+    /// A file of mode 0600 under a name that nobody else uses, for a folder into which other machines write files
+    /// of the same names: their locks may not be seen here. No later run goes on with it.
+    pub fn apart(dir: D, name: N) -> Result<Self, CallFailed> {
         for _ in 0..TRIES {
             let part = Part { name: unique(name.as_ref()), is_usual: false };
-            match create_new(dir.as_fd(), &part.name, OFlags::RDWR, mode) {
+            match create_new(dir.as_fd(), &part.name, OFlags::RDWR, PART_MODE) {
                 Ok(fd) => return Ok(Self::new(fd, dir, name, Some(part))),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(CallFailed { call: "openat", errno }),
@@ -118,7 +125,12 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     }
 
     fn new(fd: OwnedFd, dir: D, name: N, part: Option<Part>) -> Self {
-        Self { fd, adopted: false, dir, name, part, settled: false }
+        Self { fd, adopted: false, left_alone: None, dir, name, part, settled: false }
+    }
+
+    /// Whether it has a temporary name: then its mode is 0600 until the caller changes it.
+    pub fn is_part(&self) -> bool {
+        self.part.is_some()
     }
 
     /// The folder that it will be in.
@@ -215,6 +227,7 @@ struct OpenPart {
     fd: OwnedFd,
     part: Part,
     adopted: bool,
+    left_alone: Option<LeftAlone>,
 }
 
 /// Removes the part, with its journal, that a dead process left of `target`, for a caller who needs none. `spare`
@@ -231,7 +244,7 @@ pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<
 /// Removes a part that is locked.
 fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &Part) -> Result<(), CallFailed> {
     if part.is_usual {
-        let _ = unlink(dir, &beside(target, JOURNAL));
+        let _ = remove_own(dir, &beside(target, JOURNAL));
     }
     unlink(dir, &part.name).map_err(failed("unlinkat"))
 }
@@ -239,18 +252,21 @@ fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &Part) -> Result<(), Ca
 fn open_part(
     dir: BorrowedFd<'_>,
     target: &CStr,
-    mode: u32,
     leftovers: Leftovers,
 ) -> Result<OpenPart, CallFailed> {
     let usual = || Part { name: beside(target, PART), is_usual: true };
     let another = || Part { name: unique(target), is_usual: false };
-    let mut part = usual();
+    // A part would be worth nothing beside a journal that another user wrote.
+    let journal = beside(target, JOURNAL);
+    let mut left_alone = distrust_name(dir, &journal, FileType::RegularFile)
+        .map(|why| LeftAlone { name: journal, why });
+    let mut part = if left_alone.is_none() { usual() } else { another() };
     let mut waits = if leftovers.resume { WAITS } else { 0 };
     for _ in 0..TRIES {
-        match create_new(dir, &part.name, OFlags::RDWR, mode) {
+        match create_new(dir, &part.name, OFlags::RDWR, PART_MODE) {
             Ok(fd) => {
                 if is_ours(&fd, dir, &part.name)? {
-                    return Ok(OpenPart { fd, part, adopted: false });
+                    return Ok(OpenPart { fd, part, adopted: false, left_alone });
                 }
                 part = another();
             }
@@ -261,10 +277,16 @@ fn open_part(
                     thread::sleep(WAIT);
                 }
                 Leftover::Alive => part = another(),
+                Leftover::Foreign(why) => {
+                    let name = std::mem::replace(&mut part, another()).name;
+                    left_alone.get_or_insert(LeftAlone { name, why });
+                }
                 Leftover::Free(fd) if is(&fd, leftovers.spare)? => part = another(),
                 // Under another name it has no journal: it is begun anew.
                 Leftover::Free(fd) if leftovers.resume && part.is_usual => {
-                    return Ok(OpenPart { fd, part, adopted: true });
+                    // Killed just before it got its name, it has its final mode. A file system without modes refuses.
+                    let _ = fchmod(&fd, Mode::from_raw_mode(PART_MODE));
+                    return Ok(OpenPart { fd, part, adopted: true, left_alone });
                 }
                 Leftover::Free(_locked) => remove_part(dir, target, &part)?,
             },
@@ -301,7 +323,7 @@ mod tests {
         }
         let dir = fs::File::open(folder.path()).unwrap();
         let leftovers = Leftovers { resume: true, ..Leftovers::default() };
-        let file = AtomicFile::part(&dir, c"n", 0o600, leftovers).unwrap();
+        let file = AtomicFile::part(&dir, c"n", leftovers).unwrap();
         assert!(!file.adopted && file.journal().is_none());
         assert_eq!(fstat(&file.fd).unwrap().st_size, 0);
     }
@@ -311,8 +333,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = fs::File::open(folder.path()).unwrap();
         fs::write(folder.path().join(".n.thalweg-part"), "left").unwrap();
-        let mut one = AtomicFile::apart(&dir, c"n", 0o600).unwrap();
-        let mut other = AtomicFile::apart(&dir, c"n", 0o600).unwrap();
+        let mut one = AtomicFile::apart(&dir, c"n").unwrap();
+        let mut other = AtomicFile::apart(&dir, c"n").unwrap();
         io::write(&one.fd, b"one").unwrap();
         io::write(&other.fd, b"other").unwrap();
         one.publish(false).unwrap();
@@ -331,7 +353,7 @@ mod tests {
         let is_ours = |made: &OwnedFd| is_ours(made, dir.as_fd(), c".n.thalweg-part").unwrap();
         let made = OwnedFd::from(fs::File::create_new(&path).unwrap());
         let leftovers = Leftovers { resume: true, ..Leftovers::default() };
-        let mut rival = AtomicFile::part(&dir, c"n", 0o600, leftovers).unwrap();
+        let mut rival = AtomicFile::part(&dir, c"n", leftovers).unwrap();
         assert!(rival.adopted && !is_ours(&made));
         rival.publish(false).unwrap();
         drop(rival);

@@ -8,6 +8,7 @@
 )]
 
 pub mod buffer;
+pub mod chmod;
 pub mod copy;
 pub mod epoll;
 pub mod fault;

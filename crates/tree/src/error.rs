@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use thalweg_core::{
     Cancelled, Side,
-    atomic_file::CallFailed,
+    atomic_file::{CallFailed, ownership::Distrust},
     failed::{Failed, quoted},
 };
 use thalweg_sys::Errno;
@@ -89,6 +89,15 @@ pub enum Refusal {
     /// The destination is a link to nothing.
     #[error("is a dangling symbolic link: not written through it")]
     Dangling,
+    /// It is another user's in a directory that every user may write, as `fs.protected_symlinks` and
+    /// `fs.protected_regular` say.
+    #[error(
+        "belongs to another user, in a directory that every user may write: not followed, not written into"
+    )]
+    Trap,
+    /// A hidden name of ours is taken by something that another user may have made.
+    #[error("{0}: left alone; remove it first")]
+    Foreign(Distrust),
     /// The backup of the destination would be the source.
     #[error("is not overwritten: its backup would destroy the source")]
     BackupOverSource,

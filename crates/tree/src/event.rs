@@ -2,7 +2,7 @@
 
 use rustix::fs::FileType;
 use std::{ffi::CStr, path::Path};
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, atomic_file::ownership::Distrust};
 use thalweg_sys::Errno;
 
 use crate::Error;
@@ -104,6 +104,13 @@ pub enum Event<'a> {
         name: &'a CStr,
         /// What setxattr(2) answered.
         errno: Errno,
+    },
+    /// An unfinished file or directory of this name was neither resumed nor removed: another user may have made it.
+    LeftAlone {
+        /// The leftover.
+        path: &'a Path,
+        /// How it differs from what this user's own runs leave.
+        why: Distrust,
     },
     /// It could not be copied.
     Failed(&'a Error),

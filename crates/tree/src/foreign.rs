@@ -9,7 +9,9 @@ use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
-use thalweg_core::atomic_file::{CallFailed, failed, name::OWN_JOURNAL, unlink};
+use thalweg_core::atomic_file::{
+    CallFailed, failed, name::OWN_JOURNAL, ownership::LeftAlone, unlink,
+};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -35,7 +37,7 @@ impl Stage {
     /// this boot left of the same URL. Any other leftover of that name is removed.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
         let spot = Spot { dir: above.as_fd(), name: &name };
-        let made = StagedDir::make(spot, 0o700, true, Origin::Remote(source));
+        let made = StagedDir::make(spot, true, Origin::Remote(source));
         let (fd, staged) = made.map_err(|failure| of_failure(&failure))?;
         Ok(Self { above, name, fd, staged })
     }
@@ -43,6 +45,11 @@ impl Stage {
     /// The folder.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// A leftover that was not used, as another user may have made it.
+    pub fn left_alone(&self) -> Option<&LeftAlone> {
+        self.staged.left_alone.as_ref()
     }
 
     /// An earlier run left it.

@@ -210,6 +210,9 @@ struct UnderWay {
 
 impl UnderWay {
     fn new(destination: Destination, path: PathBuf) -> Self {
+        if let Some(left) = destination.left_alone() {
+            complain(&format!("warning: {left}"));
+        }
         Self { destination, path, bytes: 0, opened: None }
     }
 }

@@ -12,7 +12,11 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::{AtomicFile, CallFailed, Leftovers, failed, lock::Id};
+use super::{
+    AtomicFile, CallFailed, Leftovers, failed,
+    lock::Id,
+    ownership::{Followed, LeftAlone, birth_mode, follow, is_trap_at},
+};
 use crate::Cancelled;
 
 /// An open destination.
@@ -25,6 +29,8 @@ pub enum Destination {
         file: AtomicFile<OwnedFd, CString>,
         /// An existing file of its name gives way.
         replace: bool,
+        /// The mode it gets immediately before its name; `None`: it has it.
+        mode: Option<u32>,
     },
 }
 
@@ -45,6 +51,9 @@ pub enum DestinationError {
     /// There is something else than a file or a link.
     #[error("the destination is there already, and no file")]
     NoFile,
+    /// Another user's link, FIFO or file in a directory that every user may write.
+    #[error("the destination belongs to another user, in a directory that every user may write")]
+    Trap,
 }
 
 impl From<CallFailed> for DestinationError {
@@ -59,6 +68,7 @@ impl From<DestinationError> for std::io::Error {
             DestinationError::Call(CallFailed { errno, .. }) => errno.into(),
             DestinationError::NoFolder | DestinationError::Dangling => Errno::NOENT.into(),
             DestinationError::Exists | DestinationError::NoFile => Errno::EXIST.into(),
+            DestinationError::Trap => Errno::ACCESS.into(),
         }
     }
 }
@@ -88,12 +98,7 @@ impl Destination {
     /// The same for a file that may be a part until then.
     pub fn open_until(path: &Path, until: Until) -> Result<Self, DestinationError> {
         let found = match stat(path) {
-            Ok(found) if is_file(&found) => Some(found),
-            Ok(_) => {
-                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-                let fd = openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
-                return Ok(Self::Direct(fd));
-            }
+            Ok(found) => Some(found),
             // Otherwise this would only show when everything has been written.
             Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(DestinationError::NoFolder);
@@ -104,9 +109,28 @@ impl Destination {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
         };
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let name = path.file_name().ok_or(DestinationError::NoFolder)?;
-        Self::whole(open_folder(&folder_of(&path))?, name, found, (true, until))
+        let is_direct = found.is_some_and(|found| !is_file(&found));
+        match resolve(path)? {
+            Some((dir, name)) if is_direct => {
+                if is_trap_at(&dir, &name).map_err(failed("stat"))? {
+                    return Err(DestinationError::Trap);
+                }
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW;
+                let fd = openat(dir, name, flags, Mode::empty()).map_err(failed("open"))?;
+                Ok(Self::Direct(fd))
+            }
+            None if is_direct => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let fd = openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
+                Ok(Self::Direct(fd))
+            }
+            Some((dir, name)) => Self::at(dir, OsStr::from_bytes(name.to_bytes()), true, until),
+            None => {
+                let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                let name = path.file_name().ok_or(DestinationError::NoFolder)?;
+                Self::at(open_folder(&folder_of(&path))?, name, true, until)
+            }
+        }
     }
 
     /// A file in a folder, under a name that another process gave it: of one part. No link of that name
@@ -150,19 +174,26 @@ impl Destination {
         (replace, until): (bool, Until),
     ) -> Result<Self, DestinationError> {
         let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
+        let spare = found.as_ref().map(Id::of).unwrap_or_default();
         let file = match until {
             Until::Nameless => AtomicFile::create(dir, name, 0o666),
-            Until::Part => {
-                let spare = found.as_ref().map(Id::of).unwrap_or_default();
-                AtomicFile::part(dir, name, 0o666, Leftovers { resume: true, spare })
-            }
+            Until::Part => AtomicFile::part(dir, name, Leftovers { resume: true, spare }),
         };
         let file = file.map_err(|error| CallFailed { call: "open", ..error })?;
-        if let Some(found) = found {
-            // A file that is replaced keeps its mode where that is allowed.
-            let _ = fchmod(&file.fd, Mode::from_raw_mode(found.st_mode & 0o777));
+        // A file of ours that is replaced keeps its mode. Another user's might let him write into the new one.
+        let owner = fstat(&file.fd).map_err(failed("fstat"))?.st_uid;
+        let kept = found.filter(|found| found.st_uid == owner).map(|found| found.st_mode & 0o777);
+        let born = || file.is_part().then(|| birth_mode(file.folder(), 0o666));
+        let mode = kept.or_else(born);
+        Ok(Self::Whole { file, replace, mode })
+    }
+
+    /// The leftover that was not used, as another user may have made it.
+    pub fn left_alone(&self) -> Option<&LeftAlone> {
+        match self {
+            Self::Direct(_) => None,
+            Self::Whole { file, .. } => file.left_alone.as_ref(),
         }
-        Ok(Self::Whole { file, replace })
     }
 
     /// Where to write.
@@ -210,13 +241,17 @@ impl Destination {
 
     /// Gives a file its name; of anything else it says whether what it took is kept.
     pub fn publish(self) -> Result<(), DestinationError> {
+        if let Self::Whole { file, mode: Some(mode), .. } = &self {
+            // Before its name and before it is flushed. A file system without modes refuses it.
+            let _ = fchmod(&file.fd, Mode::from_raw_mode(*mode));
+        }
         // Servers tell of a full disk or a quota when a file is closed.
         if fstat(self.fd()).is_ok_and(|found| is_file(&found)) {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Whole { mut file, replace } => match file.publish(!replace) {
+            Self::Whole { mut file, replace, .. } => match file.publish(!replace) {
                 Err(CallFailed { errno: Errno::EXIST, .. }) if !replace => {
                     Err(DestinationError::Exists)
                 }
@@ -228,6 +263,19 @@ impl Destination {
 
 fn is_file(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+}
+
+/// The directory and the name to which a path leads; `None` if that is an open file of `/proc`.
+fn resolve(path: &Path) -> Result<Option<(OwnedFd, CString)>, DestinationError> {
+    // The root and paths that end in `..` are directories.
+    let name = path.file_name().unwrap_or(OsStr::new("."));
+    let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
+    let dir = open_folder(&folder_of(path))?;
+    match follow(dir.as_fd(), &name).map_err(failed("open"))? {
+        Followed::At(dir, name) => Ok(Some((dir, name))),
+        Followed::Magic => Ok(None),
+        Followed::Trap => Err(DestinationError::Trap),
+    }
 }
 
 /// O_PATH: a folder may be written without being readable.

@@ -1,14 +1,19 @@
 //! Whose an unfinished file or directory is: that of the process that holds its lock while it has its
 //! name.
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
+};
 use std::{
     ffi::CStr,
     os::fd::{BorrowedFd, OwnedFd},
 };
 use thalweg_sys::Errno;
 
-use super::{CallFailed, failed};
+use super::{
+    CallFailed, failed,
+    ownership::{Distrust, distrust, distrust_name},
+};
 
 /// A file, whatever its names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,42 +64,49 @@ fn lock(fd: &OwnedFd) -> Lock {
     }
 }
 
-/// What an unfinished file that lies in the way is.
+/// An unfinished file or directory that has the name a command wants to use.
 pub enum Leftover {
-    /// It vanished meanwhile.
+    /// It vanished in the meantime.
     Gone,
     /// A living process works on it.
     Alive,
     /// Its process is dead; it is locked now.
     Free(OwnedFd),
+    /// Another user may have made it, or may change it.
+    Foreign(Distrust),
 }
 
-/// What an unfinished file of this name is.
+/// Opens and locks the partial file of this name, unless a living process has it.
 pub fn leftover(dir: BorrowedFd<'_>, name: &CStr) -> Result<Leftover, CallFailed> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match claim(dir, name, flags)? {
-        // It has another name too: to write into it would be to write into that file.
-        Leftover::Free(fd) if fstat(&fd).map_err(failed("fstat"))?.st_nlink > 1 => {
-            Ok(Leftover::Alive)
-        }
-        found => Ok(found),
-    }
+    claim(dir, name, OFlags::RDWR)
 }
 
-/// Opens and locks a leftover of this name, unless a living process has it.
-pub fn claim(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Leftover, CallFailed> {
+/// Opens and locks a leftover of this name, unless a living process has it: a directory if `access` says so, a
+/// regular file otherwise.
+pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftover, CallFailed> {
+    let is_dir = access.contains(OFlags::DIRECTORY);
+    let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = match openat(dir, name, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(Leftover::Gone),
-        // Not a file we made, or not ours to touch: leave it.
         Err(Errno::LOOP | Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::ACCESS) => {
-            return Ok(Leftover::Alive);
+            let why = distrust_name(dir, name, kind);
+            return Ok(why.map_or(Leftover::Alive, Leftover::Foreign));
         }
         Err(errno) => return Err(CallFailed { call: "openat", errno }),
     };
+    let check = || Ok(distrust(dir, &fstat(&fd).map_err(failed("fstat"))?, kind));
+    // Before the lock, which another user may hold on a file of his own.
+    if let Some(why) = check()? {
+        return Ok(Leftover::Foreign(why));
+    }
     match lock(&fd) {
-        Lock::Ours if is_named(&fd, dir, name)? => Ok(Leftover::Free(fd)),
-        Lock::Ours => Ok(Leftover::Gone),
+        Lock::Ours if !is_named(&fd, dir, name)? => Ok(Leftover::Gone),
+        Lock::Ours => match check()? {
+            None => Ok(Leftover::Free(fd)),
+            Some(why) => Ok(Leftover::Foreign(why)),
+        },
         // Without locks the living cannot be told from the dead.
         Lock::Theirs | Lock::Unknown => Ok(Leftover::Alive),
     }

@@ -106,6 +106,9 @@ pub fn fetch_listed(
         Box::new(Failed { error, there: 0, size: None, kept: false, report: Report::default() })
     };
     let mut landing = Landing::at(destination).map_err(stopped)?;
+    if let Some(left) = landing.left_alone() {
+        watcher.tell(&format!("warning: {left}"));
+    }
     let known = landing.adopt(&target.to_string()).map_err(stopped)?;
     let resumed = landing.done().bytes();
     let size = known.as_ref().map(|known| known.size);

@@ -8,7 +8,10 @@ use std::{
 use rustix::fs::fstat;
 use thalweg_core::{
     End, Kind,
-    atomic_file::{Destination, DestinationError, failed, unlink},
+    atomic_file::{
+        Destination, DestinationError, failed,
+        ownership::{LeftAlone, remove_own},
+    },
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
@@ -42,6 +45,11 @@ impl Landing {
             Destination::Direct(_) => None,
         };
         Ok(Self { destination, place, keeper: None, done: Ranges::default() })
+    }
+
+    /// A leftover that was not used, as another user may have made it.
+    pub fn left_alone(&self) -> Option<&LeftAlone> {
+        self.destination.left_alone()
     }
 
     /// Takes over what an earlier run left of this URL, if that can be trusted; else it is emptied.
@@ -108,7 +116,7 @@ impl Landing {
     fn forget(&mut self) -> Result<(), Error> {
         self.keeper = None;
         if let Some((folder, name)) = &self.place {
-            unlink(folder.as_fd(), name).map_err(failed("unlinkat"))?;
+            remove_own(folder.as_fd(), name).map_err(failed("unlinkat"))?;
         }
         Ok(())
     }
@@ -151,11 +159,12 @@ impl Landing {
 
     /// Gives it its name, and before that what else it has to get.
     pub fn publish(mut self, attributes: Option<&Attributes>) -> Result<(), Error> {
-        if let Destination::Whole { file, .. } = &self.destination {
+        if let Destination::Whole { file, mode, .. } = &mut self.destination {
             // Of something that began anew there may be more.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;
             if let Some(attributes) = attributes {
                 attributes.give(file.fd.as_fd())?;
+                *mode = None;
             }
         }
         self.forget()?;

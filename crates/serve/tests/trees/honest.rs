@@ -252,3 +252,45 @@ fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
         assert_eq!(fs::read(served.dst().join("z/small")).unwrap(), b"before");
     }
 }
+
+#[test]
+fn neither_a_staging_directory_nor_a_file_of_another_user_passes_for_what_came_before() {
+    use rustix::fs::{AtFlags, Uid, chownat};
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can plant files of another user");
+    }
+    let give_away = |path: &Path| {
+        let other = Some(Uid::from_raw(65534));
+        chownat(CWD, path, other, None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    };
+    let served = Served::new();
+    served.file("tool", "ours");
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 0);
+    let set_old = |path: &Path| {
+        fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+    };
+    set_old(&served.root("tool"));
+    let staged = served.dst().with_file_name(".dst.thalweg-part");
+    write(&staged.join("tool"), "evil");
+    set_old(&staged.join("tool"));
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let journal = format!(
+        r#"{{"schema":2,"source":{{"url":"{}","validator":"","size":0}},"done":[],"boot_id":"{}"}}"#,
+        served.url(),
+        boot.trim()
+    );
+    write(&staged.join(".thalweg-journal"), journal);
+    give_away(&staged);
+    let fetched = get(&served.url(), &served.dst(), &options()).unwrap();
+    assert_eq!((fetched.files, fetched.missed_count), (1, 0), "{fetched:?}");
+    assert_eq!(fs::read_to_string(served.dst().join("tool")).unwrap(), "ours");
+    assert!(staged.join("tool").exists());
+    // Into a directory that is there.
+    write(&served.dst().join("tool"), "evil");
+    set_old(&served.dst().join("tool"));
+    give_away(&served.dst().join("tool"));
+    let fetched = get(&served.url(), &served.dst(), &options()).unwrap();
+    assert_eq!((fetched.files, fetched.unchanged), (1, 0), "{fetched:?}");
+    assert_eq!(fs::read_to_string(served.dst().join("tool")).unwrap(), "ours");
+    assert_eq!(fs::metadata(served.dst().join("tool")).unwrap().uid(), 0);
+}

@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use thalweg_core::{Cancelled, rate_limit::RateLimit};
+use thalweg_core::{Cancelled, atomic_file::ownership::LeftAlone, rate_limit::RateLimit};
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     error::Failure,
     folder::Kept,
     identity::Id,
+    names::os,
 };
 
 /// Who else works in the destination.
@@ -120,7 +121,7 @@ impl Me {
             umask: OnceLock::new(),
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
-            owns_what_it_makes: options.preserve.owner
+            owns_what_it_makes: (options.preserve.owner || options.resume)
                 && filesystem(destination).is_ok_and(|fs| plain(&fs)),
         }
     }
@@ -234,6 +235,12 @@ impl<'r> Run<'r> {
             let reason = Refusal::ManifestOverSource;
             self.failed(Error::Refused { path: path(), reason });
         }
+    }
+
+    /// Reports a leftover of the copy to this path that was not used.
+    pub fn left_alone(&self, destination: impl FnOnce() -> PathBuf, left: &LeftAlone) {
+        let path = destination().with_file_name(os(&left.name));
+        self.events.event(&Event::LeftAlone { path: &path, why: left.why });
     }
 
     /// Tells of a file that was copied without some attribute.

@@ -1,7 +1,7 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, RawDir, Stat, chmodat, fchmod, fstat, mkdirat, openat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fchmod, fstat, mkdirat, openat, statat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -12,9 +12,10 @@ use std::{
 use thalweg_core::atomic_file::{
     lock::{Leftover, claim, is_ours},
     name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
+    ownership::{LeftAlone, distrust},
     unlink,
 };
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, chmod::chmod_opened, io};
 
 use crate::{
     copy::spot::Spot,
@@ -26,11 +27,17 @@ use crate::{
 };
 
 /// A directory under its temporary name, locked while it is open.
+///
+/// It belongs to us and has mode 0700 from the moment it is made until all of it is there, and a leftover is adopted or
+/// removed only if `fstat` shows the owner and no write permission for others. So no other user has ever put anything
+/// in: what lies below it needs no such look.
 pub(crate) struct StagedDir {
     /// The name it has now.
     pub name: CString,
     /// It was left by an earlier run.
     pub adopted: bool,
+    /// A leftover of the usual name that was not used, as another user may have made it.
+    pub left_alone: Option<LeftAlone>,
     /// It has the name by which a later run finds it.
     is_usual: bool,
 }
@@ -49,23 +56,20 @@ const TRIES: usize = 100;
 impl StagedDir {
     /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one of the same
     /// source.
-    pub fn make(
-        spot: Spot<'_>,
-        mode: u32,
-        resume: bool,
-        origin: Origin<'_>,
-    ) -> Attempt<(OwnedFd, Self)> {
+    pub fn make(spot: Spot<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(spot.name, PART);
         let mut is_usual = true;
+        let mut left_alone = None;
         for _ in 0..TRIES {
-            match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
+            match mkdirat(spot.dir, &name, Mode::RWXU) {
                 Ok(()) => {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
-                        Ok(fd) if is_ours(&fd, spot.dir, &name)? => {
+                        Ok(fd) if is_own(spot.dir, &fd)? && is_ours(&fd, spot.dir, &name)? => {
                             journal(fd.as_fd(), origin).write();
-                            return Ok((fd, Self { name, adopted: false, is_usual }));
+                            return Ok((fd, Self { name, adopted: false, left_alone, is_usual }));
                         }
-                        // Another run took it for a leftover before it was locked.
+                        // Another run took it for a leftover before it was locked, or the owner of the directory
+                        // above put another in its place.
                         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                             (name, is_usual) = (unique(spot.name), false);
                         }
@@ -75,11 +79,18 @@ impl StagedDir {
                 Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
+                    Leftover::Foreign(why) => {
+                        let name_left = std::mem::replace(&mut name, unique(spot.name));
+                        left_alone.get_or_insert(LeftAlone { name: name_left, why });
+                        is_usual = false;
+                    }
                     Leftover::Free(fd) if holds(&fd, origin)? => {
                         (name, is_usual) = (unique(spot.name), false);
                     }
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
-                        return Ok((fd, Self { name, adopted: true, is_usual }));
+                        // Killed just before it got its name, it has its final mode.
+                        let _ = fchmod(&fd, Mode::RWXU);
+                        return Ok((fd, Self { name, adopted: true, left_alone, is_usual }));
                     }
                     // Locked until the name is gone: the process that made it a moment ago must not begin in it.
                     Leftover::Free(locked) => {
@@ -117,15 +128,38 @@ impl StagedDir {
     }
 }
 
+/// Whether no other user can have made this directory, or can put anything in.
+pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
+    let stat = fstat(fd).map_err(at_sink("fstat"))?;
+    Ok(distrust(above, &stat, FileType::Directory).is_none())
+}
+
 /// Opens a directory just made, even if a default list does not let us.
-pub(crate) fn open_new(Spot { dir, name }: Spot<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_new(spot: Spot<'_>) -> Result<OwnedFd, Errno> {
+    open_by_force(spot.dir, spot.name)
+}
+
+/// Opens a directory, and gives us the rights to it if its mode does not. No link is followed, also not by the change of
+/// the mode.
+fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match openat(dir, name, DIRECTORY, Mode::empty()) {
         Err(Errno::ACCESS) => {
-            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
-            openat(dir, name, DIRECTORY, Mode::empty())
+            let itself = openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty())?;
+            chmod_opened(&itself, 0o700)?;
+            openat(&itself, c".", DIRECTORY, Mode::empty())
         }
         answer => answer,
     }
+}
+
+/// Returns the mode that a directory gets which is made in `stage` with this one: a default list above the stage has the
+/// same effect in it.
+pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
+    let name = unique(c"new");
+    mkdirat(stage, &name, Mode::from_raw_mode(mode)).map_err(at_sink("mkdirat"))?;
+    let looked = statat(stage, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"));
+    unlinkat(stage, &name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
+    Ok(looked?.st_mode & 0o7777)
 }
 
 /// The journal of a stage. It says which source it is a copy of; a stage without one is any folder's.
@@ -248,13 +282,7 @@ fn empty_but_for_one(
 
 fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     // It may have got its final mode already, which need not let us in.
-    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
-            openat(dir, name, DIRECTORY, Mode::empty())?
-        }
-        answer => answer?,
-    };
+    let fd = open_by_force(dir, name)?;
     let _ = fchmod(&fd, Mode::RWXU);
     Ok(fd)
 }
@@ -274,19 +302,19 @@ mod tests {
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
-        let (held, first) = StagedDir::make(spot, 0o700, false, source).unwrap();
+        let (held, first) = StagedDir::make(spot, false, source).unwrap();
         assert!(!first.adopted);
         assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
-        let (_, second) = StagedDir::make(spot, 0o700, true, source).unwrap();
+        let (_, second) = StagedDir::make(spot, true, source).unwrap();
         assert_ne!(second.name, first.name);
         drop(held);
-        let (_held, third) = StagedDir::make(spot, 0o700, true, source).unwrap();
+        let (_held, third) = StagedDir::make(spot, true, source).unwrap();
         assert!(third.adopted && third.name == first.name);
         third.publish(spot).unwrap();
         assert!(second.publish(spot).is_err());
         // A later run looks for the usual name only.
-        let (_alive, fourth) = StagedDir::make(spot, 0o700, true, source).unwrap();
-        let (fd, fifth) = StagedDir::make(spot, 0o700, true, source).unwrap();
+        let (_alive, fourth) = StagedDir::make(spot, true, source).unwrap();
+        let (fd, fifth) = StagedDir::make(spot, true, source).unwrap();
         assert!(!fifth.leave(spot, &fd).unwrap());
         assert!(fourth.leave(spot, &fd).unwrap());
         let left = |stage: &StagedDir| place.path().join(stage.name.to_str().unwrap()).is_dir();
@@ -304,7 +332,7 @@ mod tests {
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
-        let (held, rival) = StagedDir::make(spot, 0o700, true, source).unwrap();
+        let (held, rival) = StagedDir::make(spot, true, source).unwrap();
         assert!(rival.adopted);
         rival.publish(spot).unwrap();
         drop(held);
@@ -319,7 +347,7 @@ mod tests {
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
         let build = |n: u64| {
-            let (fd, stage) = StagedDir::make(spot, 0o700, false, source).unwrap();
+            let (fd, stage) = StagedDir::make(spot, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();
             mkdirat(&fd, &mine, Mode::RWXU).unwrap();
             match stage.publish(spot) {

@@ -191,7 +191,8 @@ impl<'m> Mover<'m> {
         }
         let run = self.worker.run;
         run.events.current(&Grounds::path_of(self.grounds.source_path, entry));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = flags | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let part = openat(self.grounds.parts, &*self.grounds.part(file), flags, mode);
         let part = part.map_err(at_sink("openat"))?;

@@ -15,6 +15,7 @@ use std::{
 use thalweg_core::atomic_file::{
     create_new,
     name::{FLEET, beside, is_reserved, short},
+    ownership::distrust,
     unlink,
 };
 use thalweg_sys::{Errno, io};
@@ -138,6 +139,7 @@ impl Place {
             return Ok(if is_published { Found::Published } else { Found::Nothing });
         };
         let path = above.join(os(&own));
+        expect_own(above_fd.as_fd(), &fd, &path)?;
         if is_published {
             // Who published it was killed before it removed the folder.
             if matches!(statat(&fd, TREE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
@@ -247,6 +249,17 @@ impl Place {
         }
         remove(self.above.as_fd(), &self.own, &self.fd)
             .map_err(|failure| failure.at(|| self.path.clone(), || self.path.clone()))
+    }
+}
+
+/// Refuses the folder of a fleet that another user may have made or may change. All workers belong to one user, and no
+/// other has ever been able to enter the folder: what is below it needs no such look. No other name will do, as workers
+/// that start later look for this one.
+fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Error> {
+    let stat = fstat(fd).map_err(failed(path, "fstat"))?;
+    match distrust(above, &stat, FileType::Directory) {
+        None => Ok(()),
+        Some(why) => Err(Error::Refused { path: path.to_owned(), reason: Refusal::Foreign(why) }),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Keeps the journal of one transfer beside its part.
 
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{OFlags, fstat};
 use std::{
     ffi::CString,
     os::fd::{BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
-use thalweg_core::atomic_file::unlink;
+use thalweg_core::atomic_file::{
+    create_new,
+    ownership::{open_own, remove_own},
+    unlink,
+};
 use thalweg_sys::{Errno, io};
 
 use super::{Journal, JournalError, MOST, SIZE, Source, boot_id};
@@ -69,9 +73,13 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         }
     }
 
+    /// Opens the journal, new or of an earlier run. `None` if another user has the name: then this transfer has none.
     fn open(&self) -> Option<(OwnedFd, usize)> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.dir, &*self.name, flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let dir = self.dir.as_fd();
+        let file = match create_new(dir, &self.name, OFlags::WRONLY, 0o600) {
+            Err(Errno::EXIST) => open_own(dir, &self.name, OFlags::WRONLY).ok()??,
+            created => created.ok()?,
+        };
         let there = size(&fstat(&file).ok()?);
         if there > MOST as u64 {
             io::ftruncate(&file, 0).ok()?;
@@ -86,7 +94,7 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
     pub fn forget(&mut self) -> Result<(), Errno> {
         self.file = None;
         if self.exists {
-            unlink(self.dir.as_fd(), &self.name)?;
+            remove_own(self.dir.as_fd(), &self.name)?;
             self.exists = false;
         }
         Ok(())
@@ -98,14 +106,49 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
     }
 }
 
-/// The journal of this name that an earlier run left.
+/// The journal of this name that an earlier run left. One that another user may have written is ignored.
 pub fn earlier(
     dir: BorrowedFd<'_>,
     name: &std::ffi::CStr,
 ) -> Option<Result<Journal, JournalError>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(dir, name, flags, Mode::empty()).ok()?;
+    let file = open_own(dir, name, OFlags::RDONLY).ok()??;
     let mut text = [0; MOST];
     let len = io::pread(&file, &mut text, 0).ok()?;
     Some(Journal::parse(text.get(..len)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Identity, Source};
+    use rustix::fs::{FileType, Mode, mknodat};
+    use std::{fs, os::fd::AsFd};
+
+    #[test]
+    fn a_journal_that_another_user_may_have_made_is_neither_read_nor_written_and_never_blocks() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let dir = fs::File::open(place.path()).unwrap();
+        let source = || Source::Local(Identity::of(&fstat(&dir).unwrap()));
+        let keeper = || Keeper::new((dir.as_fd(), c"journal".to_owned()), source(), true);
+        mknodat(&dir, c"journal", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        keeper().write();
+        assert!(keeper().earlier().is_none());
+        keeper().forget().unwrap();
+        assert!(at("journal").exists());
+        fs::remove_file(at("journal")).unwrap();
+        keeper().write();
+        assert!(keeper().earlier().is_some());
+        // Since then, somebody may have read it, and writes into the file of another name.
+        fs::hard_link(at("journal"), at("victim")).unwrap();
+        let text = fs::read(at("victim")).unwrap();
+        let mut later = keeper();
+        later.note(1);
+        later.write();
+        assert_eq!(fs::read(at("victim")).unwrap(), text);
+        assert!(keeper().earlier().is_none());
+        fs::remove_file(at("victim")).unwrap();
+        keeper().forget().unwrap();
+        assert!(!at("journal").exists());
+    }
 }

@@ -140,6 +140,10 @@ impl Events for Watcher<'_> {
                     )
                 });
             }
+            Event::LeftAlone { path, why } => {
+                let path = quoted(path);
+                self.complain(&format!("warning: {path} {why}: left alone, not resumed"));
+            }
             Event::Failed(error) => {
                 let advice = error.errno().map_or("", advice);
                 self.complain(&format!("{error}{advice}"));

@@ -54,6 +54,11 @@ fn bring(
     let found = list.check(|| Ok(watcher.go_on()?))?;
     watcher.total(Total { files: found.files, bytes: found.sums.bytes });
     let root = place.begin(&target.to_string())?;
+    if let Root::Stage(stage) = &root
+        && let Some(left) = stage.left_alone()
+    {
+        watcher.tell(&format!("warning: {left}"));
+    }
     let account = Account::new(watcher);
     let ended = fill(&base, target, (&list, &root), options, &account);
     if let Err(error) = ended {

@@ -11,7 +11,8 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Until, create_new, failed, name::unique, rename, unlink,
+    AtomicFile, Destination, Until, create_new, failed, name::unique, ownership::is_own, rename,
+    unlink,
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::foreign::Attributes;
@@ -80,7 +81,10 @@ impl Manner {
                 kind => kind == FileType::RegularFile,
             };
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
-            let is_alike = is_file && there.st_size as u64 == size;
+            // A file of another user is not taken for what an earlier run brought.
+            let owner = attributes.owner.map(|(uid, _)| uid);
+            let is_own = Some(there.st_uid) == owner || is_own(folder.fd.as_fd(), there);
+            let is_alike = is_file && is_own && there.st_size as u64 == size;
             is_doubted = is_alike && self.by_hash;
             if is_alike && !self.by_hash && mtime == attributes.mtime {
                 let is_as_listed = there.st_mode & 0o7777 == attributes.mode

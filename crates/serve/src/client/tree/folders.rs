@@ -8,9 +8,9 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmodat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, chmod::chmod_opened};
 
 use super::entry::Entry;
 use crate::client::Error;
@@ -73,8 +73,8 @@ impl<'a> Folders<'a> {
         }
         if is_ours {
             // An earlier run may have given it its own mode already.
-            let opened = chmodat(&above.fd, &name, Mode::RWXU, AtFlags::empty());
-            opened.map_err(failed("fchmodat"))?;
+            let opened = walk(above.fd.as_fd(), name.to_bytes(), OFlags::PATH)?;
+            chmod_opened(&opened, 0o700).map_err(failed("fchmodat2"))?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{
         dest::{
             backup,
             conflict::{Behind, Existing, Verdict, resolve_conflict},
-            mode::modes,
+            mode::{look_at, modes},
             publish::Sink,
             way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
         },
@@ -115,12 +115,13 @@ impl Worker<'_> {
             }
             answer => answer?,
         };
-        if sink.is_adopted() {
-            wanted.has_mode = None;
+        if let Some(left) = sink.left_alone() {
+            self.run.left_alone(|| leaf.destination_path(), left);
         }
-        if alike.is_some() && way == Way::Part {
-            attributes::inherit(spot, sink.fd().as_fd());
-            wanted.born_with_acl = true;
+        look_at(self.run, leaf, (&sink, spot.dir), mode, &mut wanted)?;
+        let inherits = alike.is_some() && way == Way::Part;
+        if inherits {
+            (wanted.born_with_acl, wanted.has_mode) = (true, None);
         }
         let may_exist = sink.is_adopted() || !leaf.directory.is_fresh;
         let mut keeper = sink.journal().map(|name| {
@@ -154,6 +155,10 @@ impl Worker<'_> {
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
             self.crew.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
+        }
+        if inherits && written.is_ok() {
+            // Not before: a list of the old file may let others read and write this one.
+            attributes::inherit(spot, sink.fd().as_fd());
         }
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))

@@ -1,13 +1,11 @@
 //! What lies under the name of a copy already, and whether the copy may take its place.
 
-use rustix::fs::{
-    Access, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, accessat, fstatfs, openat,
-    readlinkat, statat,
-};
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
+use thalweg_core::atomic_file::ownership::{Followed, follow, is_trap_at};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -118,7 +116,7 @@ pub(crate) fn resolve_conflict(
         stat = match look(AtFlags::empty()) {
             Err(Errno::NOENT) => {
                 let free = options.through_dangling.then(|| behind(dir, leaf.name));
-                let free = free.transpose().map_err(at_sink("readlinkat"))?.flatten();
+                let free = free.transpose()?.flatten();
                 return free.map(Verdict::NewBehind).ok_or(Failure::Refused(Refusal::Dangling));
             }
             // It leads nowhere: by -f it goes.
@@ -128,14 +126,23 @@ pub(crate) fn resolve_conflict(
                 answer.map_err(at_sink("newfstatat"))?
             }
         };
-        if kind(&stat) == FileType::RegularFile {
-            through = behind(dir, leaf.name).map_err(at_sink("readlinkat"))?;
-            keeps_inode = through.is_none();
+        if is_followed {
+            through = behind(dir, leaf.name)?;
+            keeps_inode = through.is_none() && kind(&stat) == FileType::RegularFile;
         }
+    }
+    let place = through.as_ref().map_or(Spot { dir, name: leaf.name }, Behind::spot);
+    let is_trap = as_content && is_trap(run, place, &stat)?;
+    if is_trap && (kind(&stat) != FileType::RegularFile || options.inplace) {
+        return Err(Failure::Refused(Refusal::Trap));
+    }
+    if kind(&stat) != FileType::RegularFile {
+        through = None;
     }
     // As a backup it is not there any more either.
     let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
-    let mut is_removed = options.remove_destination || is_kept;
+    // What takes the place of another user's trap has nothing of it: not its owner, its mode or its list.
+    let mut is_removed = options.remove_destination || is_kept || is_trap;
     // As in cp: what may not be opened is removed, or the link to it.
     if options.force
         && as_content
@@ -190,6 +197,16 @@ pub(crate) fn resolve_conflict(
     Ok(Verdict::Replace(there))
 }
 
+/// Whether something in the way may have been put there by another user so that we write into it.
+fn is_trap(run: &Run<'_>, place: Spot<'_>, there: &Stat) -> Attempt<bool> {
+    let is_placed =
+        there.st_uid != run.me.uid && matches!(kind(there), FileType::RegularFile | FileType::Fifo);
+    if !is_placed {
+        return Ok(false);
+    }
+    is_trap_at(place.dir, place.name).map_err(at_sink("newfstatat"))
+}
+
 /// Replacing needs no right to write the file, but then no file would be safe from us.
 pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &Existing) -> Attempt<()> {
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
@@ -205,11 +222,20 @@ fn may_be_written(spot: Spot<'_>) -> Attempt<()> {
 
 fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {
     let options = run.options;
-    if options.resume && is_done(options, source, there) {
+    if options.resume && is_done(options, source, there) && is_own(run, leaf, (source, there)) {
         return Some(Skip::Done);
     }
     let declined = options.interactive && !run.may_replace(&leaf.destination_path());
     declined.then_some(Skip::Declined)
+}
+
+/// Whether what is there belongs to the user that a copy made by this run would belong to, before or after it gets the
+/// owner of its source. Unknown where the file system chooses owners itself (NFS, FUSE).
+fn is_own(run: &Run<'_>, leaf: &Leaf<'_>, (source, there): (&Stat, &Stat)) -> bool {
+    let keeps_owner = run.options.preserve.owner;
+    let owner = leaf.directory.births.owner;
+    let is_as_kept = keeps_owner && there.st_uid == source.st_uid;
+    owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
 
 /// Whether an earlier run has finished this copy. Times are set last, so equal times mean whole.
@@ -226,27 +252,10 @@ fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
 
 /// The directory and the name that a link leads to in the end, be there something or not. `None` for a link of `/proc`
 /// (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that.
-fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Behind>, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut dir = openat(dir, c".", flags, Mode::empty())?;
-    let mut name = name.to_owned();
-    // The kernel's own limit.
-    for _ in 0..40 {
-        match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if kind(&stat) == FileType::Symlink => {}
-            Ok(_) | Err(Errno::NOENT) => return Ok(Some(Behind { dir, name })),
-            Err(errno) => return Err(errno),
-        }
-        if fstatfs(&dir)?.f_type == PROC_SUPER_MAGIC {
-            return Ok(None);
-        }
-        let path = readlinkat(&dir, &*name, Vec::new())?.into_bytes();
-        let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        let (above, last) = path.split_at(cut);
-        if !above.is_empty() {
-            dir = openat(&dir, above, flags, Mode::empty())?;
-        }
-        name = CString::new(last).map_err(|_| Errno::INVAL)?;
+fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Behind>> {
+    match follow(dir, name).map_err(at_sink("readlinkat"))? {
+        Followed::At(dir, name) => Ok(Some(Behind { dir, name })),
+        Followed::Magic => Ok(None),
+        Followed::Trap => Err(Failure::Refused(Refusal::Trap)),
     }
-    Err(Errno::LOOP)
 }

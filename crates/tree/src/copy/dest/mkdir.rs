@@ -7,6 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
+use thalweg_core::atomic_file::ownership::is_trap_at;
 use thalweg_sys::{Errno, host::may_tell_at_close};
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         leaf::Leaf,
         run::{Company, Run},
         spot::Spot,
-        staged_dir::{Origin, StagedDir, open_new},
+        staged_dir::{Origin, StagedDir, birth_mode, open_new},
     },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
@@ -30,6 +31,8 @@ struct Made {
     fd: Option<OwnedFd>,
     stage: Option<StagedDir>,
     is_new: bool,
+    /// The mode that the kernel gives such a directory, where it cannot be computed and a stage has another.
+    born: Option<u32>,
 }
 
 /// Makes or merges into the directory for `leaf`, whose source is open.
@@ -61,7 +64,7 @@ pub(crate) fn enter(
         }
         own_id = Id::of(&own);
         births = if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
-        let born = made.is_new.then_some(born);
+        let born = made.is_new.then_some(made.born.unwrap_or(born));
         if !made.is_new {
             may_tell = may_tell_at_close(fd).unwrap_or(true);
         }
@@ -76,7 +79,7 @@ pub(crate) fn enter(
     if own_id == Id::of(stat) {
         return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
     }
-    let Made { fd, stage, is_new } = made;
+    let Made { fd, stage, is_new, .. } = made;
     let entered = Entered {
         paths: leaf.paths(),
         fd,
@@ -95,7 +98,7 @@ pub(crate) fn enter(
 /// Makes the directory for `leaf`, whose source is open, or finds the one that is there.
 fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat)) -> Attempt<Made> {
     let Some(dir) = leaf.directory.open()? else {
-        return Ok(Made { fd: None, stage: None, is_new: true });
+        return Ok(Made { fd: None, stage: None, is_new: true, born: None });
     };
     let dir = dir.as_fd();
     let spot = Spot { dir, name: leaf.name };
@@ -109,7 +112,7 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
         }
     }
     if run.options.dry_run {
-        return Ok(Made { fd: None, stage: None, is_new: true });
+        return Ok(Made { fd: None, stage: None, is_new: true, born: None });
     }
     // Where names can only be added, a stage could not get its own.
     let needs_none = leaf.directory.is_staged || run.company == Company::Linkers;
@@ -122,27 +125,34 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
                     let _ = unlinkat(dir, leaf.name, AtFlags::REMOVEDIR);
                     Failure::Sink("openat", errno, 0)
                 })?;
-                Ok(Made { fd: Some(fd), stage: None, is_new: true })
+                Ok(Made { fd: Some(fd), stage: None, is_new: true, born: None })
             }
             // Names that differ in the source may be one name here (case folding).
             Err(Errno::EXIST) => merge(spot, false),
             Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
         };
     }
-    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit. But where
-    // the mode cannot be reckoned afterwards, the kernel has to say it now.
+    let origin = Origin::Folder(source, stat);
+    let (fd, stage) = StagedDir::make(spot, run.options.resume, origin)?;
+    if let Some(left) = &stage.left_alone {
+        run.left_alone(|| leaf.destination_path(), left);
+    }
+    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit. Where the final mode cannot
+    // be computed, the kernel says it.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
-    let mode = if reckoned { 0o700 } else { first_mode(run, stat) };
-    let origin = Origin::Folder(source, stat);
-    let (fd, stage) = StagedDir::make(spot, mode, run.options.resume, origin)?;
-    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
+    let born = match reckoned {
+        true => None,
+        false => Some(birth_mode(fd.as_fd(), first_mode(run, stat))?),
+    };
+    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true, born })
 }
 
 /// Whether a link in the destination stands for the directory it leads to.
 fn keeps_link(options: &CopyOptions, Spot { dir, name }: Spot<'_>, there: &Stat) -> bool {
     options.keep_directory_symlink
         && kind(there) == FileType::Symlink
+        && !is_trap_at(dir, name).unwrap_or(true)
         && statat(dir, name, AtFlags::empty()).is_ok_and(|to| kind(&to) == FileType::Directory)
 }
 
@@ -153,7 +163,7 @@ fn merge(Spot { dir, name }: Spot<'_>, follow: bool) -> Attempt<Made> {
         Err(Errno::ACCESS) => openat(dir, name, flags | OFlags::PATH, Mode::empty()),
         answer => answer,
     };
-    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false })
+    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false, born: None })
 }
 
 /// The mode a directory is made with: we must be able to work in it.

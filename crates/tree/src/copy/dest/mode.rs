@@ -1,12 +1,17 @@
 //! The mode a new file is made with, so that it need not be changed afterwards where that can be had.
 
-use rustix::fs::Stat;
+use rustix::fs::{Stat, fstat};
+use std::os::fd::BorrowedFd;
+use thalweg_core::atomic_file::ownership::birth_mode;
 
-use crate::copy::{
-    attributes::Wanted,
-    dest::{conflict::Existing, way::Way},
-    leaf::Leaf,
-    run::Run,
+use crate::{
+    copy::{
+        attributes::Wanted,
+        dest::{conflict::Existing, publish::Sink, way::Way},
+        leaf::Leaf,
+        run::Run,
+    },
+    error::{Attempt, at_sink},
 };
 
 /// The mode a file is made with, and the attributes it should have in the end.
@@ -45,18 +50,6 @@ pub(crate) fn modes(
             wanted.mode = wanted.mode.or(Some(as_written(run.me.uid, there.stat.st_mode & 0o7777)));
             (0o600, wanted)
         }
-        // A large file may be resumed, so its owner must be able to open it until it is whole.
-        (Way::Part, _) if keep.mode => {
-            wanted.has_mode = born(0o600);
-            (0o600, wanted)
-        }
-        (Way::Part, _) => {
-            let mode = full & 0o777;
-            if mode & 0o600 != 0o600 {
-                wanted.mode = run.me.umask().map(|umask| mode & !umask);
-            }
-            (mode | 0o600, wanted)
-        }
         _ if keep.mode => {
             let hidden = leaf.directory.is_staged || way == Way::Nameless;
             let changes = owner.is_some() && owner != births.owner && !hidden;
@@ -66,6 +59,31 @@ pub(crate) fn modes(
         }
         _ => (full & 0o777, wanted),
     }
+}
+
+/// Corrects what is known of an opened sink by what it is: a part has the mode 0600 until it is whole, whatever it was to
+/// be made with, and what was there before may have another owner than it had when its name was looked at.
+pub(crate) fn look_at(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    (sink, dir): (&Sink<'_>, BorrowedFd<'_>),
+    mode: u32,
+    wanted: &mut Wanted,
+) -> Attempt<()> {
+    let is_existing = matches!(sink, Sink::Existing(_));
+    if !sink.is_part() && !is_existing {
+        return Ok(());
+    }
+    let own = fstat(sink.fd()).map_err(at_sink("fstat"))?;
+    wanted.has_owner = Some((own.st_uid, own.st_gid));
+    if is_existing {
+        return Ok(());
+    }
+    wanted.has_mode = Some(own.st_mode & 0o7777);
+    let known = run.me.umask().filter(|_| !leaf.directory.births.acl).map(|umask| mode & !umask);
+    let born = || known.unwrap_or_else(|| birth_mode(dir, mode));
+    wanted.mode = Some(wanted.mode.unwrap_or_else(born));
+    Ok(())
 }
 
 /// The mode of a file after this user has written into it: from other users than root the kernel takes the bits by

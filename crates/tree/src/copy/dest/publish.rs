@@ -2,13 +2,18 @@
 //!
 //! What is not published is removed when it is dropped, unless it is to be resumed.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{BorrowedFd, OwnedFd},
     path::PathBuf,
 };
-use thalweg_core::atomic_file::{AtomicFile, Leftovers, create_new, lock::is_named, unlink};
+use thalweg_core::atomic_file::{
+    AtomicFile, Leftovers, create_new,
+    lock::is_named,
+    ownership::{LeftAlone, is_trap},
+    unlink,
+};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -44,13 +49,13 @@ impl<'a> Sink<'a> {
     }
 
     /// A file under the name of an unfinished one.
-    pub fn part(spot: Spot<'a>, mode: u32, leftovers: Leftovers) -> Attempt<Self> {
-        Ok(Self::Hidden(AtomicFile::part(spot.dir, spot.name, mode, leftovers)?))
+    pub fn part(spot: Spot<'a>, leftovers: Leftovers) -> Attempt<Self> {
+        Ok(Self::Hidden(AtomicFile::part(spot.dir, spot.name, leftovers)?))
     }
 
     /// A file under a name that nobody else uses.
-    pub fn apart(spot: Spot<'a>, mode: u32) -> Attempt<Self> {
-        Ok(Self::Hidden(AtomicFile::apart(spot.dir, spot.name, mode)?))
+    pub fn apart(spot: Spot<'a>) -> Attempt<Self> {
+        Ok(Self::Hidden(AtomicFile::apart(spot.dir, spot.name)?))
     }
 
     /// A file that is there already, to be written into from its start. It is emptied only once it is
@@ -64,6 +69,10 @@ impl<'a> Sink<'a> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = openat(spot.dir, spot.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
         let own = fstat(&fd).map_err(at_sink("fstat"))?;
+        let above = statat(spot.dir, c".", AtFlags::empty()).map_err(at_sink("newfstatat"))?;
+        if is_trap(&above, &own) {
+            return Err(Failure::Refused(Refusal::Trap));
+        }
         if Id::of(&own) == Id::of(stat) {
             return Err(Failure::Refused(Refusal::Replaced));
         }
@@ -87,6 +96,19 @@ impl<'a> Sink<'a> {
     /// An earlier run left it, and this one goes on with it.
     pub fn is_adopted(&self) -> bool {
         matches!(self, Self::Hidden(file) if file.adopted)
+    }
+
+    /// Whether it has a temporary name, and the mode 0600.
+    pub fn is_part(&self) -> bool {
+        matches!(self, Self::Hidden(file) if file.is_part())
+    }
+
+    /// The leftover that was not used, as another user may have made it.
+    pub fn left_alone(&self) -> Option<&LeftAlone> {
+        match self {
+            Self::Hidden(file) => file.left_alone.as_ref(),
+            Self::Own { .. } | Self::Existing(_) => None,
+        }
     }
 
     /// The name of this file's journal, if it can have one.

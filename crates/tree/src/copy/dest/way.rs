@@ -95,14 +95,14 @@ impl Worker<'_> {
                     return Sink::own(spot, access, mode);
                 }
                 if self.has_company() {
-                    return Sink::apart(spot, mode);
+                    return Sink::apart(spot);
                 }
-                Sink::part(spot, mode, Leftovers { resume: false, spare: Id::of(stat) })
+                Sink::part(spot, Leftovers { resume: false, spare: Id::of(stat) })
             }
-            Way::Part if self.has_company() => Sink::apart(spot, mode),
+            Way::Part if self.has_company() => Sink::apart(spot),
             Way::Part => {
                 let resume = options.resume && !is_single;
-                Sink::part(spot, mode, Leftovers { resume, spare: Id::of(stat) })
+                Sink::part(spot, Leftovers { resume, spare: Id::of(stat) })
             }
             Way::Existing => {
                 match Sink::existing(spot, access, (source, stat), &|| leaf.source_path()) {

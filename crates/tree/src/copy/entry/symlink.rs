@@ -1,18 +1,18 @@
 //! Copies symbolic links as links.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, chmodat, chownat, openat, readlinkat, statat, symlinkat,
-    utimensat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timestamps, chownat, fstat, openat, readlinkat,
+    statat, symlinkat, utimensat,
 };
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 use thalweg_core::atomic_file::{
     name::{PART, beside, unique},
     unlink,
 };
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, chmod::chmod_opened, io};
 
 use crate::{
     Becomes, Refusal, Skip,
@@ -37,6 +37,60 @@ use crate::{
 
 /// Names that are tried for something that is made beside what it replaces.
 const TRIES: usize = 100;
+
+/// How to open something without contents.
+const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Something without contents that was just made.
+struct Node<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a CStr,
+    /// It, opened with `O_PATH`: by its name, another could be changed. `None` for a symbolic link in a stage, which no
+    /// other user can enter.
+    fd: Option<OwnedFd>,
+    /// User and group, if known.
+    owner: Option<(u32, u32)>,
+}
+
+impl<'a> Node<'a> {
+    /// Opens it, and refuses what another process has put in its place.
+    fn find(leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'a>, name: &'a CStr) -> Attempt<Self> {
+        let owner = leaf.directory.births.owner;
+        if leaf.directory.is_staged && kind(stat) == FileType::Symlink {
+            return Ok(Self { dir, name, fd: None, owner });
+        }
+        let fd = openat(dir, name, NODE, Mode::empty()).map_err(at_sink("openat"))?;
+        let own = fstat(&fd).map_err(at_sink("fstat"))?;
+        let is_made_by_us = kind(&own) == kind(stat)
+            && own.st_rdev == stat.st_rdev
+            && own.st_nlink == 1
+            && owner.is_none_or(|(uid, _)| uid == own.st_uid);
+        if !is_made_by_us {
+            return Err(Failure::Refused(Refusal::Replaced));
+        }
+        Ok(Self { dir, name, fd: Some(fd), owner: Some((own.st_uid, own.st_gid)) })
+    }
+
+    /// How it is named in a call, and the flags that keep the call from following a link.
+    fn place(&self) -> (BorrowedFd<'_>, &CStr, AtFlags) {
+        match &self.fd {
+            Some(fd) => (fd.as_fd(), c"", AtFlags::EMPTY_PATH),
+            None => (self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
+        let (at, path, itself) = self.place();
+        match (utimensat(at, path, times, itself), &self.fd) {
+            // AT_EMPTY_PATH is new in Linux 5.8. This path leads to the node itself, also if that is a link.
+            (Err(Errno::INVAL | Errno::NOENT), Some(fd)) => {
+                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                utimensat(CWD, path, times, AtFlags::empty())
+            }
+            (answer, _) => answer,
+        }
+    }
+}
 
 impl Worker<'_> {
     /// Copies a link.
@@ -207,12 +261,18 @@ impl Worker<'_> {
             return;
         }
         let keep = self.run.options.preserve;
-        let itself = AtFlags::SYMLINK_NOFOLLOW;
+        if !(keep.owner || keep.mode || keep.times || keep.looks_at_xattrs()) {
+            return;
+        }
+        let node = match Node::find(leaf, stat, dir, name) {
+            Ok(node) => node,
+            Err(failure) => return self.incomplete(leaf, failure),
+        };
+        let (at, path, itself) = node.place();
         let mut dressed = Ok(());
         let mut mode = stat.st_mode & 0o7777;
-        let births = leaf.directory.births;
-        if keep.owner && births.owner != Some((stat.st_uid, stat.st_gid)) {
-            let chown = |uid, gid| chownat(dir, name, uid, gid, itself);
+        if keep.owner && node.owner != Some((stat.st_uid, stat.st_gid)) {
+            let chown = |uid, gid| chownat(at, path, uid, gid, itself);
             let owned = attributes::own(self.run.me.uid, stat.st_uid, stat.st_gid, chown);
             // Set-id bits speak of the owner.
             if owned != Ok(true) {
@@ -222,19 +282,19 @@ impl Worker<'_> {
         }
         if keep.looks_at_xattrs() {
             // Links have no lists.
-            let born_with_acl = births.acl && kind(stat) != FileType::Symlink;
-            let given = self.give_xattrs(leaf, dir, name, born_with_acl);
+            let born_with_acl = leaf.directory.births.acl && kind(stat) != FileType::Symlink;
+            let given = self.give_xattrs(leaf, &node, born_with_acl);
             let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
             mode &= attributes::SPECIAL | allowed;
             dressed = dressed.and(given.and_then(|given| given.answer));
         }
         // After the owner, whose change clears set-id bits.
-        if keep.mode && kind(stat) != FileType::Symlink {
-            let set = chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty());
-            dressed = dressed.and(set.map_err(at_sink("fchmodat")));
+        if let Some(fd) = node.fd.as_ref().filter(|_| keep.mode && kind(stat) != FileType::Symlink)
+        {
+            dressed = dressed.and(chmod_opened(fd, mode).map_err(at_sink("fchmodat2")));
         }
         if keep.times {
-            let set = utimensat(dir, name, &attributes::times(stat), itself);
+            let set = node.set_times(&attributes::times(stat));
             dressed = dressed.and(set.map_err(at_sink("utimensat")));
         }
         if let Err(failure) = dressed {
@@ -242,16 +302,9 @@ impl Worker<'_> {
         }
     }
 
-    fn give_xattrs(
-        &self,
-        leaf: &Leaf<'_>,
-        dir: BorrowedFd<'_>,
-        name: &CStr,
-        born_with_acl: bool,
-    ) -> Attempt<Given> {
+    fn give_xattrs(&self, leaf: &Leaf<'_>, node: &Node<'_>, born_with_acl: bool) -> Attempt<Given> {
         let keep = self.run.options.preserve;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let source = openat(leaf.from.open()?, leaf.source, flags, Mode::empty());
+        let source = openat(leaf.from.open()?, leaf.source, NODE, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
             // Without /proc there is no way to them; links and devices hardly ever have any.
@@ -263,7 +316,9 @@ impl Worker<'_> {
         if taken.is_empty() && !born_with_acl {
             return Ok(Given::default());
         }
-        let sink = openat(dir, name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+        let opened = || openat(node.dir, node.name, NODE, Mode::empty()).map_err(at_sink("openat"));
+        let own = if node.fd.is_none() { Some(opened()?) } else { None };
+        let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(Given::default()) };
         let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
         self.run.dropped(&|| leaf.destination_path(), &given.dropped);
         Ok(given)

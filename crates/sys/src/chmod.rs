@@ -1,0 +1,58 @@
+//! The mode of what an `O_PATH` descriptor refers to.
+
+use rustix::fs::{CWD, Mode};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use crate::{Errno, io::last_errno};
+
+/// Changes the mode of what `fd` refers to, which may have been opened with `O_PATH | O_NOFOLLOW`. No symbolic link is
+/// followed, whatever the name by which it was opened means by now.
+///
+/// Up to two calls: `fchmodat2(2)` is new in Linux 6.6 and refused by older filters of system calls; without it the
+/// change goes by `/proc/self/fd`.
+pub fn chmod_opened(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
+    let fd = fd.as_fd();
+    match fchmodat2(fd, mode) {
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())
+        }
+        answer => answer,
+    }
+}
+
+fn fchmodat2(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+    let (fd, flags) = (fd.as_raw_fd(), libc::AT_EMPTY_PATH);
+    // SAFETY: the path is a constant with a NUL; the other arguments are numbers.
+    let answer = unsafe { libc::syscall(libc::SYS_fchmodat2, fd, c"".as_ptr(), mode, flags) };
+    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::fs::{FileType, OFlags, mknodat, openat};
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    #[test]
+    fn the_mode_goes_to_what_was_opened_and_never_through_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+        mknodat(CWD, at("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        fs::write(at("secret"), "").unwrap();
+        fs::set_permissions(at("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+        let open = |name: &str| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(CWD, at(name), flags, Mode::empty()).unwrap()
+        };
+        let fifo = open("fifo");
+        fs::rename(at("fifo"), at("moved")).unwrap();
+        std::os::unix::fs::symlink("secret", at("fifo")).unwrap();
+        chmod_opened(&fifo, 0o666).unwrap();
+        assert_eq!((mode("moved"), mode("secret")), (0o666, 0o600));
+        assert!(chmod_opened(open("fifo"), 0o666).is_err());
+        assert_eq!(mode("secret"), 0o600);
+    }
+}
