@@ -49,5 +49,6 @@ mod sick_sinks;
 mod sick_sources;
 mod sparse_files;
 mod support;
+mod two_users;
 mod unreadable;
 mod verifies;

@@ -1,0 +1,118 @@
+//! The commands of thalweg that create files, as root runs them in a directory that everybody may write.
+
+/// A command line and what it is to make.
+pub struct Row {
+    pub name: &'static str,
+    /// A line of bash; see `Arena::command`.
+    pub line: &'static str,
+    /// The entry of `$D` that the command makes.
+    pub target: &'static str,
+    pub makes: Makes,
+    /// Workers on other machines look for a fixed name, so a command may refuse where another user has it.
+    pub has_fixed_name: bool,
+}
+
+/// The content of the target.
+#[derive(Clone, Copy)]
+pub enum Makes {
+    /// A copy of this entry of `own`; of the modes, these bits agree.
+    Copy { source: &'static str, mode_bits: u32 },
+    /// A text of thalweg's own.
+    Text,
+    /// A directory of texts.
+    Texts,
+}
+
+/// All bits of the mode.
+const ALL: u32 = 0o7777;
+/// The permissions, without set-user-ID, set-group-ID and the sticky bit.
+const PERMISSIONS: u32 = 0o777;
+
+const fn copy(
+    name: &'static str,
+    line: &'static str,
+    target: &'static str,
+    (source, mode_bits): (&'static str, u32),
+) -> Row {
+    Row { name, line, target, makes: Makes::Copy { source, mode_bits }, has_fixed_name: false }
+}
+
+const fn text(name: &'static str, line: &'static str, target: &'static str, makes: Makes) -> Row {
+    Row { name, line, target, makes, has_fixed_name: false }
+}
+
+pub const ROWS: &[Row] = &[
+    copy("copy", "$T copy $OWN/secret $D/out", "out", ("secret", PERMISSIONS)),
+    copy("copy --resume", "$T copy -a --resume $OWN/secret $D/out", "out", ("secret", ALL)),
+    copy("copy into", "$T copy -a --resume $OWN/secret $D/", "secret", ("secret", ALL)),
+    copy("copy -r", "$T copy -r $OWN/tree $D/tree", "tree", ("tree", PERMISSIONS)),
+    copy("copy -a tree", "$T copy -a $OWN/tree $D/tree", "tree", ("tree", ALL)),
+    copy("copy --resume tree", "$T copy -a --resume $OWN/tree $D/tree", "tree", ("tree", ALL)),
+    Row {
+        has_fixed_name: true,
+        ..copy("copy --shard", "$T copy -a --shard 0/1 $OWN/tree $D/tree", "tree", ("tree", ALL))
+    },
+    copy(
+        "receive",
+        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/out; s=$?; wait; exit $s",
+        "out",
+        ("public", PERMISSIONS),
+    ),
+    copy(
+        "receive into",
+        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/; s=$?; wait; exit $s",
+        "public",
+        ("public", PERMISSIONS),
+    ),
+    copy("fetch", "$T fetch $URL/install.sh $D/out", "out", ("web/install.sh", PERMISSIONS)),
+    copy(
+        "fetch here",
+        "cd $D; $T fetch $URL/install.sh",
+        "install.sh",
+        ("web/install.sh", PERMISSIONS),
+    ),
+    copy(
+        "fetch --sha256",
+        "$T fetch --verify --sha256 $(sha256sum <$OWN/web/install.sh | cut -c1-64) $URL/install.sh $D/out",
+        "out",
+        ("web/install.sh", PERMISSIONS),
+    ),
+    copy("fetch -r", "$T fetch -r $URL/tree/ $D/tree", "tree", ("web/tree", PERMISSIONS)),
+    copy("fetch -r -a", "$T fetch -r -a $URL/tree/ $D/tree", "tree", ("web/tree", ALL)),
+    text("manifest", "$T manifest -o $D/out $OWN/tree", "out", Makes::Text),
+    text("report", "$T report -o $D/out $OWN/results", "out", Makes::Text),
+    text(
+        "study --csv",
+        "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --no-save --at $OWN --csv $D/out",
+        "out",
+        Makes::Text,
+    ),
+    text(
+        "study --save",
+        "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --at $OWN --save $D/out",
+        "out",
+        Makes::Texts,
+    ),
+];
+
+impl Row {
+    /// The row of this name.
+    pub fn named(name: &str) -> &'static Self {
+        ROWS.iter().find(|row| row.name == name).unwrap()
+    }
+
+    pub fn source(&self) -> Option<&'static str> {
+        match self.makes {
+            Makes::Copy { source, .. } => Some(source),
+            Makes::Text | Makes::Texts => None,
+        }
+    }
+
+    pub fn is_of_server(&self) -> bool {
+        self.line.contains("$URL")
+    }
+
+    pub fn makes_tree(&self) -> bool {
+        self.target == "tree"
+    }
+}

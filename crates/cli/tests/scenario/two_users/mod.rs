@@ -1,0 +1,12 @@
+//! Root and another user of the same machine: root's commands in a directory of mode 1777 in which the other user has
+//! laid traps, before the command or while it runs. Needs root; what the other user does is done with its credentials.
+
+mod arena;
+mod attacker;
+mod check;
+mod commands;
+mod lurker;
+mod product;
+mod swaps;
+mod traps;
+mod victim;

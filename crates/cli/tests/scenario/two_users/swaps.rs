@@ -1,0 +1,107 @@
+//! Threads of the attacker that replace entries of the shared directory while a command runs.
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    arena::chmod,
+    attacker::Race,
+    victim::{Victim, evil, fifo, plant},
+};
+
+/// One name is by turns a file, a symbolic link to root's file, a directory, a FIFO and nothing.
+pub fn kinds(v: &Victim, path: PathBuf) -> Race {
+    let (secret, size) = (v.canary.join("secret"), v.size());
+    let mut turn = 0;
+    Race::start(move || {
+        turn += 1;
+        remove(&path);
+        // Root may have made the name in the moment before.
+        if fs::symlink_metadata(&path).is_ok() {
+            return;
+        }
+        let spare = beside(&path, turn % 2);
+        remove(&spare);
+        match turn % 5 {
+            0 => drop(plant(&spare, &evil(size), 0o666)),
+            1 => symlink(&secret, &spare).unwrap(),
+            2 => fs::create_dir(&spare).unwrap(),
+            3 => fifo(&spare),
+            _ => return,
+        }
+        let _ = renameat_with(CWD, &spare, CWD, &path, RenameFlags::NOREPLACE);
+        remove(&spare);
+    })
+}
+
+/// One name is by turns a planted tree with a journal and a symbolic link to root's directory.
+pub fn folders(v: &Victim, path: PathBuf) -> Race {
+    let planted = v.d.join("planted");
+    fs::create_dir(&planted).unwrap();
+    chmod(&planted, 0o777);
+    if v.makes_tree {
+        v.plant_tree(&planted.join("tree"));
+        fs::remove_dir_all(&planted).unwrap();
+        v.plant_tree(&planted);
+    }
+    v.write_journal(&planted.join(".thalweg-journal"));
+    let lead = v.d.join("lead");
+    symlink(v.canary.join("folder"), &lead).unwrap();
+    Race::start(move || {
+        for from in [&planted, &lead] {
+            if renameat_with(CWD, from, CWD, &path, RenameFlags::NOREPLACE).is_ok() {
+                std::thread::yield_now();
+                let _ = renameat_with(CWD, &path, CWD, from, RenameFlags::NOREPLACE);
+            }
+        }
+    })
+}
+
+/// One name is by turns the attacker's file and a symbolic link to root's file.
+pub fn file_and_link(v: &Victim, path: PathBuf) -> Race {
+    let (file, lead) = (v.d.join("file"), v.d.join("lead"));
+    plant(&file, "", 0o666);
+    symlink(v.canary.join("config"), &lead).unwrap();
+    let _ = fs::rename(&file, &path);
+    Race::start(move || {
+        // Fails once root's file has the name.
+        let _ = renameat_with(CWD, &lead, CWD, &path, RenameFlags::EXCHANGE);
+        std::thread::yield_now();
+    })
+}
+
+/// In directories that everybody may write, replaces every new entry with a symbolic link to root's file.
+pub fn in_appearing_folders(v: &Victim) -> Race {
+    let (d, config) = (v.d.clone(), v.canary.join("config"));
+    Race::start(move || {
+        for entry in fs::read_dir(&d).into_iter().flatten().flatten() {
+            replace_entries(&entry.path(), &config);
+        }
+    })
+}
+
+fn replace_entries(folder: &Path, config: &Path) {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir());
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(|_| is_folder) {
+        let path = entry.path();
+        if fs::remove_file(&path).is_ok() {
+            let _ = symlink(config, &path);
+        }
+        replace_entries(&path, config);
+    }
+}
+
+/// Removes an entry of the attacker's; one of root's stays.
+pub fn remove(path: &Path) {
+    if fs::remove_file(path).is_err() {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+fn beside(path: &Path, turn: u64) -> PathBuf {
+    path.with_file_name(format!("spare-{turn}"))
+}
