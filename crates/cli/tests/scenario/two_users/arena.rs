@@ -23,7 +23,7 @@ const HONEST: &str = "HONEST bytes of the source\n";
 /// Seconds after which a command counts as hanging. It ends by itself in well below one.
 const HANG: &str = "20";
 
-/// `d` has mode 1777, `own` holds the sources, `canary` what nothing may change.
+/// A place with `d`, `own` and `canary`: `d` has mode 1777, `own` holds the sources, `canary` what nothing may change.
 pub struct Arena {
     scratch: Scratch,
     server: Served,
@@ -34,11 +34,11 @@ impl Arena {
         let scratch = Scratch::public();
         chmod(scratch.path(), 0o755);
         let own = scratch.folder("own");
-        write(&own.join("secret"), &SECRET.repeat(9000), 0o600);
-        write(&own.join("public"), &HONEST.repeat(9000), 0o644);
+        write(&own.join("secret"), &SECRET.repeat(40_000), 0o600);
+        write(&own.join("public"), &HONEST.repeat(40_000), 0o644);
         plant_tree(&own.join("tree"), true);
         fs::create_dir(own.join("web")).unwrap();
-        write(&own.join("web/install.sh"), &HONEST.repeat(9000), 0o644);
+        write(&own.join("web/install.sh"), &HONEST.repeat(40_000), 0o644);
         plant_tree(&own.join("web/tree"), false);
         fs::create_dir(own.join("home")).unwrap();
         fs::create_dir(own.join("studies")).unwrap();
@@ -136,7 +136,7 @@ fn plant_tree(tree: &Path, secrets: bool) {
     }
     write(&tree.join("bin/tool"), &HONEST.repeat(300), 0o4755);
     write(&tree.join("bin/other"), &HONEST.repeat(20), 0o644);
-    write(&tree.join("deep/er/data"), &HONEST.repeat(9000), 0o644);
+    write(&tree.join("deep/er/data"), &HONEST.repeat(40_000), 0o644);
     symlink("bin/tool", tree.join("link")).unwrap();
     if secrets {
         write(&tree.join("deep/key"), &SECRET.repeat(10), 0o600);

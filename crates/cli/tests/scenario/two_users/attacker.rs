@@ -4,7 +4,7 @@
 //! judges its system calls as those of any other process of that user.
 
 use rustix::{
-    process::{Gid, Uid},
+    process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 use std::{
@@ -81,8 +81,12 @@ impl Drop for Race {
     }
 }
 
-/// Gives up root for this thread. The groups go first: only root may change them.
+/// Gives up root for this thread, unless the thread that started it has. The groups go first: only root may change
+/// them.
 fn drop_privileges() {
+    if !geteuid().is_root() {
+        return;
+    }
     let (uid, gid) = (Uid::from_raw(UID), Gid::from_raw(UID));
     set_thread_groups(&[]).unwrap();
     set_thread_res_gid(gid, gid, gid).unwrap();

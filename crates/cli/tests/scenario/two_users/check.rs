@@ -62,7 +62,7 @@ impl Case<'_> {
         match code {
             Some(0) => wrong.extend(self.published(&target)),
             Some(124 | 137) => wrong.push(format!("hangs: {}", ran.stderr)),
-            Some(1 | 3) => {
+            Some(1 | 3 | 4) => {
                 if !self.may_refuse {
                     wrong.push(format!("exit status {code:?}: {}", ran.stderr.trim()));
                 }

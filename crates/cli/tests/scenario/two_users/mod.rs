@@ -7,6 +7,8 @@ mod check;
 mod commands;
 mod lurker;
 mod product;
+mod races;
+mod rows;
 mod swaps;
 mod traps;
 mod victim;

@@ -74,24 +74,25 @@ pub fn file_and_link(v: &Victim, path: PathBuf) -> Race {
     })
 }
 
-/// In directories that everybody may write, replaces every new entry with a symbolic link to root's file.
-pub fn in_appearing_folders(v: &Victim) -> Race {
-    let (d, config) = (v.d.clone(), v.canary.join("config"));
-    Race::start(move || {
-        for entry in fs::read_dir(&d).into_iter().flatten().flatten() {
-            replace_entries(&entry.path(), &config);
-        }
-    })
+/// Replaces every entry below a directory with a symbolic link: a directory with one to root's directory, a file with
+/// one to root's file.
+pub fn entries_for_links(folder: PathBuf, canary: PathBuf) -> Race {
+    Race::start(move || replace_entries(&folder, &canary))
 }
 
-fn replace_entries(folder: &Path, config: &Path) {
-    let is_folder = fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir());
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(|_| is_folder) {
+fn replace_entries(folder: &Path, canary: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if fs::remove_file(&path).is_ok() {
-            let _ = symlink(config, &path);
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        if meta.is_dir() {
+            // A directory can be moved also when it is not empty.
+            let aside = path.with_file_name("aside");
+            let _ = fs::rename(&path, &aside);
+            let _ = symlink(canary.join("folder"), &path);
+            replace_entries(&aside, canary);
+        } else if !meta.is_symlink() && fs::remove_file(&path).is_ok() {
+            let _ = symlink(canary.join("config"), &path);
         }
-        replace_entries(&path, config);
     }
 }
 

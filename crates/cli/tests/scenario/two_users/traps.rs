@@ -107,12 +107,14 @@ pub const TRAPS: &[Trap] = &[
     swapped("staging directory swapped", |v, held| held.races.push(swaps::folders(v, v.part()))),
     swapped("fleet directory swapped", |v, held| held.races.push(swaps::folders(v, v.fleet()))),
     swapped("target swapped", |v, held| held.races.push(swaps::file_and_link(v, v.target()))),
-    swapped("names exchanged as they appear", |v, held| {
-        held.races.push(swaps::in_appearing_folders(v))
-    }),
 ];
 
 impl Trap {
+    /// The trap of this name.
+    pub fn named(name: &str) -> &'static Self {
+        TRAPS.iter().find(|trap| trap.name == name).unwrap()
+    }
+
     /// Whether the trap means anything for the command.
     pub fn fits(&self, row: &Row) -> bool {
         // A copy into a directory that exists is a different command: `cp` and `copy` make `tree/tree`.

@@ -1,0 +1,156 @@
+//! Races against the other user, many rounds each. `THALWEG_RACES=10000` makes them longer.
+
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    arena::{Arena, chmod},
+    attacker::{Race, as_attacker},
+    check::outside,
+    commands::Row,
+    lurker::Lurker,
+    product::spring,
+    swaps,
+    traps::Trap,
+};
+use crate::support::{dice::from_env, skip::is_root};
+
+/// Rounds of each race in `make test`: a smoke test.
+const FEW: u64 = 10;
+
+fn rounds() -> u64 {
+    from_env("THALWEG_RACES", FEW)
+}
+
+/// Runs the commands by turns against one swapping thread.
+fn race(test: &str, trap: &str, rows: &[&str]) {
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    if rows.contains(&"report") {
+        arena.save_result();
+    }
+    for (round, row) in (0..rounds()).zip(rows.iter().cycle()) {
+        let wrong = spring(&arena, Row::named(row), Trap::named(trap));
+        assert!(wrong.is_empty(), "round {round}, {row} / {trap}: {wrong:#?}");
+    }
+    eprintln!("{test}: {} rounds", rounds());
+}
+
+#[test]
+fn a_part_that_is_swapped_gains_nothing() {
+    let rows = ["copy --resume", "fetch --sha256", "copy into", "fetch here"];
+    race("a_part_that_is_swapped_gains_nothing", "part swapped", &rows);
+}
+
+#[test]
+fn a_journal_that_is_swapped_gains_nothing() {
+    let rows = ["copy --resume", "fetch"];
+    race("a_journal_that_is_swapped_gains_nothing", "journal swapped", &rows);
+}
+
+#[test]
+fn a_staging_directory_that_is_swapped_gains_nothing() {
+    let rows = ["copy --resume tree", "fetch -r", "copy -a tree", "fetch -r -a"];
+    race("a_staging_directory_that_is_swapped_gains_nothing", "staging directory swapped", &rows);
+}
+
+#[test]
+fn a_fleet_directory_that_is_swapped_gains_nothing() {
+    let test = "a_fleet_directory_that_is_swapped_gains_nothing";
+    race(test, "fleet directory swapped", &["copy --shard"]);
+}
+
+#[test]
+fn a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing() {
+    let test = "a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing";
+    race(
+        test,
+        "target swapped",
+        &["copy", "fetch", "manifest", "receive", "report", "copy --resume"],
+    );
+}
+
+/// Copies into a directory of the attacker's, who may replace every entry at any moment: root's files elsewhere must
+/// stay as they are, and secrets unreadable. What the directory holds in the end is the attacker's own affair.
+fn copy_into_their_directory(
+    test: &str,
+    source: &Path,
+    arena: &Arena,
+    swap: fn(PathBuf, &Arena) -> Race,
+) {
+    let line = format!("$T copy -aT {} $D/tree", source.display());
+    let (mut swaps, rounds) = (0, rounds());
+    for round in 0..rounds {
+        arena.reset();
+        let tree = arena.d().join("tree");
+        as_attacker(|| {
+            fs::create_dir(&tree).unwrap();
+            chmod(&tree, 0o777);
+        });
+        let before = outside(arena);
+        let (racing, lurker) = (swap(tree, arena), Lurker::start(&arena.d()));
+        let ran = arena.run(&line);
+        swaps += racing.steps();
+        racing.stop();
+        let stolen = lurker.stop();
+        assert!(stolen.is_empty(), "round {round}: {stolen:#?}");
+        assert_ne!(ran.status.code(), Some(124), "round {round} hangs: {}", ran.stderr);
+        assert!(!ran.stderr.contains("panicked at"), "round {round}: {}", ran.stderr);
+        assert_eq!(outside(arena), before, "round {round}: {}", ran.stderr);
+    }
+    eprintln!("{test}: {rounds} rounds, {swaps} swaps");
+}
+
+#[test]
+fn a_fifo_that_is_swapped_for_a_link_does_not_change_the_mode_of_a_file_of_root() {
+    let test = "a_fifo_that_is_swapped_for_a_link_does_not_change_the_mode_of_a_file_of_root";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let source = arena.own("special");
+    fs::create_dir(&source).unwrap();
+    for n in 0..SPECIAL {
+        let (kind, device) = match n % 2 {
+            0 => (FileType::Fifo, 0),
+            // A device that does nothing: /dev/null.
+            _ => (FileType::CharacterDevice, makedev(1, 3)),
+        };
+        let path = source.join(n.to_string());
+        mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), device).unwrap();
+        chmod(&path, 0o666);
+    }
+    copy_into_their_directory(test, &source, &arena, |tree, arena| {
+        let secret = arena.canary().join("secret");
+        let mut turn = 0;
+        Race::start(move || {
+            turn = (turn + 1) % SPECIAL;
+            let path = tree.join(turn.to_string());
+            if fs::remove_file(&path).is_ok() {
+                let _ = symlink(&secret, &path);
+            }
+        })
+    });
+}
+
+/// FIFOs and devices of the tree that is copied.
+const SPECIAL: u64 = 20;
+
+#[test]
+fn a_copy_into_a_directory_of_another_user_changes_nothing_elsewhere() {
+    let test = "a_copy_into_a_directory_of_another_user_changes_nothing_elsewhere";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let source = arena.own("tree");
+    copy_into_their_directory(test, &source, &arena, |tree, arena| {
+        swaps::entries_for_links(tree, arena.canary())
+    });
+}
