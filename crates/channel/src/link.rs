@@ -10,6 +10,7 @@ use thalweg_sys::{Errno, io, peer};
 
 mod address;
 mod listener;
+mod place;
 pub use address::Address;
 pub use listener::Listener;
 
@@ -84,13 +85,8 @@ impl Link {
         admit: Admit,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        let mut socket = peer::connect(address.path(), left(deadline));
-        if matches!(socket, Err(Errno::CONNREFUSED)) {
-            // A process that begins to listen has bound its socket but does not listen yet, or the
-            // one that listened is gone. The first holds this lock until it listens.
-            drop(listener::lock_directory_of(address.path()));
-            socket = peer::connect(address.path(), left(deadline));
-        }
+        // A listener gives its socket the name once it listens, so a refusal is final.
+        let socket = peer::connect(address.path(), left(deadline));
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
             errno => Error::at("connect", address.path())(errno),

@@ -105,7 +105,8 @@ impl Saved {
             return;
         };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        if !path.exists() {
+        // One that could not be read was reported already.
+        if self.broken.is_some() || !path.exists() {
             return;
         }
         let kept = Profile::turn(path).and_then(|_turn| {

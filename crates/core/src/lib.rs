@@ -61,6 +61,7 @@ pub mod scratch;
 pub mod select;
 pub mod shown;
 pub mod spares;
+pub mod trusted_file;
 pub mod tuning;
 
 pub use cancel::Cancelled;

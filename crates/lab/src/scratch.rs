@@ -4,9 +4,10 @@ use std::{
     env,
     ffi::OsStr,
     fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::name::unfinished_name;
+use thalweg_core::{atomic_file::name::unfinished_name, trusted_file::make_directory};
 
 /// A hidden folder, named as everything unfinished is: a copy of what is around it leaves it out, also
 /// when a killed process has left it.
@@ -14,16 +15,22 @@ use thalweg_core::atomic_file::name::unfinished_name;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// A new folder inside an existing one.
+    /// A new folder inside an existing one. Only this user can enter it: `copy --tune` puts parts of files there that
+    /// other users must not read.
     pub fn inside(parent: &Path) -> io::Result<Self> {
-        Self::named(parent, "tune")
+        Self::make(parent, "tune", 0o700)
     }
 
-    /// The same for another purpose than tuning.
+    /// A new folder for another purpose than tuning, which every user can read: a program may start children as
+    /// another user.
     pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
+        Self::make(parent, purpose, 0o755)
+    }
+
+    fn make(parent: &Path, purpose: &str, mode: u32) -> io::Result<Self> {
         loop {
             let path = parent.join(unfinished_name(OsStr::new(purpose)));
-            match fs::create_dir(&path) {
+            match fs::DirBuilder::new().mode(mode).create(&path) {
                 // Left by a killed process of this number.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Self(path)),
@@ -56,12 +63,13 @@ pub(crate) fn remove(path: &Path) {
     }
 }
 
-/// `$XDG_CACHE_HOME/thalweg/PURPOSE`, or below `~/.cache`; `None` where it cannot be made.
+/// `$XDG_CACHE_HOME/thalweg/PURPOSE`, or below `~/.cache`. `None` where it cannot be made, and where another user can
+/// write it: programs that lie there are run.
 pub(crate) fn cache(purpose: &str) -> Option<PathBuf> {
     let told = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")))?;
     let folder = base.join("thalweg").join(purpose);
-    fs::create_dir_all(&folder).ok()?;
+    make_directory(&folder).ok()?;
     Some(folder)
 }
 

@@ -7,6 +7,7 @@ use crate::Errno;
 use crate::fault::{Call, gate};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::Mode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -54,14 +55,21 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Callers that wait to be accepted at a listener of ours; the kernel takes one more.
 pub const BACKLOG: i32 = 64;
 
-/// A socket bound to `path` that listens. EADDRINUSE if the name is taken, by whatever;
-/// ENAMETOOLONG beyond 107 bytes. Three calls.
-pub fn listen(path: &Path) -> Result<OwnedFd, Errno> {
+/// A socket bound to `path` that listens. Its file has this mode, less the umask, from the start. EADDRINUSE if the
+/// name is taken, by whatever; ENAMETOOLONG beyond 107 bytes. Four calls.
+pub fn listen(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket()?;
+    // The file that bind makes takes the mode of the socket (unix_bind_bsd in net/unix/af_unix.c).
+    rustix::fs::fchmod(&socket, mode)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
+}
+
+/// Whether a socket can have this path: ENAMETOOLONG beyond 107 bytes.
+pub fn check_path(path: &Path) -> Result<(), Errno> {
+    SocketAddrUnix::new(path).map(drop)
 }
 
 /// `accept4(2)`: EAGAIN while nobody asks.

@@ -1,11 +1,11 @@
 //! The side that waits to be found. Its socket file goes when it goes; one left by a process that
 //! was killed is replaced by the next, but never one at which a process still listens.
 
-use super::{Address, Admit, Link, left, wait};
+use super::{Address, Admit, Link, left, place::Place, wait};
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
-use std::path::{Path, PathBuf};
+use rustix::fs::Mode;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, peer};
 
@@ -28,7 +28,8 @@ impl Listener {
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
     /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::Meeting`] if
-    /// a process listens there already, or if something else than a socket has the name.
+    /// a process listens there already, or if something else than a socket has the name;
+    /// [`Error::NotPermitted`] if that belongs to another user.
     pub fn bind(address: &Address) -> Result<Self> {
         Self::bind_with(address, Admit::SameUser)
     }
@@ -36,19 +37,14 @@ impl Listener {
     /// As [`Listener::bind`], for peers of other users.
     pub fn bind_with(address: &Address, admit: Admit) -> Result<Self> {
         let path = address.path().to_owned();
-        let lock = lock_directory_of(&path)?;
-        let socket = match peer::listen(&path) {
-            Err(Errno::ADDRINUSE) if is_stale(&path) => {
-                rustix::fs::unlink(&path).map_err(Error::at("unlink", &path))?;
-                peer::listen(&path)
-            }
-            answer => answer,
+        let mode = match admit {
+            Admit::SameUser => Mode::RUSR | Mode::WUSR,
+            Admit::User(_) | Admit::Anyone => Mode::RWXU | Mode::RWXG | Mode::RWXO,
         };
-        let socket = socket.map_err(Error::at("bind", &path))?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::empty());
-        let file = file.map_err(Error::at("open", &path))?;
-        drop(lock);
+        let place = Place::of(&path)?;
+        let fresh = place.unique();
+        let socket = place.listen(&fresh, mode)?;
+        let file = place.name(&fresh).inspect_err(|_| place.remove(&fresh))?;
         Ok(Self { socket, path, file, owner: std::process::id(), admit })
     }
 
@@ -86,32 +82,4 @@ impl Drop for Listener {
             let _ = rustix::fs::unlink(&self.path);
         }
     }
-}
-
-/// A socket at which no process listens.
-fn is_stale(path: &Path) -> bool {
-    let Ok(known) = rustix::fs::lstat(path) else { return false };
-    FileType::from_raw_mode(known.st_mode) == FileType::Socket && peer::is_bound(path) == Ok(false)
-}
-
-/// Two processes that both find a stale socket must not remove each other's fresh one. The lock is
-/// held for a moment only, so whoever holds it for long is doing something else: say so.
-pub(super) fn lock_directory_of(path: &Path) -> Result<OwnedFd> {
-    const TRIES: u32 = 200;
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-    let opened = rustix::fs::open(directory, flags, Mode::empty());
-    let opened = opened.map_err(Error::at("open", directory))?;
-    for _ in 0..TRIES {
-        match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(opened),
-            Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(Duration::from_millis(10)),
-            Err(errno) => return Err(Error::at("flock", directory)(errno)),
-        }
-    }
-    let why = format!("another process keeps {} locked", directory.display());
-    Err(Error::NotPermitted { why })
 }

@@ -108,6 +108,56 @@ fn something_else_with_the_name_is_left_alone() {
 }
 
 #[test]
+fn a_socket_is_for_its_own_user_from_the_start_and_leaves_no_other_name() {
+    use std::os::unix::fs::PermissionsExt;
+    let (place, address) = scratch();
+    let listener = Listener::bind(&address).unwrap();
+    assert_eq!(std::fs::metadata(address.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    assert!(Listener::bind(&address).is_err());
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    drop(listener);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    // The longest path that a socket may have.
+    let room = 107 - place.path().as_os_str().len() - 1;
+    let longest = Address::at(place.path().join("n".repeat(room)));
+    let listener = Listener::bind(&longest).unwrap();
+    Link::connect(&longest).unwrap();
+    drop(listener);
+    let longer = Listener::bind(&Address::at(place.path().join("n".repeat(room + 2))));
+    assert!(longer.unwrap_err().to_string().contains("107 bytes"));
+}
+
+#[test]
+fn a_lock_on_the_directory_keeps_nobody_from_listening() {
+    let (place, address) = scratch();
+    let held = std::fs::File::open(place.path()).unwrap();
+    held.lock().unwrap();
+    let _listener = Listener::bind(&address).unwrap();
+    Link::connect(&address).unwrap();
+}
+
+#[test]
+fn of_many_that_find_a_stale_socket_one_listens_and_is_found() {
+    for _ in 0..50 {
+        let (place, address) = scratch();
+        drop(peer::listen(address.path(), rustix::fs::Mode::RWXU).unwrap());
+        let start = std::sync::Barrier::new(4);
+        let bound: Vec<_> = std::thread::scope(|scope| {
+            let racer = || {
+                start.wait();
+                Listener::bind(&address)
+            };
+            let racers: Vec<_> = (0..4).map(|_| scope.spawn(racer)).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+        });
+        assert_eq!(bound.iter().filter(|bound| bound.is_ok()).count(), 1, "{bound:?}");
+        Link::connect(&address).unwrap();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
 fn another_user_is_refused_on_both_sides() {
     let (_place, address) = scratch();
     let other = rustix::process::geteuid().as_raw() + 1;

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::{self, Stdio},
 };
-use thalweg_core::MECHANISMS;
+use thalweg_core::{MECHANISMS, atomic_file::write_file};
 
 use super::{Cli, Subcommand, list::facts_of};
 use crate::{
@@ -82,7 +82,7 @@ fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {
 
 fn write_page(folder: &Path, name: &str, page: Vec<u8>) -> Result<(), Failure> {
     let path = folder.join(format!("{name}.1"));
-    fs::write(&path, page).map_err(|e| Failure::of_io("write", &path.display().to_string(), &e))
+    write_file(&path, &page).map_err(|error| Failure::of_destination(error, &path))
 }
 
 fn mechanisms() -> Roff {

@@ -2,13 +2,12 @@
 //! the lines that speak of files, and passes over those of memory without making anything of them.
 
 use std::{
-    fs,
     io::{self, BufRead, Read},
     path::{Path, PathBuf},
 };
 
 use super::{Profile, ProfileError, SCHEMA};
-use crate::atomic_file::write_file;
+use crate::trusted_file::{self, TrustError};
 
 // A profile with every cell of every pair stays far below this; a larger file is not a profile.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -27,7 +26,8 @@ impl Profile {
         })
     }
 
-    /// Reads a profile; `Ok(None)` if there is no such file.
+    /// Reads a profile; `Ok(None)` if there is no such file. One that another user may have made or changed is
+    /// [`ProfileError::Invalid`].
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
         let text = read(path)?;
         text.map(|text| Self::parse(&text).map_err(|reason| invalid(path, reason))).transpose()
@@ -57,12 +57,19 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Writes the profile whole or not at all.
+    /// Writes the profile whole or not at all. Fails in a directory of another user.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(failed(folder, "mkdir"))?;
         let text = self.text().map_err(|e| failed(path, "write")(e.into()))?;
-        write_file(path, text.as_bytes()).map_err(|error| failed(path, "write")(error.into()))
+        trusted_file::write(path, text.as_bytes()).map_err(|error| unusable(path, error))
+    }
+
+    /// Checks, before anything is measured, that a profile can be kept at this path: in no directory of another user.
+    pub fn check_place(path: &Path) -> Result<(), ProfileError> {
+        match trusted_file::check_place(path) {
+            Err(error @ TrustError::Untrusted { .. }) => Err(unusable(path, error)),
+            // The call that writes it fails for the same reason, after the measurement was shown.
+            Ok(()) | Err(TrustError::Io { .. }) => Ok(()),
+        }
     }
 
     fn text(&self) -> serde_json::Result<String> {
@@ -77,6 +84,16 @@ impl Profile {
     }
 }
 
+/// A profile that another user may have made, or whose directory is another user's.
+pub(super) fn unusable(path: &Path, error: TrustError) -> ProfileError {
+    match error {
+        TrustError::Io { path, call, source } => ProfileError::Io { path, call, source },
+        TrustError::Untrusted { .. } => {
+            invalid(path, format!("{error}; hint: sudo -H, or set XDG_STATE_HOME"))
+        }
+    }
+}
+
 fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> ProfileError {
     move |source| ProfileError::Io { path: path.to_owned(), call, source }
 }
@@ -86,11 +103,8 @@ fn invalid(path: &Path, reason: String) -> ProfileError {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, ProfileError> {
-    let file = match fs::File::open(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(failed(path, "open"))?,
-    };
-    // A guess: a device has no length, and no end either.
+    let file = trusted_file::open(path).map_err(|error| unusable(path, error))?;
+    let Some(file) = file else { return Ok(None) };
     let len = file.metadata().map_or(0, |meta| meta.len().min(LARGEST_FILE));
     let mut text = Vec::with_capacity(len as usize + 1);
     file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(failed(path, "read"))?;
@@ -138,6 +152,7 @@ fn ends(cell: &[u8]) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use crate::profile::{Cell, cell};
+    use std::fs;
 
     fn into_files(_: &str, sink: &str) -> bool {
         sink.starts_with("file")
@@ -199,9 +214,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_an_end_is_no_profile() {
-        let endless = Profile::load(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(endless.contains("/dev/zero") && endless.contains("more than"), "{endless}");
-        assert!(matches!(Profile::load(Path::new("/")), Err(ProfileError::Io { .. })));
+    fn only_a_regular_file_of_a_sane_size_is_a_profile() {
+        for path in ["/dev/zero", "/"] {
+            let refused = Profile::load(Path::new(path)).unwrap_err().to_string();
+            assert!(refused.contains("is not a regular file"), "{refused}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long");
+        fs::File::create(&path).unwrap().set_len(LARGEST_FILE + 1).unwrap();
+        let long = Profile::load(&path).unwrap_err().to_string();
+        assert!(long.contains("more than"), "{long}");
     }
 }

@@ -1,12 +1,13 @@
 //! One process at a time reads the profile, changes it and writes it back: of two, each would lose the
 //! other's cells.
 
-use super::{Profile, ProfileError};
+use super::{Profile, ProfileError, file::unusable};
+use crate::trusted_file::{lock_file, make_directory};
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, flock, open},
+    fs::{FlockOperation, flock},
     thread::{Timespec, nanosleep},
 };
-use std::{ffi::OsString, fs, os::fd::OwnedFd, path::Path};
+use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 use thalweg_sys::Errno;
 
 /// Between two looks whether the other is done, and how many: who holds it that long hangs.
@@ -18,20 +19,17 @@ const LOOKS: u32 = 2000;
 pub struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
 impl Profile {
-    /// Waits until nobody else changes the profile at this path. Read it anew after that.
+    /// Waits until no other process of this user changes the profile at this path. Read it anew after that. Fails in a
+    /// directory of another user; where another user has the name of the lock, there is none.
     pub fn turn(path: &Path) -> Result<Turn, ProfileError> {
-        let failed = |call: &'static str| {
-            move |source: std::io::Error| ProfileError::Io { path: path.to_owned(), call, source }
-        };
         let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(failed("mkdir"))?;
+        make_directory(folder).map_err(|error| unusable(path, error))?;
         // A file of its own: the profile's is replaced by every writer.
         let mut name = OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(".lock");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = open(folder.join(name), flags, Mode::RUSR | Mode::WUSR);
-        let lock = lock.map_err(|errno| failed("open")(errno.into()))?;
+        let lock = lock_file(&folder.join(name)).map_err(|error| unusable(path, error))?;
+        let Some(lock) = lock else { return Ok(Turn(None)) };
         for _ in 0..LOOKS {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Turn(Some(lock))),
@@ -41,7 +39,8 @@ impl Profile {
                 Err(_) => return Ok(Turn(None)),
             }
         }
-        Err(failed("flock")(Errno::WOULDBLOCK.into()))
+        let source = Errno::WOULDBLOCK.into();
+        Err(ProfileError::Io { path: path.to_owned(), call: "flock", source })
     }
 }
 

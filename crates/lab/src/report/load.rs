@@ -64,7 +64,8 @@ pub fn read(path: &Path) -> Result<StudyResult, ReportError> {
 pub fn usual_folders() -> Vec<PathBuf> {
     let beside = store::studies_folder().ok().map(|folder| folder.join("results"));
     let all = [store::results_folder(), beside].into_iter().flatten();
-    all.filter(|folder| !json_files(folder).is_empty()).collect()
+    all.filter(|folder| store::distrust(folder).is_none() && !json_files(folder).is_empty())
+        .collect()
 }
 
 /// Reads files, and all results in folders. In a folder, what cannot be used is passed over and

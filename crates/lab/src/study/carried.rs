@@ -16,7 +16,9 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/carried.rs"
 /// or is not what is carried, is written anew.
 pub fn folder() -> Result<PathBuf, String> {
     let cache = cache("studies");
-    let cache = cache.ok_or("neither $XDG_CACHE_HOME nor ~/.cache can be written")?;
+    let cache = cache.ok_or(
+        "neither $XDG_CACHE_HOME nor ~/.cache is a directory of this user that no other user can write",
+    )?;
     // Two versions do not write over each other's.
     let root = cache.join(format!("{:016x}", hash()));
     for (name, bytes) in FILES {

@@ -13,7 +13,10 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use thalweg_core::profile::Machine;
+use thalweg_core::{
+    profile::Machine,
+    trusted_file::{TrustError, check_directory},
+};
 
 use super::{
     carried,
@@ -48,6 +51,14 @@ pub struct StoreError {
 impl StoreError {
     fn of(path: &Path, reason: impl Into<String>) -> Self {
         Self { path: path.to_owned(), reason: reason.into() }
+    }
+
+    fn untrusted(path: &Path, error: &TrustError) -> Self {
+        let hint = match error {
+            TrustError::Untrusted { .. } => "; hint: sudo -H, or another directory by --save",
+            TrustError::Io { .. } => "",
+        };
+        Self::of(path, format!("{error}{hint}"))
     }
 }
 
@@ -109,7 +120,11 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     let candidates: Vec<PathBuf> =
         [Some(PathBuf::from("studies")), installed].into_iter().flatten().collect();
     if let Some(folder) = candidates.iter().find(|folder| folder.is_dir()) {
-        return Ok(folder.clone());
+        // Studies name programs to run, and nobody has named this directory.
+        let checked = check_directory(folder).map(|()| folder.clone());
+        return checked.map_err(|error| {
+            format!("{error}; hint: THALWEG_STUDIES={} uses it", folder.display())
+        });
     }
     carried::folder().map_err(|reason| {
         let looked: Vec<String> = candidates.iter().map(|c| c.display().to_string()).collect();
@@ -128,6 +143,11 @@ pub fn results_folder() -> Option<PathBuf> {
     let state = env("XDG_STATE_HOME").filter(|path| path.is_absolute());
     let state = state.or_else(|| env("HOME").map(|home| home.join(".local/state")))?;
     Some(state.join("thalweg/studies"))
+}
+
+/// Why the results in a folder that nobody named are not used: another user can write it.
+pub fn distrust(folder: &Path) -> Option<TrustError> {
+    check_directory(folder).err().filter(|error| matches!(error, TrustError::Untrusted { .. }))
 }
 
 /// A short name of this machine, without its owner's: processor, cores, kernel.

@@ -1,6 +1,11 @@
 //! Users and passwords of servers, from the file in which ftp(1), wget and curl look for them.
 
-use std::{io::ErrorKind, os::unix::fs::MetadataExt, path::Path};
+use std::{io::ErrorKind, path::Path};
+
+use thalweg_core::{
+    failed::quoted,
+    trusted_file::{TrustError, open_any},
+};
 
 use super::Error;
 
@@ -20,26 +25,24 @@ impl Netrc {
     /// Reads the file; one that is not there says nothing. One that others may read keeps no secret: it is an
     /// error, as with ftp(1), and so is one of another user.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let name = thalweg_core::failed::quoted(path);
+        let name = quoted(path);
         let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
-        let meta = match std::fs::metadata(path) {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+        let (file, stat) = match open_any(path) {
+            Err(TrustError::Io { source, .. })
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
                 return Ok(Self::default());
             }
-            meta => meta.map_err(|error| usage(&error.to_string()))?,
+            Err(TrustError::Untrusted { why, .. }) => return Err(usage(&why.to_string())),
+            opened => opened.map_err(|error| Error::Usage(error.to_string()))?,
         };
-        if !meta.is_file() {
-            return Err(usage("no file"));
-        }
-        if meta.uid() != rustix::process::geteuid().as_raw() {
+        if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(usage("it belongs to another user; --no-netrc does without it"));
         }
-        if meta.mode() & 0o077 != 0 {
+        if stat.st_mode & 0o077 != 0 {
             return Err(usage("others may read it: chmod 600, or --no-netrc to do without it"));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| usage(&error.to_string()))?;
+        let text = std::io::read_to_string(file).map_err(|error| usage(&error.to_string()))?;
         Self::parse(&text).map_err(|why| usage(&why))
     }
 

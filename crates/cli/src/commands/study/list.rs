@@ -26,11 +26,16 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
     let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
+    let usual = [store::results_folder(), Some(folder.join("results"))].into_iter().flatten();
+    let is_trusted = |folder: &PathBuf| {
+        let distrust = store::distrust(folder);
+        if let Some(why) = &distrust {
+            complain(&format!("{why}; its results are not shown"));
+        }
+        distrust.is_none()
+    };
     let kept: Vec<PathBuf> =
-        [args.save.clone(), store::results_folder(), Some(folder.join("results"))]
-            .into_iter()
-            .flatten()
-            .collect();
+        args.save.clone().into_iter().chain(usual.filter(is_trusted)).collect();
     let mut saved: Vec<Saved> = kept.iter().flat_map(|folder| store::saved(folder)).collect();
     saved.sort_by(|a, b| a.began.cmp(&b.began));
     let results = |id: &str| saved.iter().filter(|one| one.study == id).collect::<Vec<_>>();

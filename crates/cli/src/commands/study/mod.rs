@@ -10,11 +10,11 @@ mod tables;
 use serde_json::json;
 use std::{
     borrow::Cow,
-    env, fs,
+    env,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::quantity::parse_some_bytes;
+use thalweg_core::{atomic_file::write_file, quantity::parse_some_bytes};
 use thalweg_lab::{
     arms::CATALOGUE,
     study::{
@@ -274,8 +274,8 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
 
 /// Writes every sample of the results, a line each.
 fn csv(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
-    let written = fs::write(path, store::csv(results));
-    written.map_err(|e| Failure::of_io("write", &path.display().to_string(), &e))
+    let written = write_file(path, store::csv(results).as_bytes());
+    written.map_err(|error| Failure::of_destination(error, path))
 }
 
 /// Prints an error and answers how the command ends for it.

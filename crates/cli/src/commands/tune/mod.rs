@@ -70,6 +70,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         let why = "there is no place for a profile: neither HOME nor THALWEG_PROFILE is set";
         return Err(Failure::new(Exit::Unsupported, why));
     };
+    Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let bar = bar(args.json);
     let told = &mut |progress: &Progress<'_>| show(&bar, progress);
     let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), told);
@@ -123,6 +124,7 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     let saved = Saved::find(true);
     let nowhere = || Failure::new(Exit::Unsupported, "there is no place for a profile");
     let path = saved.path.as_ref().ok_or_else(nowhere)?;
+    Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let plan = Plan {
         pairs: vec![ends],

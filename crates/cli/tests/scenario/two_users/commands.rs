@@ -47,6 +47,12 @@ pub const ROWS: &[Row] = &[
     copy("copy into", "$T copy -a --resume $OWN/secret $D/", "secret", ("secret", ALL)),
     copy("copy -r", "$T copy -r $OWN/tree $D/tree", "tree", ("tree", PERMISSIONS)),
     copy("copy -a tree", "$T copy -a $OWN/tree $D/tree", "tree", ("tree", ALL)),
+    copy(
+        "copy --tune",
+        "THALWEG_PROFILE=$OWN/../state/tuned.json $T copy -a --tune $OWN/tree $D/tree",
+        "tree",
+        ("tree", ALL),
+    ),
     copy("copy --resume tree", "$T copy -a --resume $OWN/tree $D/tree", "tree", ("tree", ALL)),
     Row {
         has_fixed_name: true,

@@ -9,6 +9,8 @@ mod lurker;
 mod product;
 mod races;
 mod rows;
+mod settings;
+mod sockets;
 mod swaps;
 mod traps;
 mod victim;

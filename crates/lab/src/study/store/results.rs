@@ -7,7 +7,10 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{Destination, DestinationError, write_file};
+use thalweg_core::{
+    atomic_file::{Destination, DestinationError, write_file},
+    trusted_file::make_directory,
+};
 
 use super::{LARGEST_RESULT, Loaded, StoreError, lines, machine_name, samples};
 use crate::study::{
@@ -35,11 +38,11 @@ pub enum ResultError {
 
 /// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`; answers
 /// the path of the first. An earlier result of that second is not overwritten: the later one is
-/// `STUDY-2.json`, and so on.
+/// `STUDY-2.json`, and so on. Fails in a directory that another user can write.
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
-    fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
+    make_directory(&folder).map_err(|error| StoreError::untrusted(&folder, &error))?;
     let samples = samples::csv(std::slice::from_ref(result));
     let samples = compressed(&samples).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let more = (2..).map(|number| format!("{}-{number}", result.study));

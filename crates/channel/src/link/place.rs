@@ -1,0 +1,127 @@
+//! Gives a listening socket its name.
+//!
+//! The socket is bound under a name that no other process uses, and renamed once it listens. No lock is involved: in a
+//! directory such as `/tmp` another user could hold one for ever. A socket file that a killed process left is moved away
+//! and looked at again before it is removed, so that of two processes that find it neither removes the other's.
+
+use crate::error::{Error, Result};
+use rustix::{
+    fd::{AsFd, AsRawFd, OwnedFd},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat},
+    process::geteuid,
+};
+use std::{
+    ffi::{CStr, CString, OsStr},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+use thalweg_core::{
+    atomic_file::{name::unique, unlink},
+    failed::quoted,
+};
+use thalweg_sys::{Errno, io, peer};
+
+/// How often the name is tried for, while other processes come and go there.
+const TRIES: usize = 100;
+
+/// The directory of a socket file, and its name.
+pub(super) struct Place<'a> {
+    path: &'a Path,
+    directory: OwnedFd,
+    name: CString,
+}
+
+impl<'a> Place<'a> {
+    pub fn of(path: &'a Path) -> Result<Self> {
+        let above = match path.parent() {
+            Some(above) if above != Path::new("") => above,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, above, flags, Mode::empty());
+        let directory = directory.map_err(Error::at("open", above))?;
+        let name = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok());
+        let name = name.ok_or_else(|| Error::at("bind", path)(Errno::INVAL))?;
+        Ok(Self { path, directory, name })
+    }
+
+    /// A name in the directory that no other process uses. It is short, whatever the final one is.
+    pub fn unique(&self) -> CString {
+        unique(c"socket")
+    }
+
+    /// Listens under the name `fresh`.
+    pub fn listen(&self, fresh: &CStr, mode: Mode) -> Result<OwnedFd> {
+        // The final name must fit too: clients use it.
+        peer::check_path(self.path).map_err(Error::at("bind", self.path))?;
+        let fresh = OsStr::from_bytes(fresh.to_bytes());
+        let answer = match peer::listen(&self.path.with_file_name(fresh), mode) {
+            // A path through the descriptor is short.
+            Err(Errno::NAMETOOLONG) => {
+                let short = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
+                peer::listen(&Path::new(&short).join(fresh), mode)
+            }
+            answer => answer,
+        };
+        answer.map_err(Error::at("bind", self.path))
+    }
+
+    /// Renames `fresh` to the final name, and returns the socket file, opened with `O_PATH`.
+    pub fn name(&self, fresh: &CStr) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.directory, fresh, flags, Mode::empty());
+        let file = file.map_err(Error::at("open", self.path))?;
+        for _ in 0..TRIES {
+            match io::rename_new(&self.directory, fresh, &self.directory, &*self.name) {
+                Ok(()) => return Ok(file),
+                Err(Errno::EXIST) => self.remove_stale()?,
+                Err(errno) => return Err(Error::at("bind", self.path)(errno)),
+            }
+        }
+        Err(Error::at("bind", self.path)(Errno::ADDRINUSE))
+    }
+
+    pub fn remove(&self, name: &CStr) {
+        // There is nobody left to report an error to; the name is hidden and never used again.
+        let _ = unlink(self.directory.as_fd(), name);
+    }
+
+    /// Removes a socket file of this user behind which no process listens. An error if the name is anything else.
+    fn remove_stale(&self) -> Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let there = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
+            // Its process has removed it.
+            Err(Errno::NOENT) => return Ok(()),
+            there => there.map_err(Error::at("open", self.path))?,
+        };
+        let stat = fstat(&there).map_err(Error::at("fstat", self.path))?;
+        if stat.st_uid != geteuid().as_raw() {
+            let why = format!(
+                "{} belongs to user {}, and is left alone; listen at another path",
+                quoted(self.path),
+                stat.st_uid
+            );
+            return Err(Error::NotPermitted { why });
+        }
+        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        if !is_socket || peer::is_bound(self.path) != Ok(false) {
+            return Err(Error::at("bind", self.path)(Errno::ADDRINUSE));
+        }
+        let aside = self.unique();
+        match io::rename_new(&self.directory, &*self.name, &self.directory, &*aside) {
+            Err(Errno::NOENT) => return Ok(()),
+            answer => answer.map_err(Error::at("rename", self.path))?,
+        }
+        let moved = statat(&self.directory, &*aside, AtFlags::SYMLINK_NOFOLLOW);
+        if !moved.is_ok_and(|moved| is_same(&moved, &stat)) {
+            // Another process has named its socket since: that gets its name back.
+            let _ = io::rename_new(&self.directory, &*aside, &self.directory, &*self.name);
+        }
+        self.remove(&aside);
+        Ok(())
+    }
+}
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}

@@ -1,0 +1,101 @@
+//! `receive --from D/sock` where another user has come first, and who may call at the socket.
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::Signal,
+};
+use std::{
+    fs::{self, File},
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt, symlink},
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use super::{
+    arena::Arena,
+    attacker::as_attacker,
+    check::{compare, outside},
+    victim::{fifo, plant},
+};
+use crate::support::skip::is_root;
+
+const RECEIVE: &str = "$T send --to $D/sock --wait 15s $OWN/public & \
+    $T receive --from $D/sock --wait 15s $OWN/received; s=$?; kill $! 2>/dev/null; wait; exit $s";
+
+#[test]
+fn a_lock_of_another_user_on_the_directory_does_not_keep_receive_from_listening() {
+    let test = "a_lock_of_another_user_on_the_directory_does_not_keep_receive_from_listening";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let held = as_attacker(|| {
+        let held = File::open(arena.d()).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        held
+    });
+    arena.run(RECEIVE).expect(0);
+    let mut wrong = Vec::new();
+    compare(&arena.own("public"), &arena.own("received"), 0o777, &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(fs::read_dir(arena.d()).unwrap().count(), 0, "the socket file is gone");
+    drop(held);
+}
+
+#[test]
+fn receive_leaves_whatever_another_user_has_put_at_the_name_of_its_socket() {
+    let test = "receive_leaves_whatever_another_user_has_put_at_the_name_of_its_socket";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let lay: [(&str, fn(&Path, &Path)); 5] = [
+        // A socket at which no process listens.
+        ("stale socket", |name, _| drop(UnixListener::bind(name).unwrap())),
+        ("file", |name, _| drop(plant(name, "mine", 0o666))),
+        ("FIFO", |name, _| fifo(name)),
+        ("symbolic link to a file of root", |name, canary| {
+            symlink(canary.join("config"), name).unwrap();
+        }),
+        ("symbolic link to nothing", |name, canary| symlink(canary.join("new"), name).unwrap()),
+    ];
+    for (what, lay) in lay {
+        arena.reset();
+        let (name, canary) = (arena.d().join("sock"), arena.canary());
+        as_attacker(|| lay(&name, &canary));
+        let (before, inode) = (outside(&arena), fs::symlink_metadata(&name).unwrap().ino());
+        let ran = arena.run("$T receive --from $D/sock --wait 15s $OWN/received");
+        assert_eq!(ran.status.code(), Some(1), "{what}: {}", ran.said());
+        assert!(ran.stderr.contains("belongs to user 54321"), "{what}: {}", ran.stderr);
+        assert_eq!(fs::symlink_metadata(&name).unwrap().ino(), inode, "{what}");
+        assert_eq!(fs::read_dir(arena.d()).unwrap().count(), 1, "{what}");
+        assert_eq!(outside(&arena), before, "{what}");
+    }
+}
+
+#[test]
+fn another_user_cannot_connect_to_the_socket_of_receive() {
+    let test = "another_user_cannot_connect_to_the_socket_of_receive";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let mut receiving = arena.start("exec $T receive --from $D/sock --wait 15s $OWN/received");
+    let name = arena.d().join("sock");
+    while !name.exists() {
+        assert!(!receiving.has_ended(), "ended before it listened");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let meta = fs::symlink_metadata(&name).unwrap();
+    assert!(meta.file_type().is_socket());
+    assert_eq!((meta.uid(), meta.mode() & 0o7777), (0, 0o600));
+    let refused = as_attacker(|| UnixStream::connect(&name)).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    assert!(as_attacker(|| fs::remove_file(&name)).is_err());
+    receiving.signal(Signal::TERM);
+    drop(receiving.finish());
+}
