@@ -15,10 +15,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::Path,
 };
-use thalweg_core::{
-    atomic_file::{name::unique, unlink},
-    failed::quoted,
-};
+use thalweg_core::atomic_file::{name::unique, unlink};
 use thalweg_sys::{Errno, io, peer};
 
 /// How often the name is tried for, while other processes come and go there.
@@ -97,8 +94,7 @@ impl<'a> Place<'a> {
         let stat = fstat(&there).map_err(Error::at("fstat", self.path))?;
         if stat.st_uid != geteuid().as_raw() {
             let why = format!(
-                "{} belongs to user {}, and is left alone; listen at another path",
-                quoted(self.path),
+                "what has this name belongs to user {}, and is left alone; hint: another path",
                 stat.st_uid
             );
             return Err(Error::NotPermitted { why });

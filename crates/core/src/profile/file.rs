@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Profile, ProfileError, SCHEMA};
-use crate::trusted_file::{self, TrustError};
+use crate::{
+    failed::quoted,
+    trusted_file::{self, TrustError},
+};
 
 // A profile with every cell of every pair stays far below this; a larger file is not a profile.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -88,8 +91,9 @@ impl Profile {
 pub(super) fn unusable(path: &Path, error: TrustError) -> ProfileError {
     match error {
         TrustError::Io { path, call, source } => ProfileError::Io { path, call, source },
-        TrustError::Untrusted { .. } => {
-            invalid(path, format!("{error}; hint: sudo -H, or set XDG_STATE_HOME"))
+        TrustError::Untrusted { path: which, why } => {
+            let what = if which == path { "it".to_owned() } else { quoted(&which) };
+            invalid(path, format!("{what} {why}; hint: sudo -H, or set XDG_STATE_HOME"))
         }
     }
 }

@@ -69,7 +69,7 @@ fn receive_leaves_whatever_another_user_has_put_at_the_name_of_its_socket() {
         as_attacker(|| lay(&name, &canary));
         let (before, inode) = (outside(&arena), fs::symlink_metadata(&name).unwrap().ino());
         let ran = arena.run("$T receive --from $D/sock --wait 15s $OWN/received");
-        assert_eq!(ran.status.code(), Some(1), "{what}: {}", ran.said());
+        assert_eq!(ran.status.code(), Some(4), "{what}: {}", ran.said());
         assert!(ran.stderr.contains("belongs to user 54321"), "{what}: {}", ran.stderr);
         assert_eq!(fs::symlink_metadata(&name).unwrap().ino(), inode, "{what}");
         assert_eq!(fs::read_dir(arena.d()).unwrap().count(), 1, "{what}");
