@@ -104,14 +104,23 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), TrustError> {
         source: error.into(),
     };
     let mut destination = Destination::open(path).map_err(failed)?;
-    let stat = fstat(destination.fd()).map_err(TrustError::io(path, "fstat"))?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if is_file && stat.st_mode & WRITABLE != 0 {
-        let mode = Mode::from_raw_mode(stat.st_mode & 0o777 & !WRITABLE);
-        fchmod(destination.fd(), mode).map_err(TrustError::io(path, "fchmod"))?;
+    if let Destination::Whole { mode: Some(mode), .. } = &mut destination {
+        *mode &= !WRITABLE;
+    } else {
+        close_to_others(&destination).map_err(TrustError::io(path, "fchmod"))?;
     }
     destination.write(bytes, &|| Ok(())).map_err(|error| failed(error.into()))?;
     destination.publish().map_err(failed)
+}
+
+/// Takes the right to write from group and others, which the umask may have given. Devices stay as they are.
+fn close_to_others(destination: &Destination) -> Result<(), Errno> {
+    let stat = fstat(destination.fd())?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !is_file || stat.st_mode & WRITABLE == 0 {
+        return Ok(());
+    }
+    fchmod(destination.fd(), Mode::from_raw_mode(stat.st_mode & 0o777 & !WRITABLE))
 }
 
 /// Opens or makes a lock file in a directory that [`make_directory`] accepts. `None` if another user has its name: a
