@@ -60,13 +60,13 @@ pub const ROWS: &[Row] = &[
     },
     copy(
         "receive",
-        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/out; s=$?; wait; exit $s",
+        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/out; s=$?; kill $! 2>/dev/null; wait; exit $s",
         "out",
         ("public", PERMISSIONS),
     ),
     copy(
         "receive into",
-        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/; s=$?; wait; exit $s",
+        "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/; s=$?; kill $! 2>/dev/null; wait; exit $s",
         "public",
         ("public", PERMISSIONS),
     ),

@@ -128,6 +128,11 @@ pub(crate) fn resolve_conflict(
         };
         if is_followed {
             through = behind(dir, leaf.name)?;
+            if let Some(Behind { dir, name }) = &through {
+                // The link may lead elsewhere since it was followed: what counts is what lies where the copy goes.
+                let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
+                stat = there.map_err(at_sink("newfstatat"))?;
+            }
             keeps_inode = through.is_none() && kind(&stat) == FileType::RegularFile;
         }
     }

@@ -211,8 +211,6 @@ public final class Libc {
             new Call("fallocate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG));
     /** {@code int fstatfs(int fd, struct statfs *buffer)}. */
     public static final Call FSTATFS = new Call("fstatfs", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
-    /** {@code int flock(int fd, int operation)}. */
-    public static final Call FLOCK = new Call("flock", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
 
     private static final FunctionDescriptor NAMED = FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT);
     private static final FunctionDescriptor MESSAGE = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT);

@@ -7,11 +7,15 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Cleaner;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicLong;
 
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
@@ -33,11 +37,15 @@ public final class Listener implements AutoCloseable {
 
     private static final int O_PATH = 010000000;
     private static final int O_CLOEXEC = 02000000;
-    private static final int LOCK_EX_NB = 6;
     private static final int ECONNABORTED = 103;
     private static final short POLLIN = 1;
-    /** Ten milliseconds apart: the lock is held for a moment only. */
-    private static final int LOCK_TRIES = 200;
+    /** How often the name is tried for, while other processes come and go there. */
+    private static final int TRIES = 100;
+
+    /** Process numbers come again. */
+    private static final long STARTED = System.currentTimeMillis();
+
+    private static final AtomicLong MADE = new AtomicLong();
 
     private final Path path;
     private final int socket;
@@ -60,22 +68,28 @@ public final class Listener implements AutoCloseable {
      * @return the listener
      * @throws SystemCallException somebody listens there already, something else than a socket has the name
      *                             (EADDRINUSE), or the kernel refuses, and why
+     * @throws RingException.NotPermitted what has the name belongs to another user
      * @throws IOException         the path is too long for a socket
      */
     public static Listener bind(Path path) throws IOException {
-        // Two processes that both find a stale socket must not remove each other's fresh one.
-        int lock = lockDirectoryOf(path);
+        Sockets.checkPath(path);
+        Path fresh = unique(path);
+        int socket = listen(fresh);
         try {
-            int socket = listen(path);
+            Object key = keyOf(fresh);
+            int file = open(fresh, O_PATH | O_CLOEXEC);
             try {
-                int file = open(path, O_PATH | O_CLOEXEC);
-                return new Listener(path, socket, file, keyOf(path));
+                name(fresh, path);
+                return new Listener(path, socket, file, key);
             } catch (IOException failure) {
-                Libc.CLOSE.attempt(socket);
+                Libc.CLOSE.attempt(file);
                 throw failure;
             }
+        } catch (IOException failure) {
+            Libc.CLOSE.attempt(socket);
+            throw failure;
         } finally {
-            Libc.CLOSE.attempt(lock);
+            Files.deleteIfExists(fresh);
         }
     }
 
@@ -174,15 +188,56 @@ public final class Listener implements AutoCloseable {
         }
     }
 
-    private static int listen(Path path) throws IOException {
+    /** Listens under a name of its own; clients use the final one, so the length of this one does not count. */
+    private static int listen(Path fresh) throws IOException {
+        if (Sockets.fits(fresh)) {
+            return Sockets.listen(fresh);
+        }
+        int directory = open(fresh.toAbsolutePath().getParent(), O_PATH | O_CLOEXEC);
         try {
-            return Sockets.listen(path);
-        } catch (SystemCallException refused) {
-            if (refused.errno() != Sockets.EADDRINUSE || !isStale(path)) {
-                throw refused;
+            return Sockets.listen(Path.of("/proc/self/fd/" + directory).resolve(fresh.getFileName()));
+        } finally {
+            Libc.CLOSE.attempt(directory);
+        }
+    }
+
+    /**
+     * Gives a socket that listens its final name. A lock would be simpler, but in a directory such as {@code /tmp} another
+     * user could hold one for ever.
+     */
+    private static void name(Path fresh, Path path) throws IOException {
+        for (int attempt = 0; attempt < TRIES; attempt++) {
+            try {
+                Files.createLink(path, fresh);
+                return;
+            } catch (FileAlreadyExistsException taken) {
+                removeStale(path, userOf(fresh));
             }
-            Files.delete(path);
-            return Sockets.listen(path);
+        }
+        throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
+    }
+
+    /** Removes a socket file of this user behind which no process listens; anything else there is an error. */
+    private static void removeStale(Path path, Object user) throws IOException {
+        Path aside = unique(path);
+        try {
+            Object owner = userOf(path);
+            if (!owner.equals(user)) {
+                throw new RingException.NotPermitted(path + " belongs to user " + owner + ", and is left alone");
+            }
+            Object key = keyOf(path);
+            if (!isStale(path)) {
+                throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
+            }
+            Files.move(path, aside, StandardCopyOption.ATOMIC_MOVE);
+            if (!keyOf(aside).equals(key)) {
+                // Another process has named its socket since: that gets its name back.
+                Files.createLink(path, aside);
+            }
+        } catch (NoSuchFileException gone) {
+            // Its process has removed it.
+        } finally {
+            Files.deleteIfExists(aside);
         }
     }
 
@@ -192,31 +247,20 @@ public final class Listener implements AutoCloseable {
         return known.isOther() && !Sockets.isBound(path);
     }
 
+    /** A short name beside a path that no other process uses, and that copies of the directory leave out. */
+    private static Path unique(Path path) {
+        long process = ProcessHandle.current().pid();
+        return path.resolveSibling(
+                ".socket.thalweg-part." + process + "-" + STARTED + "-" + MADE.incrementAndGet());
+    }
+
+    private static Object userOf(Path path) throws IOException {
+        return Files.getAttribute(path, "unix:uid", LinkOption.NOFOLLOW_LINKS);
+    }
+
     private static Object keyOf(Path path) throws IOException {
         return Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS)
                 .fileKey();
-    }
-
-    private static int lockDirectoryOf(Path path) throws IOException {
-        Path parent = path.toAbsolutePath().getParent();
-        int directory = open(parent == null ? path : parent, O_CLOEXEC);
-        boolean interrupted = false;
-        long refused = -Libc.EAGAIN;
-        for (int attempt = 0; refused == -Libc.EAGAIN && attempt < LOCK_TRIES; attempt++) {
-            interrupted |= attempt > 0 && Link.pause(10);
-            refused = Libc.FLOCK.attempt(directory, LOCK_EX_NB);
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
-        }
-        if (refused == 0) {
-            return directory;
-        }
-        Libc.CLOSE.attempt(directory);
-        if (refused == -Libc.EAGAIN) {
-            throw new RingException.NotPermitted("another process keeps " + parent + " locked");
-        }
-        throw Libc.failure("flock", String.valueOf(parent), (int) -refused);
     }
 
     private static int open(Path path, int flags) throws SystemCallException {

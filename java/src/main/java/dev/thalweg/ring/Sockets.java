@@ -21,6 +21,7 @@ final class Sockets {
     /** Callers that wait to be accepted at a listener; the kernel takes one more. */
     static final int BACKLOG = 64;
 
+    private static final int READ_WRITE_BY_OWNER = 0600;
     private static final int AF_UNIX = 1;
     private static final int SOCK_DGRAM = 2;
     private static final int SOCK_SEQPACKET = 5;
@@ -39,12 +40,14 @@ final class Sockets {
 
     private Sockets() {}
 
-    /** A socket that listens at a path. */
+    /** A socket that listens at a path; only its own user may connect. */
     static int listen(Path path) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = address(path, arena);
             int socket = socket(SOCK_SEQPACKET | READY);
             try {
+                // The file that bind makes takes the mode of the socket.
+                Libc.FCHMOD.on(path.toString(), socket, READ_WRITE_BY_OWNER);
                 Libc.BIND.on(path.toString(), socket, address, ADDRESS_LENGTH);
                 Libc.LISTEN.on(path.toString(), socket, BACKLOG);
                 return socket;
@@ -133,16 +136,31 @@ final class Sockets {
         return (int) Libc.SOCKET.on("a link", AF_UNIX, type, 0);
     }
 
-    private static MemorySegment address(Path path, Arena arena) throws IOException {
-        // As the JDK writes paths for the kernel.
-        byte[] bytes = path.toString().getBytes(Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8")));
-        if (bytes.length == 0 || bytes.length >= ADDRESS_LENGTH - 2) {
-            throw new IOException("the socket's path has " + bytes.length + " bytes; 1 to " + (ADDRESS_LENGTH - 3)
+    /** Whether a socket can have this path. */
+    static boolean fits(Path path) {
+        int length = bytes(path).length;
+        return length > 0 && length < ADDRESS_LENGTH - 2;
+    }
+
+    /** Throws if no socket can have this path. */
+    static void checkPath(Path path) throws IOException {
+        if (!fits(path)) {
+            throw new IOException("the socket's path has " + bytes(path).length + " bytes; 1 to " + (ADDRESS_LENGTH - 3)
                     + " are possible: " + path);
         }
+    }
+
+    private static MemorySegment address(Path path, Arena arena) throws IOException {
+        checkPath(path);
+        byte[] bytes = bytes(path);
         MemorySegment address = arena.allocate(ADDRESS_LENGTH, 2);
         address.set(JAVA_SHORT, 0, (short) AF_UNIX);
         MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
         return address;
+    }
+
+    /** A path as the JDK writes it for the kernel. */
+    private static byte[] bytes(Path path) {
+        return path.toString().getBytes(Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8")));
     }
 }
