@@ -21,7 +21,7 @@ pub mod lock;
 pub mod name;
 pub mod ownership;
 
-pub use destination::{Destination, DestinationError, Until, write_file};
+pub use destination::{Destination, DestinationError, Until, open_in_place, write_file};
 use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 use ownership::{LeftAlone, distrust_name, remove_own};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use rustix::{
-    fs::{CWD, Mode, OFlags, ftruncate, openat},
+    fs::{OFlags, ftruncate},
     io::Errno,
 };
 use std::{
@@ -11,6 +11,7 @@ use std::{
 };
 use thalweg_core::{
     End,
+    atomic_file::open_in_place,
     fan::{Branch, Fan},
     quantity::{parse_bytes, parse_rate},
     shown,
@@ -139,9 +140,8 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
 fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failure> {
     let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | appending;
-    let file = openat(CWD, path, flags, Mode::from_raw_mode(0o666));
-    let file = file.map_err(|e| Failure::of_call("open", &name, e))?;
+    let file = open_in_place(path, OFlags::WRONLY | appending);
+    let file = file.map_err(|error| Failure::of_destination(error, path))?;
     let end = End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?;
     for (other, its_name) in [(&stream.source, INPUT), (&stream.sink, OUTPUT)] {
         if stdio::same_file(&end, other) {

@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, io};
 use super::{
     AtomicFile, CallFailed, Leftovers, failed,
     lock::Id,
-    ownership::{Followed, LeftAlone, birth_mode, follow, is_trap_at},
+    ownership::{Followed, LeftAlone, birth_mode, follow, is_trap, is_trap_at},
 };
 use crate::Cancelled;
 
@@ -263,6 +263,26 @@ impl Destination {
 
 fn is_file(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+}
+
+/// Opens a file that is written where it lies, and makes it if it is missing. A link is followed. Another user's link,
+/// FIFO or file in a directory that every user may write is [`DestinationError::Trap`].
+pub fn open_in_place(path: &Path, flags: OFlags) -> Result<OwnedFd, DestinationError> {
+    let flags = flags | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let mode = Mode::from_raw_mode(0o666);
+    let Some((dir, name)) = resolve(path)? else {
+        return Ok(openat(CWD, path, flags, mode).map_err(failed("open"))?);
+    };
+    // A FIFO without a reader would block before its owner is known.
+    if is_trap_at(&dir, &name).map_err(failed("stat"))? {
+        return Err(DestinationError::Trap);
+    }
+    let file = openat(&dir, name, flags | OFlags::NOFOLLOW, mode).map_err(failed("open"))?;
+    let above = statat(&dir, c".", AtFlags::empty()).map_err(failed("stat"))?;
+    if is_trap(&above, &fstat(&file).map_err(failed("fstat"))?) {
+        return Err(DestinationError::Trap);
+    }
+    Ok(file)
 }
 
 /// The directory and the name to which a path leads; `None` if that is an open file of `/proc`.

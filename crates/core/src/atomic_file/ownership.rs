@@ -73,7 +73,9 @@ fn judge(stat: &Stat, kind: FileType, (owner, writable): (u32, u32)) -> Option<D
         return Some(Distrust::Owner(stat.st_uid));
     }
     if is_file && stat.st_nlink > 1 {
-        return Some(Distrust::Links(stat.st_nlink as u64));
+        #[allow(clippy::unnecessary_cast, reason = "32 bits on aarch64")]
+        let links = stat.st_nlink as u64;
+        return Some(Distrust::Links(links));
     }
     let is_writable = stat.st_mode & WRITABLE & !writable != 0;
     is_writable.then_some(Distrust::Mode(stat.st_mode & 0o7777))
@@ -105,7 +107,12 @@ pub fn open_own(
 
 /// Removes a file that an earlier run left. What another user may have made stays.
 pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    match distrust_name(dir, name, FileType::RegularFile) {
+    // Another user may give the name to a directory once it is seen to be free.
+    let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        stat => stat?,
+    };
+    match distrust(dir, &stat, FileType::RegularFile) {
         None => unlink(dir, name),
         Some(_) => Ok(()),
     }

@@ -243,14 +243,21 @@ fn note(path: &Path, found: &mut Snapshot) {
     if kind.is_socket() {
         return;
     }
-    let content = if kind.is_file() { fs::read(path).unwrap() } else { Vec::new() };
-    let content = String::from_utf8_lossy(&content[..content.len().min(60)]).into_owned();
-    let (size, mode) = (if kind.is_file() { meta.len() } else { 0 }, meta.mode());
-    let of = (meta.uid(), meta.gid(), meta.ino());
-    found.insert(path.to_owned(), format!("mode {mode:o}, of {of:?}, {size} bytes: {content:?}"));
+    // The kernel sets the time of change with every write and every change of owner or mode.
+    let of_file = (meta.len(), meta.ctime(), meta.ctime_nsec());
+    let of_file = kind.is_file().then_some((of_file, start_of(path)));
+    let (of, mode) = ((meta.uid(), meta.gid(), meta.ino()), meta.mode());
+    found.insert(path.to_owned(), format!("mode {mode:o}, of {of:?}, {of_file:?}"));
     if kind.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
             note(&entry.unwrap().path(), found);
         }
     }
+}
+
+/// Enough to show in a message what became of a file.
+fn start_of(path: &Path) -> String {
+    let mut start = [0; 60];
+    let len = File::open(path).and_then(|file| file.read_at(&mut start, 0)).unwrap_or(0);
+    String::from_utf8_lossy(&start[..len]).into_owned()
 }

@@ -85,6 +85,12 @@ pub const ROWS: &[Row] = &[
     ),
     copy("fetch -r", "$T fetch -r $URL/tree/ $D/tree", "tree", ("web/tree", PERMISSIONS)),
     copy("fetch -r -a", "$T fetch -r -a $URL/tree/ $D/tree", "tree", ("web/tree", ALL)),
+    copy(
+        "pipe --tee",
+        "$T pipe --tee $D/out <$OWN/public >/dev/null",
+        "out",
+        ("public", PERMISSIONS),
+    ),
     text("manifest", "$T manifest -o $D/out $OWN/tree", "out", Makes::Text),
     text("report", "$T report -o $D/out $OWN/results", "out", Makes::Text),
     text(

@@ -13,7 +13,7 @@ use super::{
     check::outside,
     commands::Row,
     lurker::Lurker,
-    product::spring,
+    product::{Kernel, spring},
     swaps,
     traps::Trap,
 };
@@ -36,7 +36,8 @@ fn race(test: &str, trap: &str, rows: &[&str]) {
         arena.save_result();
     }
     for (round, row) in (0..rounds()).zip(rows.iter().cycle()) {
-        let wrong = spring(&arena, Row::named(row), Trap::named(trap));
+        let wrong = spring(&arena, Row::named(row), Trap::named(trap), Kernel::Usual);
+        let wrong = wrong.unwrap().wrong;
         assert!(wrong.is_empty(), "round {round}, {row} / {trap}: {wrong:#?}");
     }
     eprintln!("{test}: {} rounds", rounds());

@@ -1,4 +1,5 @@
-//! What the other user lays out before root's command runs. All of it is made with the attacker's credentials.
+//! What the other user lays out before root's command runs. All of it is made with the attacker's credentials, so there
+//! is no device node: only root can create one.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
