@@ -1,8 +1,10 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fchmod, fstat, mkdirat, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fchmod, fchown, fstat, mkdirat, openat, statat,
+    unlinkat,
 };
+use rustix::process::geteuid;
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
@@ -123,6 +125,8 @@ impl StagedDir {
 
     /// Removes the directory, open as `fd`, and all that is in it.
     pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
+        // It may have its final owner and mode already. While it is emptied, no other user may move anything in.
+        let _ = fchown(fd, Some(geteuid()), None).and_then(|()| fchmod(fd, Mode::RWXU));
         remove_contents(reopen(fd)?)?;
         unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }

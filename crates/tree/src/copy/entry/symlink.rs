@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         let own = fstat(&fd).map_err(at_sink("fstat"))?;
         let is_made_by_us = kind(&own) == kind(stat)
             && own.st_rdev == stat.st_rdev
-            && own.st_nlink == 1
+            && own.st_nlink <= 1
             && owner.is_none_or(|(uid, _)| uid == own.st_uid);
         if !is_made_by_us {
             return Err(Failure::Refused(Refusal::Replaced));
