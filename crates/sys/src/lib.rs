@@ -8,7 +8,6 @@
 )]
 
 pub mod buffer;
-pub mod chmod;
 pub mod copy;
 pub mod epoll;
 pub mod fault;
@@ -21,6 +20,7 @@ pub mod map;
 pub mod memfd;
 pub mod mirror;
 pub mod net;
+pub mod opened;
 pub mod peer;
 mod per_process;
 pub mod pipe;

@@ -2,8 +2,8 @@
 //! built, and what its entries get when they are whole. The rules are those of a copy.
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod, fchown, fstat,
-    futimens, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,
+    fchown, fstat, futimens, openat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -12,7 +12,7 @@ use std::{
 use thalweg_core::atomic_file::{
     CallFailed, failed, name::OWN_JOURNAL, ownership::LeftAlone, unlink,
 };
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, opened::set_times_opened};
 
 use crate::{
     copy::{
@@ -124,11 +124,16 @@ impl Attributes {
         futimens(fd, &self.times()).map_err(failed("utimensat"))
     }
 
-    /// The same to a link, which has no mode.
+    /// The same to a link, which has no mode. What another process has put in its place is refused.
     pub fn give_to_link(&self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
-        let itself = AtFlags::SYMLINK_NOFOLLOW;
-        self.give_owner(|uid, gid| chownat(folder, name, uid, gid, itself))?;
-        utimensat(folder, name, &self.times(), itself).map_err(failed("utimensat"))
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
+        let found = fstat(&link).map_err(failed("fstat"))?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Err(CallFailed { call: "openat", errno: Errno::STALE });
+        }
+        self.give_owner(|uid, gid| chownat(&link, c"", uid, gid, AtFlags::EMPTY_PATH))?;
+        set_times_opened(&link, &self.times()).map_err(failed("utimensat"))
     }
 
     fn give_owner(

@@ -4,7 +4,7 @@
 
 mod support;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Uid, chownat, mknodat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, Uid, chownat, mknodat, renameat_with};
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink},
@@ -273,7 +273,7 @@ fn in_a_directory_for_all_nothing_of_another_user_is_followed_or_written_into() 
 
 #[test]
 fn the_mode_of_a_fifo_never_goes_to_the_file_behind_a_link_that_is_swapped_in() {
-    const ROUNDS: usize = 1000;
+    const ROUNDS: usize = 3000;
     let place = scratch();
     let at = place.path();
     let (secret, here, link) = (at.join("secret"), at.join("to"), at.join("link"));
@@ -281,15 +281,16 @@ fn the_mode_of_a_fifo_never_goes_to_the_file_behind_a_link_that_is_swapped_in() 
     chmod(&at.join("src"), 0o666);
     fs::write(&secret, "").unwrap();
     chmod(&secret, 0o600);
+    symlink("secret", &link).unwrap();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let _ = symlink("secret", &link);
-                let is_fifo =
-                    fs::symlink_metadata(&here).is_ok_and(|met| met.file_type().is_fifo());
-                if is_fifo {
-                    let _ = fs::rename(&link, &here);
+                // One call, so that it fits between the making of the FIFO and the change of its mode.
+                let swapped = renameat_with(CWD, &link, CWD, &here, RenameFlags::EXCHANGE);
+                if swapped.is_ok() {
+                    let _ = fs::remove_file(&link);
+                    let _ = symlink("secret", &link);
                 }
             }
         });

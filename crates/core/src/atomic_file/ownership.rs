@@ -35,8 +35,8 @@ pub enum Distrust {
     #[error("belongs to user {0}")]
     Owner(u32),
     /// A file with other names: writing to it changes the file of those names.
-    #[error("has {0} hard links")]
-    Links(u64),
+    #[error("has more than one hard link")]
+    Links,
     /// Writable by group or others.
     #[error("can be written by other users (mode {0:04o})")]
     Mode(u32),
@@ -73,9 +73,7 @@ fn judge(stat: &Stat, kind: FileType, (owner, writable): (u32, u32)) -> Option<D
         return Some(Distrust::Owner(stat.st_uid));
     }
     if is_file && stat.st_nlink > 1 {
-        #[allow(clippy::unnecessary_cast, reason = "32 bits on aarch64")]
-        let links = stat.st_nlink as u64;
-        return Some(Distrust::Links(links));
+        return Some(Distrust::Links);
     }
     let is_writable = stat.st_mode & WRITABLE & !writable != 0;
     is_writable.then_some(Distrust::Mode(stat.st_mode & 0o7777))
@@ -259,7 +257,7 @@ mod tests {
         }
         plant();
         fs::hard_link(&part, folder.path().join("other")).unwrap();
-        assert_eq!(resume(folder.path()), Some(Distrust::Links(2)));
+        assert_eq!(resume(folder.path()), Some(Distrust::Links));
         plant();
         if give_away(&part) {
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));
@@ -290,7 +288,7 @@ mod tests {
         chmod(&part, 0o600);
         chmod(&journal, 0o600);
         fs::hard_link(&journal, folder.path().join("of root")).unwrap();
-        assert_eq!(resume(folder.path()), Some(Distrust::Links(2)));
+        assert_eq!(resume(folder.path()), Some(Distrust::Links));
         fs::remove_file(folder.path().join("of root")).unwrap();
         if give_away(&journal) {
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));

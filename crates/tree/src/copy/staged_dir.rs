@@ -17,7 +17,7 @@ use thalweg_core::atomic_file::{
     ownership::{LeftAlone, distrust},
     unlink,
 };
-use thalweg_sys::{Errno, chmod::chmod_opened, io};
+use thalweg_sys::{Errno, io, opened::chmod_opened};
 
 use crate::{
     copy::spot::Spot,

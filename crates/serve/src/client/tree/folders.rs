@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
-use thalweg_sys::{Errno, chmod::chmod_opened};
+use thalweg_sys::{Errno, opened::chmod_opened};
 
 use super::entry::Entry;
 use crate::client::Error;

@@ -141,10 +141,8 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
     // be computed, the kernel says it.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
-    let born = match reckoned {
-        true => None,
-        false => Some(birth_mode(fd.as_fd(), first_mode(run, stat))?),
-    };
+    let first = first_mode(run, stat);
+    let born = if reckoned { None } else { Some(birth_mode(fd.as_fd(), first)?) };
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true, born })
 }
 

@@ -1,18 +1,21 @@
 //! Copies symbolic links as links.
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timestamps, chownat, fstat, openat, readlinkat,
-    statat, symlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timestamps, chownat, fstat, openat, readlinkat, statat,
+    symlinkat, utimensat,
 };
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 use thalweg_core::atomic_file::{
     name::{PART, beside, unique},
     unlink,
 };
-use thalweg_sys::{Errno, chmod::chmod_opened, io};
+use thalweg_sys::{
+    Errno, io,
+    opened::{chmod_opened, set_times_opened},
+};
 
 use crate::{
     Becomes, Refusal, Skip,
@@ -80,14 +83,9 @@ impl<'a> Node<'a> {
     }
 
     fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
-        let (at, path, itself) = self.place();
-        match (utimensat(at, path, times, itself), &self.fd) {
-            // AT_EMPTY_PATH is new in Linux 5.8. This path leads to the node itself, also if that is a link.
-            (Err(Errno::INVAL | Errno::NOENT), Some(fd)) => {
-                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                utimensat(CWD, path, times, AtFlags::empty())
-            }
-            (answer, _) => answer,
+        match &self.fd {
+            Some(fd) => set_times_opened(fd, times),
+            None => utimensat(self.dir, self.name, times, AtFlags::SYMLINK_NOFOLLOW),
         }
     }
 }

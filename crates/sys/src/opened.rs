@@ -1,6 +1,6 @@
-//! The mode of what an `O_PATH` descriptor refers to.
+//! Mode and times of what an `O_PATH` descriptor refers to. Changed by its name, another file could be hit.
 
-use rustix::fs::{CWD, Mode};
+use rustix::fs::{AtFlags, CWD, Mode, Timestamps, chmodat, utimensat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::{Errno, io::last_errno};
@@ -14,11 +14,26 @@ pub fn chmod_opened(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
     let fd = fd.as_fd();
     match fchmodat2(fd, mode) {
         Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
-            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())
+            chmodat(CWD, link_to(fd), Mode::from_raw_mode(mode), AtFlags::empty())
         }
         answer => answer,
     }
+}
+
+/// Sets the times of what `fd` refers to, which may be a symbolic link.
+///
+/// Up to two calls: `AT_EMPTY_PATH` is new here in Linux 5.8, and without it the change goes by `/proc/self/fd`.
+pub fn set_times_opened(fd: impl AsFd, times: &Timestamps) -> Result<(), Errno> {
+    let fd = fd.as_fd();
+    match utimensat(fd, c"", times, AtFlags::EMPTY_PATH) {
+        Err(Errno::INVAL | Errno::NOENT) => utimensat(CWD, link_to(fd), times, AtFlags::empty()),
+        answer => answer,
+    }
+}
+
+/// A path that leads to what `fd` refers to, and no further if that is a symbolic link.
+fn link_to(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn fchmodat2(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
@@ -54,5 +69,12 @@ mod tests {
         assert_eq!((mode("moved"), mode("secret")), (0o666, 0o600));
         assert!(chmod_opened(open("fifo"), 0o666).is_err());
         assert_eq!(mode("secret"), 0o600);
+        let then = rustix::fs::Timespec { tv_sec: 1, tv_nsec: 2 };
+        let times = Timestamps { last_access: then, last_modification: then };
+        set_times_opened(open("fifo"), &times).unwrap();
+        set_times_opened(&fifo, &times).unwrap();
+        let mtime = |name: &str| rustix::fs::lstat(at(name)).unwrap().st_mtime;
+        assert_eq!([mtime("fifo"), mtime("moved")], [1, 1]);
+        assert_ne!(mtime("secret"), 1);
     }
 }
