@@ -245,7 +245,7 @@ fn note(path: &Path, found: &mut Snapshot) {
     }
     // The kernel sets the time of change with every write and every change of owner or mode.
     let of_file = (meta.len(), meta.ctime(), meta.ctime_nsec());
-    let of_file = kind.is_file().then_some((of_file, start_of(path)));
+    let of_file = kind.is_file().then(|| (of_file, start_of(path)));
     let (of, mode) = ((meta.uid(), meta.gid(), meta.ino()), meta.mode());
     found.insert(path.to_owned(), format!("mode {mode:o}, of {of:?}, {of_file:?}"));
     if kind.is_dir() {

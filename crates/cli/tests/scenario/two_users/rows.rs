@@ -25,7 +25,7 @@ fn expect_no_problem(test: &str, row: &str, trap: &str, leftover: &str) {
 #[test]
 fn a_fetch_does_not_publish_a_part_of_another_user() {
     let test = "a_fetch_does_not_publish_a_part_of_another_user";
-    expect_no_problem(test, "fetch here", "part and journal", ".install.sh.thalweg-part");
+    expect_no_problem(test, "fetch here", "part and journal", ".install.sh.thalweg-");
 }
 
 #[test]
