@@ -302,3 +302,31 @@ fn the_mode_of_a_fifo_never_goes_to_the_file_behind_a_link_that_is_swapped_in() 
     });
     assert_eq!(mode(&secret), 0o600);
 }
+
+#[test]
+fn a_partial_file_under_a_default_list_is_closed_too_and_gets_the_mode_that_the_list_gives() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let place = scratch();
+    let (at, to) = (place.path(), place.path().join("to"));
+    fs::write(at.join("src"), noise(large() * 4, 4)).unwrap();
+    chmod(&at.join("src"), 0o666);
+    // Owner rwx, a named user rwx, group r-x, mask rwx, others r--.
+    let entries = [(1, 7, !0), (2, 7, OTHER), (4, 5, !0), (0x10, 7, !0), (0x20, 4, !0)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, id) in entries {
+        let entry = [u16::to_le_bytes(tag), u16::to_le_bytes(may)].concat();
+        list.extend([entry, u32::to_le_bytes(id).to_vec()].concat());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(at, "system.posix_acl_default", &list, flags).is_err() {
+        return skip("a default list", "this file system has no access lists");
+    }
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o666).open(at.join("born")).unwrap();
+    let options = CopyOptions { resume: true, ..CopyOptions::default() };
+    let (report, _) = copied(at, &options, Some(1));
+    assert!(report.halted.is_some());
+    assert_eq!(mode(&at.join(".to.thalweg-part")), 0o600);
+    let (report, left) = copied(at, &options, None);
+    assert!(report.error_count == 0 && left.is_empty(), "{left}");
+    assert_eq!(mode(&to), mode(&at.join("born")));
+}
