@@ -1,5 +1,8 @@
 //! Keeps a sink file no longer than what was delivered, for mechanisms that make room before they
 //! write, or that write out of order.
+//!
+//! Their size is set ahead of their data (`fallocate` before a mapping is written). After a power cut such a file may
+//! have its size, its times and none of its bytes, so callers trust size and times only within one boot.
 
 use rustix::fs::fstat;
 use thalweg_sys::{Errno, io};

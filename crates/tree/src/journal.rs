@@ -37,6 +37,9 @@ pub struct Journal {
     pub done: Ranges,
     /// The start of the machine during which this was written.
     pub boot_id: String,
+    /// In a staging directory: every file in it that was last changed before this moment (seconds and nanoseconds since
+    /// 1970) is on stable storage. `None`: nothing was synced.
+    pub synced_before: Option<(i64, u32)>,
 }
 
 /// The text of a journal.
@@ -46,6 +49,9 @@ struct Text {
     source: Source,
     done: Done,
     boot_id: String,
+    // Absent in journals of earlier versions, which ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    synced_before: Option<(i64, u32)>,
 }
 
 /// What is done: of schema 1 a count of bytes from the start.
@@ -156,7 +162,7 @@ impl Journal {
         if text.len() > MOST {
             return Err(JournalError::TooLong(text.len()));
         }
-        let Text { schema, source, done, boot_id } = serde_json::from_slice(text)?;
+        let Text { schema, source, done, boot_id, synced_before } = serde_json::from_slice(text)?;
         let done = match (schema, done) {
             (1, Done::Prefix(done)) if source.is_local() => Ranges::up_to(done),
             (SCHEMA, Done::Ranges(done)) => done,
@@ -170,7 +176,10 @@ impl Journal {
         if boot_id.len() > 64 {
             return Err(JournalError::Nonsense("the boot id is too long"));
         }
-        Ok(Self { source, done, boot_id })
+        if synced_before.is_some_and(|(_, nanoseconds)| nanoseconds >= 1_000_000_000) {
+            return Err(JournalError::Nonsense("a nanosecond beyond the second"));
+        }
+        Ok(Self { source, done, boot_id, synced_before })
     }
 
     /// The text on disk, filled up to this size. Ranges for which there is no room are left out, the
@@ -191,8 +200,13 @@ impl Journal {
 
     fn text(&self, done: &[(u64, u64)]) -> Vec<u8> {
         let done = Ranges::try_from(done.to_vec()).unwrap_or_default();
-        let (source, boot_id) = (self.source.clone(), self.boot_id.clone());
-        let text = Text { schema: SCHEMA, source, done: Done::Ranges(done), boot_id };
+        let text = Text {
+            schema: SCHEMA,
+            source: self.source.clone(),
+            done: Done::Ranges(done),
+            boot_id: self.boot_id.clone(),
+            synced_before: self.synced_before,
+        };
         serde_json::to_vec(&text).unwrap_or_default()
     }
 
@@ -223,7 +237,8 @@ mod tests {
     }
 
     fn of(source: Source, done: Ranges) -> Journal {
-        Journal { source, done, boot_id: "01234567-89ab-cdef-0123-456789abcdef".to_owned() }
+        let boot_id = "01234567-89ab-cdef-0123-456789abcdef".to_owned();
+        Journal { source, done, boot_id, synced_before: Some((i64::MIN, 999_999_999)) }
     }
 
     fn remote(size: u64) -> Source {

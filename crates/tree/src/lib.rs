@@ -35,6 +35,7 @@ mod copy;
 mod count;
 mod error;
 mod event;
+mod evidence;
 mod exclude;
 pub mod fleet;
 mod folder;

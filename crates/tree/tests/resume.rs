@@ -47,7 +47,8 @@ fn interrupted(at: &Path, boot_id: String) -> Journal {
     part.extend_from_slice(&noise(1000, 99));
     fs::write(at.join(".to.thalweg-part"), part).unwrap();
     let source = Source::Local(identity(&at.join("src")));
-    let journal = Journal { source, done: Ranges::up_to(DONE as u64), boot_id };
+    let done = Ranges::up_to(DONE as u64);
+    let journal = Journal { source, done, boot_id, synced_before: None };
     fs::write(at.join(".to.thalweg-journal"), journal.to_bytes(SIZE)).unwrap();
     journal
 }
@@ -200,6 +201,72 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
         let third = copy(&src, &at.join("to"), &exact);
         assert_eq!((third.skipped, third.bytes), (40, 0));
     }
+}
+
+/// A tree that was stopped with these files whole in its stage, one of which lost its data and kept size and time: what a
+/// power cut leaves where only the file system's journal reached the disk.
+fn cut_off(at: &Path, journal: impl FnOnce(&mut Journal)) {
+    let (src, stage) = (at.join("src"), at.join(".to.thalweg-part"));
+    fs::create_dir_all(src.join("sub")).unwrap();
+    for (n, name) in ["sub/lost", "sub/kept", "sub/large"].into_iter().enumerate() {
+        let len = if name == "sub/large" { large() } else { 5000 };
+        fs::write(src.join(name), noise(len, n as u64)).unwrap();
+    }
+    let whole = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
+    copy(&src, &at.join("copy"), &whole);
+    fs::rename(at.join("copy"), &stage).unwrap();
+    for lost in ["sub/lost", "sub/large"] {
+        let file = fs::File::options().write(true).open(stage.join(lost)).unwrap();
+        let meta = file.metadata().unwrap();
+        file.write_all_at(&vec![0; meta.len() as usize], 0).unwrap();
+        file.set_modified(meta.modified().unwrap()).unwrap();
+    }
+    let source = Source::Local(identity(&src));
+    let done = Ranges::default();
+    let mut text = Journal { source, done, boot_id: boot_id(), synced_before: None };
+    journal(&mut text);
+    fs::write(stage.join(".thalweg-journal"), text.to_bytes(SIZE)).unwrap();
+    fs::set_permissions(&stage, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+const ANOTHER_BOOT: &str = "another start of the machine";
+
+#[test]
+fn after_a_restart_the_files_of_a_stage_are_compared() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    cut_off(at, |journal| ANOTHER_BOOT.clone_into(&mut journal.boot_id));
+    let options = CopyOptions { resume: true, ..CopyOptions::archive() };
+    let report = copy(&at.join("src"), &at.join("to"), &options);
+    assert_eq!((report.error_count, report.skipped, report.files), (0, 1, 2), "{report:?}");
+    assert_eq!(contents(&at.join("src")), contents(&at.join("to")));
+    is_named(at);
+}
+
+#[test]
+fn what_was_synced_before_a_restart_is_not_read_again() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    // The loss cannot be: it shows that no byte is read.
+    cut_off(at, |journal| {
+        ANOTHER_BOOT.clone_into(&mut journal.boot_id);
+        journal.synced_before = Some((i64::MAX, 0));
+    });
+    let options = CopyOptions { resume: true, ..CopyOptions::archive() };
+    let report = copy(&at.join("src"), &at.join("to"), &options);
+    assert_eq!((report.error_count, report.skipped, report.files), (0, 3, 0), "{report:?}");
+}
+
+#[test]
+fn a_stage_without_a_journal_proves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    cut_off(at, |_| {});
+    fs::remove_file(at.join(".to.thalweg-part/.thalweg-journal")).unwrap();
+    let options = CopyOptions { resume: true, ..CopyOptions::archive() };
+    let report = copy(&at.join("src"), &at.join("to"), &options);
+    assert_eq!(report.error_count, 0, "{}", problems(&report));
+    assert_eq!(contents(&at.join("src")), contents(&at.join("to")));
 }
 
 fn is_named(at: &Path) {

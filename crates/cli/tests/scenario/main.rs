@@ -38,6 +38,7 @@ mod open_handovers;
 mod random_trees;
 mod refused_attributes;
 mod rereads;
+mod restarts;
 mod resumes;
 mod rivals;
 mod same_files;

@@ -20,6 +20,7 @@ use crate::{
         staged_dir::{StagedDir, remove_leftovers},
     },
     error::{Attempt, Failure, at_sink},
+    evidence::Evidence,
     folder::{Address, Folder},
     identity::Id,
     listing::DIRECTORY,
@@ -37,6 +38,8 @@ pub(crate) struct Directory {
     pub is_fresh: bool,
     /// What a file born in it gets by itself.
     pub births: Births,
+    /// What vouches for the files that an earlier run left in it.
+    pub evidence: Evidence,
     /// Closing a file made in it may tell of bytes that were not kept.
     pub may_tell_at_close: bool,
     /// The file system of the source that the caller named, where the walk may have to stay.
@@ -99,6 +102,7 @@ impl Directory {
                 paths,
                 is_staged: false,
                 is_fresh: false,
+                evidence: Evidence::THIS_BOOT,
                 births,
                 may_tell_at_close,
                 device: 0,
@@ -127,6 +131,7 @@ impl Directory {
             Folder::new(fd, own, &address, kept)
         });
         let adopted = stage.as_ref().is_some_and(|stage| stage.adopted);
+        let evidence = stage.as_ref().map_or(parent.evidence, |stage| stage.evidence);
         Arc::new_cyclic(|weak| {
             let _ = paths.here.set(weak.clone());
             Self {
@@ -134,6 +139,7 @@ impl Directory {
                 is_staged: parent.is_staged || stage.is_some(),
                 // Two names of the source may be one here: then both are put in by this run.
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
+                evidence,
                 births,
                 may_tell_at_close,
                 device: entered.device,

@@ -22,6 +22,7 @@ use thalweg_sys::{Errno, io, opened::chmod_opened};
 use crate::{
     copy::spot::Spot,
     error::{Attempt, Failure, at_sink, at_source},
+    evidence::Evidence,
     folder::{Address, Folder, Kept},
     identity::Id,
     journal::{Identity, Journal, Keeper, Remote, Source},
@@ -40,6 +41,8 @@ pub(crate) struct StagedDir {
     pub adopted: bool,
     /// A leftover of the usual name that was not used, as another user may have made it.
     pub left_alone: Option<LeftAlone>,
+    /// What vouches for the files that the earlier run left in it.
+    pub evidence: Evidence,
     /// It has the name by which a later run finds it.
     is_usual: bool,
 }
@@ -68,7 +71,11 @@ impl StagedDir {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
                         Ok(fd) if is_own(spot.dir, &fd)? && is_ours(&fd, spot.dir, &name)? => {
                             journal(fd.as_fd(), origin).write();
-                            return Ok((fd, Self { name, adopted: false, left_alone, is_usual }));
+                            let evidence = Evidence::THIS_BOOT;
+                            return Ok((
+                                fd,
+                                Self { name, adopted: false, left_alone, evidence, is_usual },
+                            ));
                         }
                         // Another run took it for a leftover before it was locked, or the owner of the directory
                         // above put another in its place.
@@ -92,7 +99,11 @@ impl StagedDir {
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
                         // Killed just before it got its name, it has its final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
-                        return Ok((fd, Self { name, adopted: true, left_alone, is_usual }));
+                        let evidence = take_over(fd.as_fd(), origin);
+                        return Ok((
+                            fd,
+                            Self { name, adopted: true, left_alone, evidence, is_usual },
+                        ));
                     }
                     // Locked until the name is gone: the process that made it a moment ago must not begin in it.
                     Leftover::Free(locked) => {
@@ -173,6 +184,23 @@ fn journal<'a>(stage: BorrowedFd<'a>, origin: Origin<'_>) -> Keeper<BorrowedFd<'
         Origin::Remote(remote) => Source::Remote(remote.clone()),
     };
     Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+}
+
+/// Returns what vouches for the files in an adopted stage, and has its journal speak of this boot from now on: files of
+/// earlier boots are known by their times.
+fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
+    let mut keeper = journal(stage, origin);
+    let earlier = keeper.earlier().and_then(Result::ok);
+    let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
+    let evidence = Evidence::of_stage(earlier.as_ref());
+    // Only now is the source of a local stage known to be the one of the journal.
+    if !is_of_this_boot && matches!(origin, Origin::Folder(..)) {
+        if let Some(moment) = earlier.and_then(|earlier| earlier.synced_before) {
+            keeper.note_synced_before(moment);
+        }
+        keeper.write();
+    }
+    evidence
 }
 
 /// Whether a leftover is known to be a copy of another directory: the files of both would be mixed. Of a

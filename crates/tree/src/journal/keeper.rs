@@ -34,7 +34,8 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
     /// Nothing is written yet. `exists`: an earlier run may have left a journal.
     pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
         // Few live long enough to be written: the kernel is asked then.
-        let journal = Journal { source, done: Ranges::default(), boot_id: String::new() };
+        let (done, boot_id) = (Ranges::default(), String::new());
+        let journal = Journal { source, done, boot_id, synced_before: None };
         Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
     }
 
@@ -71,6 +72,11 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
             self.file = None;
             let _ = unlink(self.dir.as_fd(), &self.name);
         }
+    }
+
+    /// Notes that all files below that were last changed before this moment are on stable storage.
+    pub(crate) fn note_synced_before(&mut self, moment: (i64, u32)) {
+        self.journal.synced_before = Some(moment);
     }
 
     /// Opens the journal, new or of an earlier run. `None` if another user has the name: then this transfer has none.

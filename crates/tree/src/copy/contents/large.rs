@@ -97,6 +97,7 @@ impl Worker<'_> {
             at = to;
         }
         if at < end {
+            // Last, after the data. The kernel may still commit the size first: `Evidence` says what follows from that.
             io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
         }
         // The size was only a claim.

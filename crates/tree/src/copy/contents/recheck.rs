@@ -1,5 +1,5 @@
-//! `--verify` and what is there already: a file that the copy leaves as it was is read too, since the copy
-//! vouches for it.
+//! Compares a file that the copy would leave as it is with its source: with `--verify`, since the copy vouches for it,
+//! and with `--resume` if nothing vouches for the data that an earlier run wrote.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::{
     Event, Hash, Skip,
     copy::{
-        contents::verify::{SinkEnd, are_equal},
+        contents::{
+            resume::equal_prefix,
+            verify::{SinkEnd, are_equal},
+        },
         dest::conflict::{Existing, may_be_replaced},
         leaf::Leaf,
         spot::Spot,
@@ -18,8 +21,8 @@ use crate::{
 };
 
 impl Worker<'_> {
-    /// Compares a file that would be skipped with its source. What an earlier run seemed to have
-    /// finished is replaced if it differs; what the caller wants kept is kept, and is an error.
+    /// Compares a file that would be skipped with its source, if the caller asked for it or the file is doubted. What an
+    /// earlier run seemed to have finished is replaced if it differs; what the caller wants kept is kept, and is an error.
     pub fn is_to_be_replaced(
         &mut self,
         leaf: &Leaf<'_>,
@@ -27,13 +30,17 @@ impl Worker<'_> {
         (source, stat): (&OwnedFd, &Stat),
         (dir, there): (BorrowedFd<'_>, &Existing),
     ) -> Attempt<bool> {
-        let Some(hash) = self.run.options.verify else { return Ok(false) };
+        let is_doubted = reason == Skip::Done && there.is_doubted;
+        let hash = self.run.options.verify;
+        if hash.is_none() && !is_doubted {
+            return Ok(false);
+        }
         if kind(stat) != FileType::RegularFile {
             self.tally.verified.not_read += 1;
             return Ok(false);
         }
         let here = Spot { dir, name: leaf.name };
-        if self.is_equal_to_what_is_there(source, there.spot(here), hash)? {
+        if self.is_equal_to_what_is_there((source, stat), there.spot(here), hash)? {
             return Ok(false);
         }
         if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
@@ -50,17 +57,28 @@ impl Worker<'_> {
         Ok(true)
     }
 
+    /// Compares by this hash; `None`: byte by byte, up to the first difference.
     fn is_equal_to_what_is_there(
         &mut self,
-        source: &OwnedFd,
+        (source, stat): (&OwnedFd, &Stat),
         spot: Spot<'_>,
-        hash: Hash,
+        hash: Option<Hash>,
     ) -> Attempt<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let copy = openat(spot.dir, spot.name, flags | OFlags::NOCTTY, Mode::empty());
         let copy = copy.map_err(at_sink("openat"))?;
-        let is_file = kind(&fstat(&copy).map_err(at_sink("fstat"))?) == FileType::RegularFile;
-        Ok(is_file && self.is_equal((source.as_fd(), copy.as_fd(), SinkEnd::Own), hash)?)
+        let own = fstat(&copy).map_err(at_sink("fstat"))?;
+        if kind(&own) != FileType::RegularFile {
+            return Ok(false);
+        }
+        if let Some(hash) = hash {
+            return self.is_equal((source.as_fd(), copy.as_fd(), SinkEnd::Own), hash);
+        }
+        self.make_room();
+        let (run, ends) = (self.run, (source.as_fd(), copy.as_fd()));
+        let len = size(stat);
+        let equal = equal_prefix(ends, len, &mut self.buffer, || run.go_on())?;
+        Ok(equal == len && size(&own) == len)
     }
 
     /// Reads a copy and its source, and counts them if they are equal.

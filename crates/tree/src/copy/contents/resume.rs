@@ -1,6 +1,7 @@
 //! How much of an unfinished file can be built upon.
 
 use rustix::fs::fstat;
+use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
@@ -29,11 +30,13 @@ pub(crate) fn prefix(
             return Ok(done);
         }
     }
-    equal_prefix(job, there.min(size(job.stat)), buffer, go_on)
+    let ends = (job.source.as_fd(), job.sink.as_fd());
+    equal_prefix(ends, there.min(size(job.stat)), buffer, go_on)
 }
 
-fn equal_prefix(
-    job: &Job<'_>,
+/// Returns how many of the first `most` bytes of a source and its copy are equal.
+pub(crate) fn equal_prefix(
+    (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
     most: u64,
     buffer: &mut [u8],
     go_on: impl Fn() -> Result<(), Cancelled>,
@@ -44,9 +47,9 @@ fn equal_prefix(
     while at < most {
         go_on()?;
         let ask = half.min(usize::try_from(most - at).unwrap_or(half));
-        let got = retry(|| io::pread(job.sink, &mut ours[..ask], at))
+        let got = retry(|| io::pread(sink, &mut ours[..ask], at))
             .map_err(|errno| Failure::Sink("pread", errno, at))?;
-        let want = retry(|| io::pread(job.source, &mut theirs[..ask], at))
+        let want = retry(|| io::pread(source, &mut theirs[..ask], at))
             .map_err(|errno| Failure::Source("pread", errno))?;
         let both = got.min(want);
         let equal = ours[..both].iter().zip(&theirs[..both]).take_while(|(a, b)| a == b).count();

@@ -255,6 +255,10 @@ impl Worker<'_> {
             seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
         }
         match resolve_conflict(self.run, leaf, dir, stat)? {
+            // Copied again rather than compared: another process is at work here.
+            Verdict::Skip(Skip::Done, there) if there.is_doubted => {
+                self.copy_contents(leaf, source, stat, Verdict::Replace(there))
+            }
             Verdict::Skip(reason, _) => {
                 self.skip(leaf, reason);
                 self.list_file(leaf);

@@ -55,6 +55,9 @@ pub(crate) struct Existing {
     pub keeps_inode: bool,
     /// It is taken away, and the copy takes nothing over from it.
     pub is_removed: bool,
+    /// `true` if size and times say that an earlier run finished it, and nothing vouches for its data: it has to be
+    /// compared with the source.
+    pub is_doubted: bool,
 }
 
 impl Existing {
@@ -163,7 +166,8 @@ pub(crate) fn resolve_conflict(
         && !is_removed
         && kind(&stat) == FileType::RegularFile
         && leaf.directory.is_append_only();
-    let there = Existing { stat, through, keeps_inode, is_removed };
+    let is_doubted = options.resume && !leaf.directory.evidence.vouches_for(&stat);
+    let there = Existing { stat, through, keeps_inode, is_removed, is_doubted };
     if options.update == Update::NoneFail {
         return Err(Failure::Refused(Refusal::NotReplaced));
     }
@@ -243,8 +247,9 @@ fn is_own(run: &Run<'_>, leaf: &Leaf<'_>, (source, there): (&Stat, &Stat)) -> bo
     owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
 
-/// Whether an earlier run has finished this copy. Times are set last, so equal times mean whole.
-/// Without them only the clock can tell: it was written after the source had its last change.
+/// Whether size and times say that an earlier run finished this copy. Times are set last, so equal times mean that all
+/// of it was written; [`Evidence`](crate::evidence::Evidence) says whether it is still there. Without times only the
+/// clock can tell: it was written after the source had its last change.
 fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
     let same_kind = kind(source) == kind(there) && kind(source) == FileType::RegularFile;
     let time = if options.preserve.times {

@@ -1,0 +1,95 @@
+//! Decides whether size and times prove that an earlier run finished a file.
+//!
+//! The page cache is evidence only for the boot in which it was written: a power cut may keep the size and the times
+//! of a file and lose its data (delayed allocation, `ftruncate`, `fallocate`). A file of an earlier boot is therefore
+//! compared with its source, unless a record says that it was synced.
+
+use rustix::{
+    fs::Stat,
+    time::{ClockId, Timespec, clock_gettime},
+};
+
+use crate::{identity::ctime, journal::Journal};
+
+/// A moment as seconds and nanoseconds since 1970.
+pub(crate) type Moment = (i64, u32);
+
+/// What vouches for the files that an earlier run left in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    /// `true` if the page cache counts for files that were changed in this boot.
+    is_of_this_boot: bool,
+    /// Every file that was last changed before this moment is on stable storage.
+    synced_before: Option<Moment>,
+}
+
+impl Evidence {
+    /// Of a directory that has its own name: files changed in this boot are as their size and times say.
+    pub const THIS_BOOT: Self = Self { is_of_this_boot: true, synced_before: None };
+
+    /// Of an adopted staging directory, by the journal in it. Without a journal nothing is known.
+    pub fn of_stage(journal: Option<&Journal>) -> Self {
+        Self {
+            is_of_this_boot: journal.is_some_and(Journal::is_of_this_boot),
+            synced_before: journal.and_then(|journal| journal.synced_before),
+        }
+    }
+
+    /// Returns `true` if size and times of this file prove that all of it was written. `false`: compare it.
+    pub fn vouches_for(&self, file: &Stat) -> bool {
+        let (seconds, nanoseconds) = ctime(file);
+        let changed = (seconds, nanoseconds as u32);
+        let is_synced = self.synced_before.is_some_and(|synced| changed < synced);
+        is_synced || (self.is_of_this_boot && Boot::now().has_seen(changed))
+    }
+}
+
+/// The running boot, by the clocks of this process. Both clocks are read each time: the wall clock may be stepped, and
+/// a time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
+struct Boot {
+    began: Moment,
+    now: Moment,
+}
+
+impl Boot {
+    fn now() -> Self {
+        let (now, up) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Boottime));
+        let began = now.checked_sub(up).unwrap_or(now);
+        Self { began: moment(began), now: moment(now) }
+    }
+
+    /// A time after `now` was written by another clock, so it proves nothing.
+    fn has_seen(&self, changed: Moment) -> bool {
+        self.began <= changed && changed <= self.now
+    }
+}
+
+/// Returns the time on the wall clock, by which the kernel stamps changes.
+pub(crate) fn now() -> Moment {
+    // File systems stamp by the coarse clock, which lags by up to one tick.
+    moment(clock_gettime(ClockId::RealtimeCoarse))
+}
+
+fn moment(time: Timespec) -> Moment {
+    (time.tv_sec, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fstat;
+
+    #[test]
+    fn a_file_written_now_is_of_this_boot_and_one_of_another_time_is_not() {
+        let file = tempfile::tempfile().unwrap();
+        let mut stat = fstat(&file).unwrap();
+        assert!(Evidence::THIS_BOOT.vouches_for(&stat));
+        assert!(!Evidence::of_stage(None).vouches_for(&stat));
+        stat.st_ctime += 100;
+        assert!(!Evidence::THIS_BOOT.vouches_for(&stat), "from the future");
+        stat.st_ctime = Boot::now().began.0 - 10;
+        assert!(!Evidence::THIS_BOOT.vouches_for(&stat), "before this boot");
+        let synced = Evidence { is_of_this_boot: false, synced_before: Some(now()) };
+        assert!(synced.vouches_for(&stat), "synced in an earlier boot");
+    }
+}
