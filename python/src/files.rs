@@ -149,7 +149,8 @@ pub fn wanted(archive: bool, options: &Bound<'_, PyDict>) -> PyResult<CopyOption
 
 const HASHES: [(&str, Hash); 3] =
     [("sha256", Hash::Sha256), ("blake3", Hash::Blake3), ("xxh3", Hash::Xxh3)];
-const FSYNCS: [(&str, Fsync); 2] = [("file", Fsync::File), ("dir", Fsync::Dir)];
+const FSYNCS: [(&str, Fsync); 3] =
+    [("never", Fsync::Never), ("auto", Fsync::Auto), ("always", Fsync::Always)];
 
 /// What a word means; None is none of them.
 fn one_of<T: Copy>(value: &Bound<'_, PyAny>, words: &[(&str, T)]) -> PyResult<Option<T>> {

@@ -43,7 +43,7 @@ def test_a_tree_is_copied_and_told_of(tree: Path, tmp_path: Path) -> None:
 
 def test_a_file_is_copied(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"some bytes")
-    report = thalweg.copy(str(tmp_path / "one"), str(tmp_path / "two"), fsync="file", threads=1)
+    report = thalweg.copy(str(tmp_path / "one"), str(tmp_path / "two"), fsync="always", threads=1)
     assert report.files == 1 and (tmp_path / "two").read_bytes() == b"some bytes"
 
 

@@ -54,7 +54,7 @@ def copy(
     threads: int = 0,
     limit: int | None = None,
     verify: Literal["sha256", "blake3", "xxh3"] | None = None,
-    fsync: Literal["file", "dir"] | None = None,
+    fsync: Literal["never", "auto", "always"] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> CopyReport:
     """Copies a file, or a folder with all it holds, to the name `destination`.
@@ -62,8 +62,8 @@ def copy(
     It appears under its name when it is whole; a folder that is there is merged into, file by file. With `archive`
     (the default) links stay links and times, owners, attributes are kept, as `cp -a` does; without it the bytes and
     the permissions, as `cp -r`. `resume` goes on where an earlier copy with `resume` was interrupted, `verify` reads
-    everything again and compares, `fsync` brings files (and folders) to stable storage. `threads` 0 is one for each
-    processor, `limit` the most bytes per second. `progress(files, bytes)` is called some times a second; what it
+    everything again and compares. With `fsync="always"` everything is on stable storage at return; with "auto" (the
+    default) a power cut leaves a replaced file with its old contents or the new. `threads` 0 is one for each processor, `limit` the most bytes per second. `progress(files, bytes)` is called some times a second; what it
     raises ends the copy, as Ctrl-C does.
 
     Error if the copy is not complete, with `moved` bytes and the errno of what failed first.

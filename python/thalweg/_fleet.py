@@ -109,7 +109,7 @@ def copy_tree(
     *,
     executor: Executor | Any = None,
     verify: Literal["sha256", "blake3", "xxh3"] | None = None,
-    fsync: Literal["file", "dir"] | None = None,
+    fsync: Literal["never", "auto", "always"] | None = None,
     threads: int | None = None,
     limit: int | None = None,
     task_bytes: int = 128 << 20,
@@ -123,7 +123,7 @@ def copy_tree(
     `.NAME.thalweg-fleet` beside it, and the same call, with whatever executor, goes on with that. Workers may be killed, and others may
     come, at any time.
 
-    `verify` reads everything again at the end and compares, `fsync` brings files (and folders) to stable storage. `threads` are of each
+    `verify` reads everything again at the end and compares, with `fsync="always"` all is on stable storage at return. `threads` are of each
     worker (by default as many as the engine gives it), `limit` is the most bytes per second of each. Work is handed out in pieces of
     about `task_bytes`. Without any worker for `wait` seconds it gives up. `progress(files, bytes)` is called some times a second; what it
     raises ends the copy, as Ctrl-C does.

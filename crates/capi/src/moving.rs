@@ -241,7 +241,7 @@ pub unsafe extern "C" fn tw_copy(
             request: wishes.request,
             profile: wishes.profile,
             limit: wishes.limit,
-            fsync: if wishes.needs.durable { Fsync::Dir } else { Fsync::None },
+            fsync: if wishes.needs.durable { Fsync::Always } else { Fsync::Auto },
             jobs: 1,
             ..CopyOptions::default()
         };

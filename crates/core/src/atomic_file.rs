@@ -5,7 +5,7 @@
 //! not published goes when it is dropped. A [`Destination`] is what a person named: such a file, or
 //! something that is written as it stands.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -17,11 +17,13 @@ use thalweg_sys::{Errno, io};
 use crate::failed::Failed;
 
 mod destination;
+mod durable;
 pub mod lock;
 pub mod name;
 pub mod ownership;
 
 pub use destination::{Destination, DestinationError, Until, open_in_place, write_file};
+pub use durable::{Fsync, sync_directory};
 use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 use ownership::{LeftAlone, distrust_name, remove_own};
@@ -165,6 +167,11 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         }
         self.settled = true;
         Ok(())
+    }
+
+    /// Returns `true` if another file has the name now, which this one would replace.
+    pub fn replaces(&self) -> bool {
+        statat(self.dir.as_fd(), self.name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Leaves the unfinished file for a later run, under the name it returns; `None` if no later run

@@ -55,6 +55,13 @@ pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     }
 }
 
+/// Returns `true` if bytes that were written before may be gone when this call fails. The kernel reports a failed
+/// write-back once and marks the pages clean, so neither a second call nor a read proves anything: nothing of that file
+/// is trusted any more, and no later run continues from it.
+pub fn loses_written_bytes(call: &str) -> bool {
+    matches!(call, "close" | "fsync" | "fdatasync" | "syncfs" | "msync")
+}
+
 /// A file's name between quotes, on one line, whatever is in it.
 pub fn quoted(name: impl AsRef<std::ffi::OsStr>) -> String {
     format!("'{}'", shown(name.as_ref()))

@@ -15,7 +15,7 @@ use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
 };
-use thalweg_tree::Hash;
+use thalweg_tree::{Hash, hashing::hash_file};
 
 #[path = "support/fetch.rs"]
 mod fetching;
@@ -409,6 +409,42 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     // If all of it was there, its last byte is asked for: the answer shows whether the file is still that one.
     assert_eq!(fetched.resumed, failed.there.min(LEN as u64 - 1));
     is_whole(place.path(), &bytes);
+}
+
+#[test]
+fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
+    let bytes = noise(LEN, 14);
+    let own = bytes.clone();
+    let server =
+        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let digits = hash_of(&bytes);
+    let checked = Options {
+        expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],
+        verify: true,
+        ..options()
+    };
+    // The first sync is that of --verify; without it, that of the data before the name.
+    for wanted in [&checked, &options()] {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("f");
+        let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
+        let failed =
+            Script::new(vec![rule]).run(|| get(&server.url("x"), &path, wanted)).value.unwrap_err();
+        assert!(!failed.kept && failed.error.to_string().contains("EIO"), "{failed:?}");
+        assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+        let fetched = get(&server.url("x"), &path, wanted).unwrap();
+        assert_eq!((fetched.resumed, fetched.report.bytes), (0, LEN as u64));
+        is_whole(place.path(), &bytes);
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> String {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut buffer = [0; 4096];
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    let room = (&mut buffer[..], u64::MAX);
+    hash_file(fd, Hash::Blake3, room, &|| Ok(()), |errno| errno).unwrap().1.to_string()
 }
 
 #[test]

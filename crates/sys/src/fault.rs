@@ -46,6 +46,8 @@ pub enum Call {
     SendZerocopy,
     /// `fsync(2)`, `fdatasync(2)` and `msync(2)`
     Fsync,
+    /// `syncfs(2)`
+    Syncfs,
     /// `fallocate(2)`
     Fallocate,
     /// `ftruncate(2)`
@@ -70,7 +72,7 @@ pub enum Call {
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -86,6 +88,7 @@ impl Call {
         Self::UringWrite,
         Self::SendZerocopy,
         Self::Fsync,
+        Self::Syncfs,
         Self::Fallocate,
         Self::Ftruncate,
         Self::Rename,
@@ -116,6 +119,7 @@ impl Call {
             Self::UringWrite => "IORING_OP_WRITE",
             Self::SendZerocopy => "MSG_ZEROCOPY",
             Self::Fsync => "fsync",
+            Self::Syncfs => "syncfs",
             Self::Fallocate => "fallocate",
             Self::Ftruncate => "ftruncate",
             Self::Rename => "renameat2",
@@ -137,6 +141,7 @@ impl Call {
             Self::Clone
                 | Self::Mmap
                 | Self::Fsync
+                | Self::Syncfs
                 | Self::Fallocate
                 | Self::Ftruncate
                 | Self::Rename

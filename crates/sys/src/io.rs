@@ -92,6 +92,13 @@ pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fdatasync(fd))
 }
 
+/// `syncfs(2)` until it answers: everything of the file system that `fd` lies on, on stable storage. It reports every
+/// failed write-back since `fd` was opened, so `fd` must be opened before the bytes are written (Linux 5.8).
+pub fn sync_filesystem(fd: impl AsFd) -> Result<(), Errno> {
+    let fd = fd.as_fd();
+    until_answered(|| uncounted(Call::Syncfs, || rustix::fs::syncfs(fd)))
+}
+
 /// What `close(2)` has to say, of a duplicate, so that the fd stays open. A network disk or a FUSE
 /// server may take every write and only here tell that it could not keep them. Two calls.
 ///

@@ -60,7 +60,7 @@ pub fn copy_tree(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> CopyTree {
 ///     .contents_only() // no owners, times, extended attributes
 ///     .verify(Hash::Blake3) // read everything again and compare
 ///     .resume() // go on where an earlier run was interrupted
-///     .fsync(Fsync::Dir) // on stable storage when it returns
+///     .fsync(Fsync::Always) // on stable storage when it returns
 ///     .threads(2)
 ///     .run()?;
 /// # assert!(to.is_dir());
@@ -100,7 +100,8 @@ impl CopyTree {
         self
     }
 
-    /// What must be on stable storage when it returns.
+    /// What must be on stable storage when it returns. By default the data of replaced files only, so that a power cut
+    /// leaves the old contents or the new.
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.options.fsync = fsync;
         self

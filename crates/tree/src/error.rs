@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use thalweg_core::{
     Cancelled, Side,
     atomic_file::{CallFailed, ownership::Distrust},
-    failed::{Failed, quoted},
+    failed::{Failed, loses_written_bytes, quoted},
 };
 use thalweg_sys::Errno;
 
@@ -236,8 +236,11 @@ impl Failure {
 
     /// Whether what was written so far is worth going on with.
     pub fn may_be_resumed(&self) -> bool {
-        // After a close or a sync that failed, nobody knows which bytes are gone.
-        let are_bytes_gone = matches!(self, Self::Sink("close" | "fsync", ..));
+        let are_bytes_gone = match self {
+            Self::Sink(call, ..) => loses_written_bytes(call),
+            Self::Moved(error) => loses_written_bytes(error.call),
+            _ => false,
+        };
         let is_refused = matches!(
             self,
             Self::Differ | Self::Refused(_) | Self::RefusedSource(_) | Self::IntoItself(..)

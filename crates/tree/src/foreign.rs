@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 use thalweg_core::atomic_file::{
-    CallFailed, failed, name::OWN_JOURNAL, ownership::LeftAlone, unlink,
+    CallFailed, Fsync, failed, name::OWN_JOURNAL, ownership::LeftAlone, sync_directory, unlink,
 };
 use thalweg_sys::{Errno, opened::set_times_opened};
 
@@ -23,6 +23,8 @@ use crate::{
     error::Failure,
     journal::Remote,
 };
+
+pub use crate::copy::durable::WholeSync;
 
 /// A new folder under its temporary name, with a journal of whose copy it is. It is locked while it is open.
 pub struct Stage {
@@ -74,13 +76,26 @@ impl Stage {
         self.staged.discard(spot, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
-    /// Gives it its name, which must be free, once it has got its own attributes.
-    pub fn publish(self, attributes: &Attributes) -> Result<(), CallFailed> {
+    /// Gives it its name, which must be free, once it has got its own attributes and is on stable storage as far as
+    /// asked for. `whole`: its file system, if one call syncs that; opened before anything was written. If that call
+    /// fails, nothing of the stage is left.
+    pub fn publish(
+        self,
+        attributes: &Attributes,
+        whole: Option<&WholeSync>,
+        fsync: Fsync,
+    ) -> Result<(), CallFailed> {
         // Before the times are set, which it would change.
         unlink(self.fd.as_fd(), OWN_JOURNAL).map_err(failed("unlinkat"))?;
         attributes.give(self.fd.as_fd())?;
+        if let Some(Err(error)) = whole.map(WholeSync::sync) {
+            // Which of the files lost bytes is not known.
+            let _ = self.discard();
+            return Err(error);
+        }
         let spot = Spot { dir: self.above.as_fd(), name: &self.name };
-        self.staged.publish(spot).map_err(|failure| of_failure(&failure))
+        self.staged.publish(spot).map_err(|failure| of_failure(&failure))?;
+        if fsync == Fsync::Always { sync_directory(spot.dir, self.fd.as_fd()) } else { Ok(()) }
     }
 }
 

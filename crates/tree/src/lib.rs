@@ -68,10 +68,11 @@ pub use exclude::ExcludePatterns;
 pub use journal::Journal;
 pub use listed::Listed;
 pub use options::{
-    Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,
+    Backup, Becomes, CopyOptions, Dereference, Filter, Hash, Preserve, Target, Update, When,
 };
 pub use ranges::{NotRanges, Ranges};
 pub use read::forget_cached;
+pub use thalweg_core::atomic_file::Fsync;
 pub use threads::on_threads;
 
 /// The examples of README.md are tests.

@@ -1,7 +1,7 @@
 //! What the person who copies wants, as plain data.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
-use thalweg_core::{Guarantees, Profile, Request, mechanisms::LAST_RESORT};
+use thalweg_core::{Guarantees, Profile, Request, atomic_file::Fsync, mechanisms::LAST_RESORT};
 
 /// Which symbolic links of the source are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,18 +94,6 @@ pub enum Hash {
     Blake3,
     /// Not cryptographic, and faster.
     Xxh3,
-}
-
-/// What is brought to stable storage before a copy counts as done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fsync {
-    /// Nothing: the kernel writes when it likes.
-    #[default]
-    None,
-    /// Every file, before it gets its name.
-    File,
-    /// Every file, and every directory that got a new name.
-    Dir,
 }
 
 /// Attributes that a copy takes over from its source.

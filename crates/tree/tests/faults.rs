@@ -13,7 +13,7 @@ use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Outcome, Rule, Script},
 };
-use thalweg_tree::{CopyOptions, Ending, Halt, Hash, TreeReport, When};
+use thalweg_tree::{CopyOptions, Ending, Fsync, Halt, Hash, Target, TreeReport, When};
 
 fn run(
     rules: Vec<Rule>,
@@ -192,7 +192,7 @@ fn a_copy_that_differs_is_not_published() {
 fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("f"), noise(large(), 1)).unwrap();
-    let options = CopyOptions { fsync: thalweg_tree::Fsync::File, ..CopyOptions::default() };
+    let options = CopyOptions { fsync: Fsync::Always, ..CopyOptions::default() };
     let rule = Rule::always(Call::Fsync, Effect::Errno(Errno::IO));
     let outcome = run(vec![rule], &place.path().join("f"), &place.path().join("g"), &options);
     assert!(problems(&outcome.value).contains("fsync: EIO"), "{}", problems(&outcome.value));
@@ -201,12 +201,49 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let rules = (1..4).map(|nth| Rule::once(Call::Fsync, nth, Effect::Errno(Errno::INTR)));
     let (from, to) = (place.path().join("f"), place.path().join("g"));
     let outcome = run(rules.collect(), &from, &to, &options);
-    assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 4));
+    // The file, and the directory with its name.
+    assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 5));
     fs::remove_file(to).unwrap();
-    let all = CopyOptions { fsync: thalweg_tree::Fsync::Dir, ..recursive() };
-    let outcome = run(Vec::new(), &sample(place.path()), &place.path().join("to"), &all);
-    // 16 files, two directories, and twice the one that holds the new name.
-    assert_eq!(outcome.calls[Call::Fsync], 20);
+    // A new tree is synced whole: before it gets its name, and with its name.
+    let all = CopyOptions { fsync: Fsync::Always, ..recursive() };
+    let (src, to) = (sample(place.path()), place.path().join("to"));
+    let outcome = run(Vec::new(), &src, &to, &all);
+    assert_eq!((outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]), (2, 1));
+    // Into a tree that is there: no file gets its name before it is synced.
+    let merge = CopyOptions { target: Target::Exact, ..all };
+    let outcome = run(Vec::new(), &src, &to, &merge);
+    assert_eq!((outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]), (1, 16));
+}
+
+#[test]
+fn a_tree_whose_sync_failed_gets_no_name_and_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let options = CopyOptions { fsync: Fsync::Always, resume: true, ..recursive() };
+    let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
+    let outcome = run(vec![rule], &sample(place.path()), &place.path().join("to"), &options);
+    assert!(problems(&outcome.value).contains("syncfs: EIO"), "{}", problems(&outcome.value));
+    // The second call would succeed: it proves nothing.
+    assert_eq!(outcome.value.ending(), Ending::Partial);
+    assert_eq!(names(place.path()), ["src"]);
+}
+
+#[test]
+fn only_data_that_replaces_a_file_is_synced_by_default() {
+    let place = tempfile::tempdir().unwrap();
+    let (src, to) = (sample(place.path()), place.path().join("to"));
+    let default = CopyOptions { target: Target::Exact, ..recursive() };
+    let syncs = |options: &CopyOptions| {
+        let outcome = run(Vec::new(), &src, &to, options);
+        assert_eq!(outcome.value.error_count, 0, "{}", problems(&outcome.value));
+        outcome.calls[Call::Fsync] + outcome.calls[Call::Syncfs]
+    };
+    assert_eq!(syncs(&default), 0, "all is new");
+    assert!(syncs(&default) > 0, "all is replaced");
+    fs::remove_file(to.join("small1")).unwrap();
+    let missing = CopyOptions { no_clobber: true, ..default.clone() };
+    assert_eq!(syncs(&missing), 0, "one new file");
+    let never = CopyOptions { fsync: Fsync::Never, ..default };
+    assert_eq!(syncs(&never), 0, "by request");
 }
 
 #[test]
@@ -247,7 +284,7 @@ fn where_there_are_no_hard_links_every_name_is_a_copy_and_they_are_counted() {
         assert_eq!((report.files, report.links), (8, 2));
         assert_eq!(contents(&src), contents(&to), "{errno}");
         // Into what is there: the same, and no name of another run is left.
-        let exact = CopyOptions { target: thalweg_tree::Target::Exact, ..CopyOptions::archive() };
+        let exact = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
         let report = run(refused(), &src, &to, &exact).value;
         assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
         assert_eq!(contents(&src), contents(&to), "{errno}");
@@ -341,8 +378,7 @@ fn a_name_that_is_linked_at_its_second_try_leaves_the_others_names_of_one_file()
         for name in &names[1..] {
             fs::hard_link(src.join("a"), src.join(name)).unwrap();
         }
-        let options =
-            CopyOptions { jobs: 1, target: thalweg_tree::Target::Exact, ..CopyOptions::archive() };
+        let options = CopyOptions { jobs: 1, target: Target::Exact, ..CopyOptions::archive() };
         // Into a new folder, and over copies that are apart.
         for _ in 0..2 {
             let rule = Rule { call: Call::Link, nth, effect, repeat: false };

@@ -15,7 +15,7 @@ use thalweg_sys::{
     fault::{Call, Effect, Rule, Script},
 };
 use thalweg_tree::{
-    CopyOptions, Journal, Preserve, Ranges, Target,
+    CopyOptions, Fsync, Journal, Preserve, Ranges, Target,
     journal::{Identity, SIZE, Source},
 };
 
@@ -168,6 +168,28 @@ fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
         let plain = CopyOptions { resume: false, ..options.clone() };
         script.run(|| copy(&at.join("src"), &at.join("to"), &plain));
         assert_eq!(names(at), ["src"]);
+    }
+}
+
+#[test]
+fn after_a_sync_that_failed_the_next_run_starts_from_byte_0() {
+    for call in ["fsync", "fdatasync"] {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        fs::write(at.join("src"), noise(LEN, 7)).unwrap();
+        let fsync = if call == "fsync" { Fsync::Always } else { Fsync::Auto };
+        if fsync == Fsync::Auto {
+            fs::write(at.join("to"), "what is replaced").unwrap();
+        }
+        let options = CopyOptions { fsync, ..resume() };
+        let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
+        let script = Script::new(vec![rule]);
+        let first = script.run(|| copy(&at.join("src"), &at.join("to"), &options)).value;
+        assert!(problems(&first).contains(&format!("({call}: EIO)")), "{}", problems(&first));
+        assert!(!names(at).iter().any(|name| name.starts_with('.')), "{:?}", names(at));
+        let second = copy(&at.join("src"), &at.join("to"), &options);
+        assert_eq!((second.resumed, second.bytes), (0, LEN as u64));
+        is_whole(at);
     }
 }
 

@@ -4,6 +4,7 @@ use clap::{ValueEnum, builder::FalseyValueParser};
 
 mod abbreviated;
 mod choice;
+mod durable;
 mod environment;
 mod hash;
 mod metric;
@@ -11,6 +12,7 @@ mod progress;
 
 pub use abbreviated::{Abbreviated, find};
 pub use choice::{Choice, Preference};
+pub use durable::FsyncArgs;
 pub use environment::shown_in_help;
 pub use hash::HashName;
 pub use metric::{MetricArgs, words};

@@ -24,7 +24,7 @@ use super::{
     transfer_report::{self, Account, Clock, Counts, SoFar, Way, failure},
 };
 use crate::{
-    args::{ProgressArgs, flag},
+    args::{FsyncArgs, ProgressArgs, flag},
     exit::{Exit, Failure, transfer_error},
     interrupt::{self, is_interrupted},
     output::text::complain,
@@ -64,6 +64,8 @@ pub struct ReceiveArgs {
     /// Replace files in the folder that have the name of one that comes
     #[arg(short, long)]
     pub force: bool,
+    #[command(flatten)]
+    pub durable: FsyncArgs,
     /// Say at the end also what was not used and why, and the processor time
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
@@ -287,7 +289,7 @@ impl Sink for Landings<'_> {
     fn publish(&mut self) -> Result<(), String> {
         let so_far = &mut self.so_far;
         if let Some(UnderWay { destination, path, bytes, opened }) = self.under_way.take() {
-            let published = destination.publish();
+            let published = destination.publish_synced(self.args.durable.wanted());
             published.map_err(|error| Failure::of_destination(error, &path).message)?;
             so_far.whole += bytes;
             if let Some(by) = opened {

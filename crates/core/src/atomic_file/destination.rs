@@ -13,9 +13,10 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use super::{
-    AtomicFile, CallFailed, Leftovers, failed,
+    AtomicFile, CallFailed, Fsync, Leftovers, failed,
     lock::Id,
     ownership::{Followed, LeftAlone, birth_mode, follow, is_trap, is_trap_at},
+    sync_directory,
 };
 use crate::Cancelled;
 
@@ -239,24 +240,50 @@ impl Destination {
         }
     }
 
-    /// Gives a file its name; of anything else it says whether what it took is kept.
+    /// Gives a file its name; of anything else it says whether what it took is kept. A file that replaces another one has
+    /// its data on stable storage before.
     pub fn publish(self) -> Result<(), DestinationError> {
+        self.publish_synced(Fsync::Auto)
+    }
+
+    /// [`publish`](Self::publish) with this much on stable storage.
+    pub fn publish_synced(self, fsync: Fsync) -> Result<(), DestinationError> {
+        let kind = FileType::from_raw_mode(fstat(self.fd()).map_err(failed("fstat"))?.st_mode);
         if let Self::Whole { file, mode: Some(mode), .. } = &self {
             // Before its name and before it is flushed. A file system without modes refuses it.
             let _ = fchmod(&file.fd, Mode::from_raw_mode(*mode));
         }
         // Servers tell of a full disk or a quota when a file is closed.
-        if fstat(self.fd()).is_ok_and(|found| is_file(&found)) {
+        if kind == FileType::RegularFile {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         match self {
-            Self::Direct(_) => Ok(()),
-            Self::Whole { mut file, replace, .. } => match file.publish(!replace) {
-                Err(CallFailed { errno: Errno::EXIST, .. }) if !replace => {
-                    Err(DestinationError::Exists)
+            Self::Direct(fd) => {
+                let holds = matches!(kind, FileType::RegularFile | FileType::BlockDevice);
+                if holds && fsync == Fsync::Always {
+                    io::sync(&fd).map_err(failed("fsync"))?;
                 }
-                answer => Ok(answer?),
-            },
+                Ok(())
+            }
+            Self::Whole { mut file, replace, .. } => {
+                match fsync {
+                    Fsync::Always => io::sync(&file.fd).map_err(failed("fsync"))?,
+                    Fsync::Auto if replace && file.replaces() => {
+                        io::sync_data(&file.fd).map_err(failed("fdatasync"))?;
+                    }
+                    Fsync::Auto | Fsync::Never => {}
+                }
+                match file.publish(!replace) {
+                    Err(CallFailed { errno: Errno::EXIST, .. }) if !replace => {
+                        return Err(DestinationError::Exists);
+                    }
+                    answer => answer?,
+                }
+                if fsync == Fsync::Always {
+                    sync_directory(file.folder(), file.fd.as_fd())?;
+                }
+                Ok(())
+            }
         }
     }
 }

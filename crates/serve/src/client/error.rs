@@ -4,6 +4,7 @@ use std::time::Duration;
 use thalweg_core::{
     Cancelled,
     atomic_file::{CallFailed, DestinationError},
+    failed::loses_written_bytes,
     quantity,
 };
 use thalweg_sys::Errno;
@@ -78,6 +79,16 @@ impl Error {
                 matches!(status, 408 | 425 | 429 | 500 | 502..=504)
             }
             Self::Moved(error) => is_of_the_network(error.errno),
+            _ => false,
+        }
+    }
+
+    /// Whether the bytes that are here must not be continued from: they are known to be wrong, or may be gone.
+    pub(crate) fn spoils_what_is_here(&self) -> bool {
+        match self {
+            Self::Differs { .. } => true,
+            Self::Moved(error) => loses_written_bytes(error.call),
+            Self::Destination(DestinationError::Call(failed)) => loses_written_bytes(failed.call),
             _ => false,
         }
     }

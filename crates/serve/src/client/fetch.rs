@@ -337,16 +337,16 @@ impl Run<'_> {
     }
 
     fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
-        let Self { landing, report, resumed, size, listed, checked, .. } = self;
+        let Self { landing, report, resumed, size, listed, checked, options, .. } = self;
+        let fsync = options.fsync;
         let there = landing.done().bytes();
         let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
         match result {
-            Ok(()) => match landing.publish(listed.map(|listed| listed.attributes)) {
+            Ok(()) => match landing.publish(listed.map(|listed| listed.attributes), fsync) {
                 Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),
                 Err(error) => Err(failed(error, false, report)),
             },
-            // Bytes that are known to be wrong are of no use to a later run.
-            Err(error @ Error::Differs { .. }) => {
+            Err(error) if error.spoils_what_is_here() => {
                 let mut landing = landing;
                 drop(landing.empty());
                 drop(landing);

@@ -9,7 +9,7 @@ use rustix::fs::fstat;
 use thalweg_core::{
     End, Kind,
     atomic_file::{
-        Destination, DestinationError, failed,
+        Destination, DestinationError, Fsync, failed,
         ownership::{LeftAlone, remove_own},
     },
 };
@@ -158,7 +158,7 @@ impl Landing {
     }
 
     /// Gives it its name, and before that what else it has to get.
-    pub fn publish(mut self, attributes: Option<&Attributes>) -> Result<(), Error> {
+    pub fn publish(mut self, attributes: Option<&Attributes>, fsync: Fsync) -> Result<(), Error> {
         if let Destination::Whole { file, mode, .. } = &mut self.destination {
             // Of something that began anew there may be more.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;
@@ -167,8 +167,16 @@ impl Landing {
                 *mode = None;
             }
         }
+        // Before the journal goes: after a power cut the name has all of the file, or the old one.
+        if fsync == Fsync::Auto && self.is_rewindable() {
+            let synced = io::sync_data(self.destination.fd()).map_err(failed("fdatasync"));
+            if let Err(error) = synced {
+                drop(self.forget());
+                return Err(error.into());
+            }
+        }
         self.forget()?;
-        self.destination.publish().map_err(|error: DestinationError| error.into())
+        self.destination.publish_synced(fsync).map_err(|error: DestinationError| error.into())
     }
 
     /// Leaves it to a later run if that can go on with it; says so.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thalweg_core::atomic_file::Fsync;
+
 use super::{Connections, Expected, Extra, Proxies, Trust, Way};
 
 /// How to fetch.
@@ -25,4 +27,6 @@ pub struct Options {
     pub expected: Vec<Expected>,
     /// Read it back from the device, and fail if nobody says what it must be.
     pub verify: bool,
+    /// What must be on stable storage.
+    pub fsync: Fsync,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_core::{Guarantees, Request};
+use thalweg_core::{Guarantees, Request, atomic_file::Fsync};
 use thalweg_serve::client::{Connections, Extra, Options, Policy, Proxies, Trust, Way};
 
 /// Nobody is trusted, nothing measured, nothing limited.
@@ -22,5 +22,6 @@ pub fn options() -> Options {
         connections: Connections::Auto,
         expected: Vec::new(),
         verify: false,
+        fsync: Fsync::Auto,
     }
 }

@@ -8,19 +8,20 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use thalweg_core::atomic_file::{name::OWN_JOURNAL, unlink};
+use thalweg_core::atomic_file::{name::OWN_JOURNAL, sync_directory, unlink};
 use thalweg_sys::{Errno, host::may_tell_at_close, io};
 
 use crate::{
     Fsync,
     copy::{
         attributes::{self, Births, Body, Wanted},
+        durable::WholeSync,
         run::{Company, Run},
         spot::Spot,
-        staged_dir::{StagedDir, remove_leftovers},
+        staged_dir::{StagedDir, note_synced, remove_leftovers},
     },
     error::{Attempt, Failure, at_sink},
-    evidence::Evidence,
+    evidence::{self, Evidence},
     folder::{Address, Folder},
     identity::Id,
     listing::DIRECTORY,
@@ -44,6 +45,8 @@ pub(crate) struct Directory {
     pub may_tell_at_close: bool,
     /// The file system of the source that the caller named, where the walk may have to stay.
     pub device: u64,
+    /// One call at the end brings all that is in it to stable storage.
+    pub is_synced_whole: bool,
     /// The directory itself; all zero in a dry run, where it is not there.
     pub own: Id,
     /// Names may only be added to it (`chattr +a`): asked where it matters.
@@ -106,6 +109,10 @@ impl Directory {
                 births,
                 may_tell_at_close,
                 device: 0,
+                is_synced_whole: run
+                    .whole
+                    .as_ref()
+                    .is_some_and(|whole| whole.covers(Id::of(&stat))),
                 own: Id::of(&stat),
                 append_only: OnceLock::new(),
                 id: Id::default(),
@@ -143,6 +150,7 @@ impl Directory {
                 births,
                 may_tell_at_close,
                 device: entered.device,
+                is_synced_whole: run.whole.as_ref().is_some_and(|whole| whole.covers(own)),
                 own,
                 append_only: OnceLock::new(),
                 id: entered.source,
@@ -173,6 +181,25 @@ impl Directory {
     pub fn open(&self) -> Attempt<Option<Arc<OwnedFd>>> {
         let opened = self.folder.as_ref().map(|folder| folder.open());
         opened.transpose().map_err(at_sink("openat"))
+    }
+
+    /// Brings what the stage around this directory holds to stable storage and notes that in the stage's journal: after a
+    /// restart these files need not be read again.
+    pub fn checkpoint(&self, run: &Run<'_>) {
+        let mut above = Some(self);
+        while let Some(directory) = above.filter(|directory| directory.stage.is_none()) {
+            above = directory.parent.as_deref();
+        }
+        let whole = run.whole.as_ref().filter(|_| self.is_synced_whole);
+        let stage = above.and_then(|directory| directory.folder.as_ref());
+        let (Some(whole), Some(stage)) = (whole, stage) else { return };
+        // What is being written at this moment counts for the next time.
+        let (seconds, nanoseconds) = evidence::now();
+        let before = (seconds - 1, nanoseconds);
+        // A failure shows again when the directory is to get its name.
+        if let (Ok(()), Ok(stage)) = (whole.sync(), stage.open()) {
+            note_synced(stage.as_fd(), before);
+        }
     }
 
     /// Whether this source directory is one of those being copied around it: a cycle.
@@ -250,13 +277,23 @@ impl Directory {
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }
-            if run.options.fsync == Fsync::Dir
+            if run.options.fsync == Fsync::Always
+                && !self.is_synced_whole
                 && let Err(errno) = io::sync(fd.as_fd())
             {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
         }
         let Some((stage, spot)) = stage else { return };
+        // Before it gets its name: no name is to be seen after a power cut without what is behind it.
+        let whole = run.whole.as_ref().filter(|_| self.is_synced_whole);
+        if let Some(Err(error)) = whole.map(WholeSync::sync) {
+            // Which of the files lost bytes is not known, so none is left to a later run.
+            if let Err(failure) = stage.discard(spot, &fd) {
+                run.incomplete(failed(failure));
+            }
+            return run.failed(failed(error.into()));
+        }
         if let Err(failure) = stage.publish(spot) {
             // Another process was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
@@ -265,10 +302,10 @@ impl Directory {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));
-        } else if run.options.fsync == Fsync::Dir
-            && let Err(errno) = io::sync(spot.dir)
+        } else if run.options.fsync == Fsync::Always
+            && let Err(error) = sync_directory(spot.dir, fd.as_fd())
         {
-            run.failed(failed(Failure::Sink("fsync", errno, 0)));
+            run.failed(failed(error.into()));
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod contents;
 pub(crate) mod crew;
 pub(crate) mod dest;
 pub(crate) mod directory;
+pub(crate) mod durable;
 pub(crate) mod entry;
 pub(crate) mod leaf;
 pub(crate) mod links;

@@ -11,18 +11,25 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 use thalweg_core::{Cancelled, atomic_file::ownership::LeftAlone, rate_limit::RateLimit};
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
     CopyOptions, Error, Event, Events, Halt, Progress, Refusal, Total,
-    copy::report::{MOST_ERRORS, TreeReport},
+    copy::{
+        durable::WholeSync,
+        report::{MOST_ERRORS, TreeReport},
+    },
     error::Failure,
     folder::Kept,
     identity::Id,
     names::os,
 };
+
+/// How often a copy that syncs everything does so before its end.
+const CHECKPOINT: Duration = Duration::from_secs(30);
 
 /// Who else works in the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,10 @@ pub(crate) struct Run<'r> {
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
     pub company: Company,
+    /// With [`Fsync::Always`](crate::Fsync::Always) and trees: the file system of the destination, if one call syncs it.
+    pub whole: Option<WholeSync>,
+    // When a stage was synced last.
+    synced: Mutex<Instant>,
     // Destination directories that the caller's sources became: a walk must not enter them.
     grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
     /// What lies where the list of the copies will be written.
@@ -146,6 +157,8 @@ impl<'r> Run<'r> {
             kept: None,
             me,
             company: Company::None,
+            whole: None,
+            synced: Mutex::new(Instant::now()),
             grown: RwLock::default(),
             listed_over: options.list.as_ref().and_then(|path| Some(Id::of(&stat(path).ok()?))),
             left_parts: AtomicBool::new(false),
@@ -158,6 +171,19 @@ impl<'r> Run<'r> {
             problems: Mutex::default(),
             asking: Mutex::new(()),
         }
+    }
+
+    /// Whether it is time to sync what is there, and this caller is the one to do it: syncing once for all that was
+    /// copied in the meantime costs little, and a power cut then loses no more than that.
+    pub fn is_checkpoint_due(&self) -> bool {
+        let Some(Ok(mut last)) = self.whole.as_ref().map(|_| self.synced.try_lock()) else {
+            return false;
+        };
+        let is_due = last.elapsed() >= CHECKPOINT;
+        if is_due {
+            *last = Instant::now();
+        }
+        is_due
     }
 
     /// Asks whether to go on: not in a run that is being stopped, and not if the caller cancels it.

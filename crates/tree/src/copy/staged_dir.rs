@@ -22,10 +22,10 @@ use thalweg_sys::{Errno, io, opened::chmod_opened};
 use crate::{
     copy::spot::Spot,
     error::{Attempt, Failure, at_sink, at_source},
-    evidence::Evidence,
+    evidence::{Evidence, Moment},
     folder::{Address, Folder, Kept},
     identity::Id,
-    journal::{Identity, Journal, Keeper, Remote, Source},
+    journal::{Identity, Journal, Keeper, Remote, Source, earlier},
     listing::{DIRECTORY, ancestors, listing_buffer},
 };
 
@@ -201,6 +201,15 @@ fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
         keeper.write();
     }
     evidence
+}
+
+/// Has the journal of a stage say that all its files that were last changed before this moment are on stable storage.
+pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Moment) {
+    if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
+        let mut keeper = Keeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
+        keeper.note_synced_before(before);
+        keeper.write();
+    }
 }
 
 /// Whether a leftover is known to be a copy of another directory: the files of both would be mixed. Of a

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     time::Instant,
 };
+use thalweg_core::atomic_file;
 use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
         crew::Crew,
         dest::backup,
         directory::Directory,
+        durable::WholeSync,
         entry::parents::{Below, Parents},
         report::Tally,
         run::{Company, Me, Run, share},
@@ -83,6 +85,8 @@ pub(crate) fn copy_among(
         let most;
         (enough, most) = share(limit, threads(options, sources.len(), true));
         run.kept = Some(Kept::new(most));
+        let is_synced = options.fsync == Fsync::Always && !options.dry_run;
+        run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
     }
     let crew = Crew::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&crew, &directory));
@@ -97,11 +101,14 @@ pub(crate) fn copy_among(
         }
     }
     report.dirs += parents.map_or(0, Parents::complete);
-    if options.fsync == Fsync::Dir
-        && !options.dry_run
-        && let Err(errno) = io::sync(base.fd.as_fd())
-    {
-        crew.run.failed(failed(errno, "fsync"));
+    if options.fsync == Fsync::Always && !options.dry_run {
+        let synced = match &crew.run.whole {
+            Some(whole) => whole.sync(),
+            None => io::sync(base.fd.as_fd()).map_err(atomic_file::failed("fsync")),
+        };
+        if let Err(error) = synced {
+            crew.run.failed(failed(error.errno, error.call));
+        }
     }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);

@@ -102,6 +102,9 @@ impl<'r> Walker<'r> {
         };
         match done {
             Ok(()) => {
+                if leaf.directory.is_staged && self.run().is_checkpoint_due() {
+                    leaf.directory.checkpoint(self.run());
+                }
                 if self.worker.tell() {
                     self.run().events.current(&leaf.source_path());
                 }

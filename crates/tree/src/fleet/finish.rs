@@ -101,7 +101,7 @@ pub(crate) fn finish(
         return Ok((report, files));
     }
     if !place.is_there {
-        place.publish(options.fsync == Fsync::Dir)?;
+        place.publish(options.fsync == Fsync::Always)?;
         return Ok((report, files));
     }
     let linked = link_in(place, &options, events)?;

@@ -205,7 +205,7 @@ impl<'m> Mover<'m> {
         self.worker.piece(&job, range.clone())?;
         // Network disks say here what they could not keep, and others see the bytes only from now on.
         io::flush(&part).map_err(at_sink("close"))?;
-        if run.options.fsync != Fsync::None {
+        if run.options.fsync == Fsync::Always {
             io::sync_data(&part).map_err(at_sink("fdatasync"))?;
         }
         self.worker.tell();

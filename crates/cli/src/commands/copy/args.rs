@@ -7,7 +7,7 @@ use clap::{
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use crate::args::{Abbreviated, Choice, HashName, ProgressArgs, flag};
+use crate::args::{Abbreviated, Choice, FsyncArgs, HashName, ProgressArgs, flag};
 
 mod chosen;
 mod fleet;
@@ -139,11 +139,8 @@ pub struct CopyArgs {
     #[arg(long, value_name = "HASH", value_enum, requires = "manifest")]
     #[arg(default_value_t = HashName::Blake3, help_heading = SAFETY)]
     pub manifest_hash: HashName,
-    /// What to put on stable storage before saying done
-    #[arg(long, value_name = "WHAT", env = "THALWEG_FSYNC", hide_env = true)]
-    #[arg(value_enum, default_value_t = Fsync::None, help_heading = SAFETY)]
-    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "file")]
-    pub fsync: Fsync,
+    #[command(flatten, next_help_heading = SAFETY)]
+    pub durable: FsyncArgs,
     /// Write into the destination itself instead of a temporary file beside it; no backups
     #[arg(long, help_heading = SAFETY)]
     pub inplace: bool,
@@ -238,25 +235,13 @@ pub enum Verify {
     Xxh3,
 }
 
-/// What reaches stable storage before the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Fsync {
-    /// Every file
-    File,
-    /// Every file and every folder
-    Dir,
-    /// Nothing is waited for
-    #[default]
-    None,
-}
-
 const EXAMPLES: &str = "\
 Examples:
   thalweg copy --tune big.iso /mnt/usb/       measure, move by the winner, say what won
   thalweg copy -a --jobs 4 photos/ /backup/   a tree with everything that can be kept
   thalweg copy --resume -a photos/ /backup/   after an interruption
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
-  thalweg copy --verify --fsync=file db.dump /mnt/nas/
+  thalweg copy --verify --fsync db.dump /mnt/nas/
   thalweg copy - /tmp/log < /dev/stdin        standard input into a file, whole or not at all
   mpirun -n 8 thalweg copy -a --shard auto /lustre/a /gpfs/b
 

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::Path};
 use thalweg_tree::{self as tree, Becomes, CopyOptions, Hash, Target, When};
 
-use super::args::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify};
+use super::args::{Backup, CopyArgs, Reflink, Sparse, Update, Verify};
 use crate::{
     args::find,
     exit::{Exit, Failure},
@@ -69,11 +69,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
             Verify::Xxh3 => Hash::Xxh3,
         }),
         list: args.manifest.clone(),
-        fsync: match args.fsync {
-            Fsync::None => tree::Fsync::None,
-            Fsync::File => tree::Fsync::File,
-            Fsync::Dir => tree::Fsync::Dir,
-        },
+        fsync: args.durable.wanted(),
         limit: args.limit.filter(|limit| *limit > 0),
         dry_run: args.dry_run,
         direct: args.choice.direct,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::client::Connections;
 
-use crate::args::{Choice, ProgressArgs, flag};
+use crate::args::{Choice, FsyncArgs, ProgressArgs, flag};
 
 /// Fetches files of web servers, whole or not at all
 ///
@@ -59,6 +59,8 @@ pub struct FetchArgs {
     /// Read the file back from the device and compare it with these, or with what the server says
     #[arg(long)]
     pub verify: bool,
+    #[command(flatten)]
+    pub durable: FsyncArgs,
     /// Trust the authorities of this file (PEM) instead of those of the system, for https
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,

@@ -176,6 +176,7 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
         retries: args.retries,
         expected: expected.map_err(usage)?,
         verify: args.verify,
+        fsync: args.durable.wanted(),
     })
 }
 

@@ -4,11 +4,15 @@ use std::{cell::Cell, sync::Mutex, time::Instant};
 
 use thalweg_core::{
     Cancelled, End, Report,
-    atomic_file::{CallFailed, failed},
+    atomic_file::{CallFailed, Fsync, failed},
     quantity,
 };
 use thalweg_sys::{Errno, host::may_tell_at_close, io, usage::Usage};
-use thalweg_tree::{Total, foreign::remove_leftovers, on_threads};
+use thalweg_tree::{
+    Total,
+    foreign::{WholeSync, remove_leftovers},
+    on_threads,
+};
 
 use super::{
     account::Account,
@@ -59,8 +63,10 @@ fn bring(
     {
         watcher.tell(&format!("warning: {left}"));
     }
+    let whole = WholeSync::of(root.fd());
     let account = Account::new(watcher);
-    let ended = fill(&base, target, (&list, &root), options, &account);
+    let manner = manner(&root, options, whole.is_some());
+    let ended = fill(&base, target, (&list, &root), (options, manner), &account);
     if let Err(error) = ended {
         account.halt(error);
     }
@@ -69,27 +75,35 @@ fn bring(
     fetched.left_out = found.sums.left_out + found.reserved;
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, &list, options) {
+    } else if let Err(error) = publish(root, &list, manner, (whole.as_ref(), options.files.fsync)) {
         fetched.halted = Some(error);
     }
     Ok(fetched)
 }
 
-fn publish(root: Root, list: &List, options: &TreeOptions) -> Result<(), Error> {
-    let manner = manner(&root, options);
+fn publish(
+    root: Root,
+    list: &List,
+    manner: Manner,
+    (whole, fsync): (Option<&WholeSync>, Fsync),
+) -> Result<(), Error> {
     let mut lines = list.lines();
     match lines.next_line()?.map(parse) {
-        Some(Ok(Said::Entry(top))) => root.publish(&manner.attributes(&top.meta)),
+        Some(Ok(Said::Entry(top))) => root.publish(&manner.attributes(&top.meta), whole, fsync),
         _ => Err(Error::broken("its list has changed here")),
     }
 }
 
-fn manner(root: &Root, options: &TreeOptions) -> Manner {
+fn manner(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Manner {
+    // Nobody sees the names of a stage before all of it is synced.
+    let is_synced_later = root.is_staged() && is_synced_whole;
     Manner {
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
         by_hash: options.by_hash,
+        is_synced_whole,
+        fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
         tells_at_close: may_tell_at_close(root.fd()).unwrap_or(true),
     }
 }
@@ -177,12 +191,11 @@ fn fill(
     base: &Target,
     first: &Target,
     (list, root): (&List, &Root),
-    options: &TreeOptions,
+    (options, manner): (&TreeOptions, Manner),
     account: &Account<'_>,
 ) -> Result<(), Error> {
-    let manner = manner(root, options);
     make_folders(list, root, manner, account)?;
-    let files = one_job(&options.files);
+    let files = one_job(&options.files, manner);
     let job = Job {
         base,
         is_own: base.is_beside(first),
@@ -204,8 +217,8 @@ fn fill(
 }
 
 /// As for one file of many: no digest is theirs.
-fn one_job(options: &Options) -> Options {
-    Options { expected: Vec::new(), verify: false, ..options.clone() }
+fn one_job(options: &Options, manner: Manner) -> Options {
+    Options { expected: Vec::new(), verify: false, fsync: manner.fsync, ..options.clone() }
 }
 
 fn folder_of(line: &[u8]) -> Option<Entry> {
@@ -248,7 +261,12 @@ fn close_folders(
             if has_leftovers {
                 remove_leftovers(fd)?;
             }
-            manner.attributes(&entry.meta).give(fd)
+            manner.attributes(&entry.meta).give(fd)?;
+            // Where one call does it at the end, it does it for these names too.
+            if manner.fsync == Fsync::Always && !manner.is_synced_whole {
+                io::sync(fd).map_err(failed("fsync"))?;
+            }
+            Ok(())
         });
         match closed {
             // What stands in its place was told of when it was to be made.

@@ -11,8 +11,8 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Until, create_new, failed, name::unique, ownership::is_own, rename,
-    unlink,
+    AtomicFile, Destination, Fsync, Until, create_new, failed, name::unique, ownership::is_own,
+    rename, unlink,
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::foreign::Attributes;
@@ -34,6 +34,10 @@ pub struct Manner {
     pub owner: bool,
     /// Files of the same size are compared by their hashes.
     pub by_hash: bool,
+    /// What of each file is synced before it gets its name.
+    pub fsync: Fsync,
+    /// One call at the end syncs all names.
+    pub is_synced_whole: bool,
     /// Closing a file may still tell of bytes that were not kept.
     pub tells_at_close: bool,
 }
@@ -206,6 +210,13 @@ impl Sink<'_> {
         attributes.give(self.fd())?;
         if manner.tells_at_close {
             io::flush(self.fd()).map_err(failed("close"))?;
+        }
+        // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
+        // whenever it was fetched, as the server's bytes cannot be compared.
+        match manner.fsync {
+            Fsync::Never => {}
+            Fsync::Auto => io::sync_data(self.fd()).map_err(failed("fdatasync"))?,
+            Fsync::Always => io::sync(self.fd()).map_err(failed("fsync"))?,
         }
         if let Self::Hidden(mut file, replaces) = self {
             file.publish(!replaces)?;

@@ -10,10 +10,10 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
-use thalweg_core::atomic_file::{DestinationError, failed};
-use thalweg_sys::Errno;
+use thalweg_core::atomic_file::{DestinationError, Fsync, failed};
+use thalweg_sys::{Errno, io};
 use thalweg_tree::{
-    foreign::{Attributes, Stage},
+    foreign::{Attributes, Stage, WholeSync},
     journal::Remote,
 };
 
@@ -94,11 +94,25 @@ impl Root {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// All is in it.
-    pub fn publish(self, attributes: &Attributes) -> Result<(), Error> {
+    /// All is in it. `whole`: its file system, if one call syncs it.
+    pub fn publish(
+        self,
+        attributes: &Attributes,
+        whole: Option<&WholeSync>,
+        fsync: Fsync,
+    ) -> Result<(), Error> {
         match self {
-            Self::There(fd) => attributes.give(fd.as_fd())?,
-            Self::Stage(stage) => stage.publish(attributes)?,
+            Self::There(fd) => {
+                attributes.give(fd.as_fd())?;
+                match whole.filter(|_| fsync == Fsync::Always) {
+                    Some(whole) => whole.sync()?,
+                    None if fsync == Fsync::Always => io::sync(&fd).map_err(failed("fsync"))?,
+                    None => {}
+                }
+            }
+            Self::Stage(stage) => {
+                stage.publish(attributes, whole.filter(|_| fsync != Fsync::Never), fsync)?;
+            }
         }
         Ok(())
     }

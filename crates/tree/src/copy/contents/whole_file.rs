@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
     time::Instant,
 };
-use thalweg_core::atomic_file::remove_leftover;
+use thalweg_core::atomic_file::{remove_leftover, sync_directory};
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Backup, Event, Fsync, Refusal, Skip, When,
+    Backup, Event, Refusal, Skip, When,
     copy::{
         attributes::{self, Body, Wanted},
         contents::{
@@ -24,6 +24,7 @@ use crate::{
             publish::Sink,
             way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
         },
+        durable::FileSync,
         leaf::Leaf,
         plans::contest::{Places, Planned},
         spot::Spot,
@@ -160,12 +161,20 @@ impl Worker<'_> {
             // Not before: a list of the old file may let others read and write this one.
             attributes::inherit(spot, sink.fd().as_fd());
         }
+        let elsewhere = behind.is_some() || there.is_some_and(Existing::is_behind_link);
+        let (options, company) = (self.run.options, self.run.company);
+        let sync = FileSync::of(options, company, leaf.directory, (there, elsewhere));
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
+            .and_then(|()| sync.perform(sink.fd(), size(stat)))
             .and_then(|()| {
                 let forgotten = keeper.as_mut().map_or(Ok(()), Keeper::forget);
                 forgotten.map_err(at_sink("unlinkat"))?;
-                self.publish(leaf, stat, (&mut sink, spot), there)
+                let published = self.publish(leaf, stat, (&mut sink, spot), there)?;
+                if sync == FileSync::All && elsewhere {
+                    sync_directory(spot.dir, sink.fd().as_fd())?;
+                }
+                Ok(published)
             });
         match published {
             Ok(Published::Named(backup)) => {
@@ -343,9 +352,6 @@ impl Worker<'_> {
             .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
-        }
-        if options.fsync != Fsync::None {
-            io::sync(sink.fd()).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
         }
         Ok(())
     }

@@ -66,6 +66,11 @@ impl Existing {
         self.through.as_ref().map_or(here, Behind::spot)
     }
 
+    /// Whether a link led to it, into another directory perhaps.
+    pub fn is_behind_link(&self) -> bool {
+        self.through.is_some()
+    }
+
     /// Devices, pipes and sockets: they are written to, and never replaced by a file.
     pub fn is_special(&self) -> bool {
         kind(&self.stat) != FileType::RegularFile && !self.is_taken_away()

@@ -69,7 +69,7 @@ pub(crate) fn enter(
             may_tell = may_tell_at_close(fd).unwrap_or(true);
         }
         let wanted = wanted(run, stat, (&own, born), births);
-        if wanted.is_some() || run.options.fsync == Fsync::Dir {
+        if wanted.is_some() || run.options.fsync == Fsync::Always {
             closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
         }
         if leaf.named_by_caller() {

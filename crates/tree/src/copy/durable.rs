@@ -1,0 +1,97 @@
+//! When the files of a copy reach stable storage.
+//!
+//! A file that gets a visible name has been synced before, if that was asked for. In a staging directory nothing has a
+//! visible name: there one syncfs(2) before the directory gets its name does it for all files.
+
+use rustix::fs::{Mode, openat};
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::OnceLock,
+};
+use thalweg_core::atomic_file::{CallFailed, Fsync, failed};
+use thalweg_sys::{Errno, host::filesystem, io};
+
+use crate::{
+    CopyOptions,
+    copy::{dest::conflict::Existing, directory::Directory, run::Company},
+    error::{Attempt, Failure},
+    identity::Id,
+    listing::DIRECTORY,
+};
+
+/// A file system that one call brings to stable storage whole.
+#[derive(Debug)]
+pub struct WholeSync {
+    fd: OwnedFd,
+    device: u64,
+    // The kernel reports a failed write-back once for this descriptor; it holds for all that was written until then.
+    failed: OnceLock<Errno>,
+}
+
+impl WholeSync {
+    /// The file system of a directory, to be opened before anything is written. `None` where syncfs(2) does not reach the
+    /// device: a FUSE server and a file server hear of fsync(2) only.
+    pub fn of(dir: BorrowedFd<'_>) -> Option<Self> {
+        let found = filesystem(dir).ok().filter(|found| !found.remote)?;
+        let fd = openat(dir, c".", DIRECTORY, Mode::empty()).ok()?;
+        Some(Self { fd, device: found.dev, failed: OnceLock::new() })
+    }
+
+    /// Whether a directory lies on it.
+    pub(crate) fn covers(&self, directory: Id) -> bool {
+        self.device == directory.dev
+    }
+
+    /// Brings everything to stable storage. After one failure every later call fails.
+    pub fn sync(&self) -> Result<(), CallFailed> {
+        if let Err(errno) = io::sync_filesystem(&self.fd) {
+            let _ = self.failed.set(errno);
+        }
+        self.failed.get().map_or(Ok(()), |errno| Err(failed("syncfs")(*errno)))
+    }
+}
+
+/// What of one file is synced before it gets its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSync {
+    Nothing,
+    /// The bytes, and the size.
+    Data,
+    /// The attributes too.
+    All,
+}
+
+impl FileSync {
+    /// For a copy in this directory over `there`; `elsewhere`: a link leads out of the directory.
+    pub fn of(
+        options: &CopyOptions,
+        company: Company,
+        directory: &Directory,
+        (there, elsewhere): (Option<&Existing>, bool),
+    ) -> Self {
+        // A pipe or a terminal holds nothing.
+        if !there.is_none_or(Existing::can_be_read_again) {
+            return Self::Nothing;
+        }
+        let is_hidden = directory.is_staged && !elsewhere;
+        let has_company = matches!(company, Company::Workers | Company::Stragglers);
+        let is_replaced = there.is_some_and(|there| !there.is_written_into(options));
+        match options.fsync {
+            Fsync::Never => Self::Nothing,
+            Fsync::Always if is_hidden && directory.is_synced_whole => Self::Nothing,
+            Fsync::Always => Self::All,
+            Fsync::Auto if is_replaced && !is_hidden && !has_company => Self::Data,
+            Fsync::Auto => Self::Nothing,
+        }
+    }
+
+    /// Does it. `len`: how much was written, for the error.
+    pub fn perform(self, file: &OwnedFd, len: u64) -> Attempt<()> {
+        let failed = |call| move |errno| Failure::Sink(call, errno, len);
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Data => io::sync_data(file).map_err(failed("fdatasync")),
+            Self::All => io::sync(file).map_err(failed("fsync")),
+        }
+    }
+}
