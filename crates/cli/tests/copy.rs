@@ -125,7 +125,8 @@ fn json_is_one_object_with_the_agreed_keys() {
     }
     assert_eq!((&json["bytes"], &json["files"]), (&200_000.into(), &1.into()));
     let verified = serde_json::json!({
-        "asked": true, "same": 1, "differ": 0, "again": 0, "not_read": 0, "bytes": 200_000, "hash": "blake3",
+        "asked": true, "same": 1, "differ": 0, "again": 0, "not_read": 0, "bytes": 200_000,
+        "from_memory": 0, "hash": "blake3",
     });
     assert_eq!((&json["verified"], &json["schema"]), (&verified, &1.into()));
     let unasked = scratch.run(&["copy", "--json", "from", "to"]).ended(0).json();

@@ -71,7 +71,7 @@ pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Hash, Preserve, Target, Update, When,
 };
 pub use ranges::{NotRanges, Ranges};
-pub use read::forget_cached;
+pub use read::drop_cached;
 pub use thalweg_core::atomic_file::Fsync;
 pub use threads::on_threads;
 

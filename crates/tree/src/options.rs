@@ -205,8 +205,12 @@ pub struct CopyOptions {
     pub inplace: bool,
     /// Go on where an earlier run was interrupted, and leave what a later run can go on from.
     pub resume: bool,
-    /// Read every copy again and compare it with its source.
+    /// Read every copy again and compare it with its source. What was written a moment ago mostly comes from the page
+    /// cache: this finds errors of the copy, and none of the device.
     pub verify: Option<Hash>,
+    /// For `verify`, sync each copy and drop its pages first, so that it is read from the device.
+    /// [`Verified::from_memory`](crate::Verified::from_memory) counts those for which that was not possible.
+    pub verify_device: bool,
     /// Keep the names of all files that the copy answers for, [`TreeReport::listed`](crate::TreeReport::listed), for a
     /// list that will be written here. A source that this is the name of is a problem: the list would replace it.
     pub list: Option<PathBuf>,

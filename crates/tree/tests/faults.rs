@@ -407,3 +407,22 @@ fn a_link_that_cannot_be_made_although_the_copy_is_there_is_a_copy_that_is_count
     assert_eq!((report.error_count, report.unlinked), (0, 1), "{}", problems(&report));
     assert_eq!(contents(&src), contents(&to));
 }
+
+#[test]
+fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
+    // A directory on a disk: the temporary one may be in memory.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (src, to) = (place.path().join("src"), place.path().join("to"));
+    fs::write(&src, noise(large(), 1)).unwrap();
+    let options =
+        CopyOptions { verify: Some(Hash::Xxh3), verify_device: true, ..CopyOptions::default() };
+    let outcome = run(Vec::new(), &src, &to, &options);
+    let verified = outcome.value.verified;
+    assert_eq!((verified.same, outcome.calls[Call::Fsync]), (1, 1), "{}", problems(&outcome.value));
+    // A disk that fails to take the bytes is found; the copy is not kept.
+    fs::remove_file(&to).unwrap();
+    let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
+    let failed = run(vec![rule], &src, &to, &options).value;
+    assert!(problems(&failed).contains("fdatasync: EIO"), "{}", problems(&failed));
+    assert!(!to.exists());
+}

@@ -68,6 +68,8 @@ pub struct Verified {
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,
+    /// Equal files that were to be read from the device and came from memory.
+    pub from_memory: u64,
     /// The hash they were compared by.
     pub hash: Option<&'static str>,
 }

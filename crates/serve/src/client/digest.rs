@@ -4,9 +4,9 @@ use std::os::fd::BorrowedFd;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use thalweg_core::{Cancelled, Side, atomic_file::failed, mechanisms::LAST_RESORT};
-use thalweg_sys::{buffer::Buffer, io};
+use thalweg_sys::buffer::Buffer;
 use thalweg_tree::{
-    Hash, forget_cached,
+    Hash, drop_cached,
     hashing::{Digest, hash_file},
     manifest::Stated,
 };
@@ -57,8 +57,8 @@ impl Expected {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
             if from_device {
-                io::fsync(file).map_err(|errno| failed("fsync")(errno))?;
-                forget_cached(file);
+                // Where nothing can be dropped, memory is all there is.
+                drop_cached(file).map_err(failed("fdatasync"))?;
             }
             let mut buffer = Buffer::new(ROOM);
             let unread =

@@ -17,7 +17,7 @@ use crate::{
     Error,
     identity::{kind, size},
     pieces::Pieces,
-    read::forget_cached,
+    read::drop_cached,
     walk::{At, Crew, Kinds, Visit},
 };
 
@@ -135,7 +135,10 @@ impl Compare<'_> {
     fn files(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
         let pair = Pair::open(at)?;
         if self.options.cold {
-            pair.fds.iter().for_each(forget_cached);
+            for (side, fd) in pair.fds.iter().enumerate() {
+                // What cannot be dropped is read from memory.
+                drop_cached(fd.as_fd()).map_err(|errno| (side, "fdatasync", errno))?;
+            }
         }
         if self.options.attributes {
             let bearers = pair.fds.each_ref().map(|fd| Bearer::Fd(fd.as_fd()));

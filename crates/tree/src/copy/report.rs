@@ -77,6 +77,9 @@ pub struct Verified {
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,
+    /// Equal files that were to be read from the device and were read from memory: the file system has no device, or does
+    /// not let go of the pages.
+    pub from_memory: u64,
 }
 
 impl Verified {
@@ -84,6 +87,7 @@ impl Verified {
         self.same += other.same;
         self.again += other.again;
         self.not_read += other.not_read;
+        self.from_memory += other.from_memory;
         self.bytes += other.bytes;
     }
 }

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
-    copy::{attributes::times, run::Company, start::copy_among},
+    copy::{attributes::times, durable::WholeSync, run::Company, start::copy_among},
     error::{Attempt, Failure, at_sink},
     identity::{kind, size},
     threads::{for_reading, on_threads},
@@ -103,6 +103,11 @@ pub(crate) fn finish(
     if !place.is_there {
         place.publish(options.fsync == Fsync::Always)?;
         return Ok((report, files));
+    }
+    // The files get second names in the place of others: each name has the old contents or the new after a power cut.
+    if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
+    {
+        whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
     }
     let linked = link_in(place, &options, events)?;
     report.error_count += linked.error_count;

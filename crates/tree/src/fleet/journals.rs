@@ -12,6 +12,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     bits::Bits,
+    boot::WorkerBoot,
     line::{LINE, Line},
     place,
     plan::Indexed,
@@ -35,12 +36,22 @@ pub(crate) struct Journals {
     /// The tasks that are done.
     pub done: Bits,
     workers: HashMap<CString, Reading>,
+    // This machine, and its boot.
+    here: WorkerBoot,
+    host: String,
+    // The present boot of each machine, as far as its workers tell.
+    boots: HashMap<u32, WorkerBoot>,
 }
+
+/// Lines that tell of boots in one journal, at most: a worker writes one each time it begins.
+const MOST_BOOTS: u64 = 4096;
 
 /// How far a journal was read, and what it said.
 #[derive(Clone, Debug)]
 struct Reading {
     name: WorkerName,
+    // In which boot the lines that follow were written.
+    boot: Option<WorkerBoot>,
     at: u64,
     tasks: u64,
     bytes: u64,
@@ -52,7 +63,10 @@ struct Reading {
 impl Journals {
     /// Of a plan with these tasks; nothing was read yet.
     pub fn new(plan: u64, index: &[Indexed]) -> Self {
-        Self { plan, done: Bits::new(index.len()), workers: HashMap::new() }
+        let here = WorkerBoot::of_this(false);
+        let (done, host) = (Bits::new(index.len()), WorkerName::of_this(0, None).host);
+        let boots = HashMap::from([(here.machine, here)]);
+        Self { plan, done, workers: HashMap::new(), here, host, boots }
     }
 
     /// Whether every task is done.
@@ -60,16 +74,29 @@ impl Journals {
         self.done.count() == index.len()
     }
 
-    /// Reads what was appended since.
+    /// Reads what was appended since. A task counts as done if it was synced before it was noted, or if its machine has not
+    /// been restarted since, as far as that is known.
     pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
+        // A machine that turns out to have been restarted takes away what counted before: then all is read once more.
+        while self.read_on(folder, index)? {
+            self.done = Bits::new(index.len());
+            self.workers.clear();
+        }
+        Ok(())
+    }
+
+    /// Reads what was appended since. Returns `true` if a machine has another boot by now than was believed.
+    fn read_on(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<bool, Errno> {
+        let mut is_restarted = false;
         for file in files(folder, JOURNAL)? {
             let Some(name) = WorkerName::parse(&file, JOURNAL) else { continue };
             // Opened each time: only then a server is asked again (nfs(5), close-to-open).
             let Some(fd) = place::open(folder, &file)? else { continue };
-            let fresh = || Reading { name, at: 0, tasks: 0, bytes: 0, last: 0, grew: 0.0 };
+            let fresh =
+                || Reading { name, boot: None, at: 0, tasks: 0, bytes: 0, last: 0, grew: 0.0 };
             let reading = self.workers.entry(file).or_insert_with(fresh);
             // A worker has a line for a task, and for one torn.
-            let most = (index.len() as u64 + 1) * LINE as u64;
+            let most = (index.len() as u64 + 1 + MOST_BOOTS) * LINE as u64;
             let stat = fstat(&fd)?;
             let end = size(&stat).min(most);
             let (seconds, nanoseconds) = mtime(&stat);
@@ -80,12 +107,24 @@ impl Journals {
                 let got = fill(fd.as_fd(), &mut buffer[..whole], reading.at)?;
                 for line in buffer[..got].chunks_exact(LINE) {
                     reading.at += LINE as u64;
+                    if let Some(boot) = WorkerBoot::parse(line, self.plan) {
+                        reading.boot = Some(boot);
+                        is_restarted |= note_boot(&mut self.boots, boot, self.here);
+                        continue;
+                    }
                     let Some(line) = Line::parse(line, self.plan) else { continue };
                     let n = line.task as usize;
                     if index.get(n).is_none_or(|task| task.hash != line.what) {
                         continue;
                     }
-                    self.done.add(n);
+                    let is_kept = match reading.boot {
+                        Some(boot) => boot.is_synced || is_present(&self.boots, boot),
+                        // An earlier version said nothing of it.
+                        None => reading.name.host != self.host,
+                    };
+                    if is_kept {
+                        self.done.add(n);
+                    }
                     reading.tasks += 1;
                     reading.bytes = reading.bytes.saturating_add(line.bytes);
                     reading.last = reading.last.max(line.at);
@@ -95,7 +134,7 @@ impl Journals {
                 }
             }
         }
-        Ok(())
+        Ok(is_restarted)
     }
 
     /// How many other workers may still be at work: they have not said that they ended, and are not known to be dead.
@@ -129,6 +168,27 @@ impl Journals {
             .collect();
         workers.sort_by(|a, b| (a.rank, &a.host, a.pid).cmp(&(b.rank, &b.host, b.pid)));
         workers
+    }
+}
+
+/// Whether this is the present boot of its machine.
+fn is_present(boots: &HashMap<u32, WorkerBoot>, boot: WorkerBoot) -> bool {
+    boot.boot != 0 && boots.get(&boot.machine).is_some_and(|present| present.boot == boot.boot)
+}
+
+/// Takes down a boot; `true` if another one was believed to be the present one of that machine. Of this machine the
+/// present boot is known.
+fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: WorkerBoot) -> bool {
+    if boot.machine == here.machine {
+        return false;
+    }
+    match boots.get(&boot.machine) {
+        Some(present) if present.boot == boot.boot || present.began >= boot.began => false,
+        present => {
+            let is_restarted = present.is_some();
+            boots.insert(boot.machine, boot);
+            is_restarted
+        }
     }
 }
 
@@ -177,12 +237,12 @@ pub(crate) struct Own {
 
 impl Own {
     /// Begins it, or goes on with that of a worker that said this at its end: whoever looks knows from then on that
-    /// there is this worker.
+    /// there is this worker, and in which boot of its machine it works.
     pub fn begin(
         folder: BorrowedFd<'_>,
         name: &WorkerName,
         plan: u64,
-        before: Option<&WorkerRecord>,
+        (before, is_synced): (Option<&WorkerRecord>, bool),
     ) -> Result<Self, Errno> {
         let (access, file) = (OFlags::WRONLY | OFlags::APPEND, name.file(JOURNAL));
         let file = match before {
@@ -200,6 +260,7 @@ impl Own {
             // Lines are found by their places.
             io::write(&file, &vec![b'\n'; LINE - torn])?;
         }
+        append(&file, &WorkerBoot::of_this(is_synced).to_bytes(plan))?;
         let worked = before.map_or(0.0, |before| before.seconds.max(0.0));
         Ok(Self { file, plan, began: Instant::now(), worked })
     }
@@ -213,16 +274,20 @@ impl Own {
     pub fn note(&self, task: usize, bytes: u64, what: u64) -> Result<(), Errno> {
         // A number too large becomes the largest.
         let at = (self.seconds() * 1000.0) as u32;
-        let line = Line { task: task as u32, bytes, what, at }.to_bytes(self.plan);
-        loop {
-            return match io::write(&self.file, &line) {
-                Ok(LINE) => Ok(()),
-                // What follows half a line could not be told from it.
-                Ok(_) => Err(Errno::NOSPC),
-                Err(Errno::INTR) => continue,
-                Err(errno) => Err(errno),
-            };
-        }
+        append(&self.file, &Line { task: task as u32, bytes, what, at }.to_bytes(self.plan))
+    }
+}
+
+/// Appends a line in one write.
+fn append(file: &OwnedFd, line: &[u8; LINE]) -> Result<(), Errno> {
+    loop {
+        return match io::write(file, line) {
+            Ok(LINE) => Ok(()),
+            // What follows half a line could not be told from it.
+            Ok(_) => Err(Errno::NOSPC),
+            Err(Errno::INTR) => continue,
+            Err(errno) => Err(errno),
+        };
     }
 }
 
@@ -242,9 +307,9 @@ mod tests {
         let index = index(10);
         let name = |rank| WorkerName::of_this(rank, None);
         let (one, other) = (name(1), name(2));
-        let mine = Own::begin(folder.as_fd(), &one, 7, None).unwrap();
-        let theirs = Own::begin(folder.as_fd(), &other, 7, None).unwrap();
-        let stale = Own::begin(folder.as_fd(), &name(3), 6, None).unwrap();
+        let mine = Own::begin(folder.as_fd(), &one, 7, (None, false)).unwrap();
+        let theirs = Own::begin(folder.as_fd(), &other, 7, (None, false)).unwrap();
+        let stale = Own::begin(folder.as_fd(), &name(3), 6, (None, false)).unwrap();
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
@@ -274,5 +339,37 @@ mod tests {
         fs::write(&path, &whole).unwrap();
         journals.refresh(folder.as_fd(), &index).unwrap();
         assert!(journals.done.has(5));
+    }
+
+    #[test]
+    fn what_was_noted_before_a_restart_counts_only_if_it_was_synced() {
+        let here = tempfile::tempdir().unwrap();
+        let folder = fs::File::open(here.path()).unwrap();
+        let index = index(10);
+        let own = WorkerBoot::of_this(false);
+        let there = WorkerBoot { machine: own.machine ^ 1, boot: 5, began: 100, is_synced: false };
+        let write = |file: &str, boots: &[WorkerBoot], first: u32| {
+            let tasks = (first..).take(boots.len());
+            let lines = boots.iter().zip(tasks).flat_map(|(boot, task)| {
+                let line = Line { task, bytes: 1, what: task.into(), at: 0 };
+                [boot.to_bytes(7), line.to_bytes(7)].concat()
+            });
+            fs::write(here.path().join(file), lines.collect::<Vec<_>>()).unwrap();
+        };
+        let mut journals = Journals::new(7, &index);
+        let mut done = || {
+            journals.refresh(folder.as_fd(), &index).unwrap();
+            (0..10).filter(|n| journals.done.has(*n)).collect::<Vec<_>>()
+        };
+        // Of this machine: another boot, another boot with syncs, and this one.
+        let earlier = WorkerBoot { boot: own.boot ^ 1, ..own };
+        let synced = WorkerBoot { is_synced: true, ..earlier };
+        write("journal.a-1-0-1", &[earlier, synced, own], 0);
+        // Of another one.
+        write("journal.b-1-0-1", &[there], 3);
+        assert_eq!(done(), [1, 2, 3]);
+        // It turns out to have been restarted since.
+        write("journal.c-1-0-1", &[WorkerBoot { boot: 6, began: 200, ..there }], 4);
+        assert_eq!(done(), [1, 2, 4]);
     }
 }

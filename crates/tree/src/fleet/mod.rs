@@ -6,6 +6,7 @@
 
 mod assignment;
 mod bits;
+mod boot;
 mod descent;
 mod existing;
 mod finish;

@@ -197,6 +197,7 @@ impl<'m> Mover<'m> {
         let part = openat(self.grounds.parts, &*self.grounds.part(file), flags, mode);
         let part = part.map_err(at_sink("openat"))?;
         // Its whole length from the start: a mechanism that makes room would cut off what others have written behind it.
+        // So its size proves nothing; the journals say what is there, for this boot or with --fsync.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }

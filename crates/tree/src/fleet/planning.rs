@@ -52,8 +52,9 @@ impl Assignment<'_> {
         let task_bytes = self.member.task_size();
         let written = survey((self.source, device), self.options, task_bytes, self.events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
-            Fsync::Never | Fsync::Auto => Ok(()),
-            Fsync::Always => io::sync(&file),
+            Fsync::Never => Ok(()),
+            // One file, without which no later run can continue.
+            Fsync::Auto | Fsync::Always => io::sync(&file),
         };
         let trouble = match written.and_then(|file| sync(file).map_err(Trouble::Write)) {
             Ok(()) => {

@@ -25,7 +25,7 @@ use super::{
     record::{WorkerName, WorkerRecord},
 };
 use crate::{
-    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Halt, Refusal, Target,
+    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
     TreeReport, Update, copy::run::share, folder::Kept, identity::kind, threads::or_processors,
 };
 
@@ -243,7 +243,8 @@ impl Assignment<'_> {
     ) -> Result<(), Error> {
         let folder = self.place.fd.as_fd();
         let before = self.member.began.and_then(|_| self::report(folder, &self.name));
-        let own = Own::begin(folder, &self.name, plan.id, before.as_ref());
+        let is_synced = self.options.fsync == Fsync::Always;
+        let own = Own::begin(folder, &self.name, plan.id, (before.as_ref(), is_synced));
         let own = own.map_err(failed(&self.place.path, "openat"))?;
         if !journals.are_all_done(&plan.index) {
             let (told, tree) = ((journals, &own), &mut report.tree);

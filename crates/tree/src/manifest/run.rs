@@ -1,7 +1,7 @@
 //! Hashes files by several threads: those that a walk meets, or those that lines name.
 
 use rustix::fs::{FileType, fstat};
-use std::ops::Range;
+use std::{ops::Range, os::fd::AsFd};
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
@@ -15,7 +15,7 @@ use crate::{
     compare::{Finding, How, run},
     identity::{Id, kind, size},
     pieces::Pieces,
-    read::{forget_cached, open},
+    read::{drop_cached, open},
     walk::{At, Crew, Kinds, Visit, failed_call},
 };
 
@@ -125,8 +125,10 @@ impl Hashing<'_> {
 
     /// Hashes a file, here or by all threads.
     pub fn hash(&self, crew: &Crew<'_, Self>, hand: &mut Hand, subject: Subject) {
-        if self.cold {
-            forget_cached(&subject.fd);
+        // What cannot be dropped is read from memory.
+        let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
+        if let Err(errno) = dropped {
+            return self.run.failed(failed_call(subject.path, "fdatasync", errno));
         }
         let hashes = self.hashes(&subject.what);
         if hashes == [Hash::Blake3] && Pieces::suit(size(&subject.stat)) {

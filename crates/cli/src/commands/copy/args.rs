@@ -6,6 +6,7 @@ use clap::{
 };
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
+use thalweg_tree::Hash;
 
 use crate::args::{Abbreviated, Choice, FsyncArgs, HashName, ProgressArgs, flag};
 
@@ -125,10 +126,12 @@ pub struct CopyArgs {
     /// Go on where an interrupted copy of the same sources stopped
     #[arg(long, help_heading = SAFETY)]
     pub resume: bool,
-    /// Read everything again and compare, what is left as it was too; with --resume what differs is
-    /// copied again, else it is named
-    #[arg(long, value_name = "HASH", env = "THALWEG_VERIFY", hide_env = true, value_enum)]
+    /// Read everything again and compare by blake3 or xxh3, what is left as it was too; with --resume what
+    /// differs is copied again, else it is named. A fresh copy comes from the page cache: with `device`
+    /// (also `xxh3,device`) it is synced and read back from the disk
+    #[arg(long, value_name = "HASH|device", env = "THALWEG_VERIFY", hide_env = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
+    #[arg(value_parser = Verify::parse)]
     #[arg(help_heading = SAFETY)]
     pub verify: Option<Verify>,
     /// Write the hashes of the files that are there now, read from the copy, to this file, as
@@ -227,12 +230,33 @@ pub enum Reflink {
 }
 
 /// How to compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Verify {
-    /// Cryptographic
-    Blake3,
-    /// Fast
-    Xxh3,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// By which hash.
+    pub hash: Hash,
+    /// `true` if copies are read from the device, not from the page cache.
+    pub device: bool,
+}
+
+impl Verify {
+    /// Parses `blake3`, `xxh3` and `device`, or a hash and `device` with a comma between them.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (mut hash, mut device) = (None, false);
+        for word in text.split(',') {
+            match word {
+                "blake3" if hash.is_none() => hash = Some(Hash::Blake3),
+                "xxh3" if hash.is_none() => hash = Some(Hash::Xxh3),
+                "device" if !device => device = true,
+                _ => return Err("blake3 or xxh3, device, or both with a comma between".to_owned()),
+            }
+        }
+        Ok(Self { hash: hash.unwrap_or(Hash::Blake3), device })
+    }
+
+    /// The name of the hash.
+    pub fn hash_name(self) -> &'static str {
+        if self.hash == Hash::Xxh3 { "xxh3" } else { "blake3" }
+    }
 }
 
 const EXAMPLES: &str = "\

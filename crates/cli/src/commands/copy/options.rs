@@ -1,9 +1,9 @@
 //! From flags to the tree copier's options.
 
 use std::{ffi::OsString, path::Path};
-use thalweg_tree::{self as tree, Becomes, CopyOptions, Hash, Target, When};
+use thalweg_tree::{self as tree, Becomes, CopyOptions, Target, When};
 
-use super::args::{Backup, CopyArgs, Reflink, Sparse, Update, Verify};
+use super::args::{Backup, CopyArgs, Reflink, Sparse, Update};
 use crate::{
     args::find,
     exit::{Exit, Failure},
@@ -64,10 +64,8 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         inplace: args.inplace,
         resume: args.resume,
-        verify: args.verify.map(|hash| match hash {
-            Verify::Blake3 => Hash::Blake3,
-            Verify::Xxh3 => Hash::Xxh3,
-        }),
+        verify: args.verify.map(|verify| verify.hash),
+        verify_device: args.verify.is_some_and(|verify| verify.device),
         list: args.manifest.clone(),
         fsync: args.durable.wanted(),
         limit: args.limit.filter(|limit| *limit > 0),

@@ -58,6 +58,10 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         (report.unlinked, "copied instead of linked"),
         (report.attributes_dropped, "extended attributes not taken by the destination"),
         (report.verified.same, "verified"),
+        (
+            report.verified.from_memory,
+            "of them from memory: the kernel did not drop their pages, so the device was not read",
+        ),
         (report.verified.again, "differed and were copied again"),
         (
             report.verified.not_read,
@@ -137,11 +141,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
 
 fn verified(report: &TreeReport, verify: Option<Verify>) -> Verified {
     let counts = report.verified;
-    let hash = match verify {
-        None => return Verified::default(),
-        Some(Verify::Blake3) => "blake3",
-        Some(Verify::Xxh3) => "xxh3",
-    };
+    let Some(verify) = verify else { return Verified::default() };
     Verified {
         asked: true,
         same: counts.same,
@@ -149,7 +149,8 @@ fn verified(report: &TreeReport, verify: Option<Verify>) -> Verified {
         again: counts.again,
         not_read: counts.not_read,
         bytes: counts.bytes,
-        hash: Some(hash),
+        from_memory: counts.from_memory,
+        hash: Some(verify.hash_name()),
     }
 }
 

@@ -38,8 +38,8 @@ pub struct VerifyArgs {
     /// Every SRC was copied into this folder
     #[arg(short = 't', long = "target-directory", value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Let the page cache go of the files first, so that the device is read
-    #[arg(long)]
+    /// Sync the files and drop their pages from the page cache first, so that the device is read
+    #[arg(long, visible_alias = "device")]
     pub cold: bool,
     /// How many threads read
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]

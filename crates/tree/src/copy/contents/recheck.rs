@@ -18,6 +18,7 @@ use crate::{
     },
     error::{Attempt, Failure, at_sink, at_source},
     identity::{changed, kind, size},
+    read::drop_cached,
 };
 
 impl Worker<'_> {
@@ -89,11 +90,14 @@ impl Worker<'_> {
     ) -> Attempt<bool> {
         self.make_room();
         let run = self.run;
+        let is_in_memory =
+            run.options.verify_device && !drop_cached(ends.1).map_err(at_sink("fdatasync"))?;
         let is_equal = are_equal(ends, hash, &mut self.buffer, || run.go_on())?;
         if is_equal {
             let stat = fstat(ends.0).map_err(at_source("fstat"))?;
             self.tally.verified.same += 1;
             self.tally.verified.bytes += size(&stat);
+            self.tally.verified.from_memory += u64::from(is_in_memory);
         }
         Ok(is_equal)
     }

@@ -1,9 +1,8 @@
 //! Reads a copy and its source again and compares them by a hash.
 //!
-//! This proves that what the system now returns for both is equal: it finds errors of the copying
-//! code, torn writes, and a source that changed. Pages are dropped from the cache first where the
-//! kernel agrees (`POSIX_FADV_DONTNEED`, which spares dirty ones), so with `--fsync` the copy mostly
-//! comes from the device; it is no proof that the device will return the same bytes tomorrow.
+//! This proves that what the system now returns for both is equal: it finds errors of the copying code, torn writes, and
+//! a source that changed. Clean pages are dropped from the cache first (`POSIX_FADV_DONTNEED`), dirty ones are not: a
+//! fresh copy mostly comes from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it first.
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::Cancelled;

@@ -1,0 +1,92 @@
+//! The boot in which a worker works, as a line of its journal that the lines of its tasks follow.
+//!
+//! What a machine had written when it lost power may be gone, whatever its workers had noted. Another worker of the same
+//! machine with another boot shows that it was restarted: what was noted before counts only if it was synced.
+
+use std::time::SystemTime;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::line::LINE;
+use crate::journal::boot_id;
+
+/// The part that the checksum is of.
+const BODY: usize = 52;
+
+/// One boot of one machine, and what a worker does in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerBoot {
+    /// Hash of the machine's name and its machine-id(5).
+    pub machine: u32,
+    /// Hash of the boot id; 0 if the kernel tells none.
+    pub boot: u64,
+    /// When the worker began, in seconds since 1970 by its own clock: the later boot of a machine is the present one.
+    pub began: u64,
+    /// Every task is on stable storage before it is noted.
+    pub is_synced: bool,
+}
+
+impl WorkerBoot {
+    /// Of this process.
+    pub fn of_this(is_synced: bool) -> Self {
+        let mut machine = rustix::system::uname().nodename().to_bytes().to_vec();
+        // Not every machine has one; machines of one name may.
+        machine.extend(std::fs::read("/etc/machine-id").unwrap_or_default());
+        let id = boot_id();
+        let boot = if id.is_empty() { 0 } else { xxh3_64(id.as_bytes()) };
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let began = since.map_or(0, |since| since.as_secs());
+        Self { machine: xxh3_64(&machine) as u32, boot, began, is_synced }
+    }
+
+    /// The line in a journal of this plan.
+    pub fn to_bytes(self, plan: u64) -> [u8; LINE] {
+        let Self { machine, boot, began, is_synced } = self;
+        let is_synced = u8::from(is_synced);
+        let body = format!("boot {machine:08x} {boot:016x} {began:016x} {is_synced}   ");
+        let text = format!("{body}{:016x}\n", sum(body.as_bytes(), plan));
+        let mut line = [b' '; LINE];
+        line.copy_from_slice(text.as_bytes());
+        line
+    }
+
+    /// Reads a line; `None` if it is torn, changed, of another plan or about something else.
+    pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
+        let text = std::str::from_utf8(line).ok().filter(|text| text.len() == LINE)?;
+        let (body, rest) = (text.get(..BODY)?, text.get(BODY..)?);
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        if number(rest.strip_suffix('\n')?)? != sum(body.as_bytes(), plan) {
+            return None;
+        }
+        let mut words = body.strip_prefix("boot ")?.split_ascii_whitespace();
+        let machine = number(words.next()?)? as u32;
+        let (boot, began) = (number(words.next()?)?, number(words.next()?)?);
+        Some(Self { machine, boot, began, is_synced: words.next()? == "1" })
+    }
+}
+
+fn sum(body: &[u8], plan: u64) -> u64 {
+    xxh3_64(&[body, &plan.to_le_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::line::Line;
+
+    #[test]
+    fn a_line_comes_back_and_any_other_byte_makes_it_none() {
+        let boot =
+            WorkerBoot { machine: u32::MAX, boot: u64::MAX, began: u64::MAX, is_synced: true };
+        let bytes = boot.to_bytes(7);
+        assert_eq!(WorkerBoot::parse(&bytes, 7), Some(boot));
+        assert_eq!((WorkerBoot::parse(&bytes, 8), Line::parse(&bytes, 7)), (None, None));
+        let task = Line { task: 1, bytes: 2, what: 3, at: 4 }.to_bytes(7);
+        assert_eq!(WorkerBoot::parse(&task, 7), None);
+        for at in 0..LINE {
+            assert_eq!(WorkerBoot::parse(&bytes[..at], 7), None);
+            let mut other = bytes;
+            other[at] ^= 1;
+            assert_eq!(WorkerBoot::parse(&other, 7), None, "byte {at}");
+        }
+    }
+}
