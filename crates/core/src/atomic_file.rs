@@ -183,6 +183,30 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     }
 }
 
+/// A file that is set aside, without its folder and its name. It keeps its lock, and is not removed when it is dropped.
+#[derive(Debug)]
+pub struct Parked {
+    fd: OwnedFd,
+    part: Option<Part>,
+}
+
+impl Parked {
+    /// The file again, that will be `name` in `dir`: those it had before.
+    pub fn unpark<D: AsFd, N: AsRef<CStr>>(self, dir: D, name: N) -> AtomicFile<D, N> {
+        AtomicFile::new(self.fd, dir, name, self.part)
+    }
+}
+
+impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
+    /// Sets the file aside, which is not to be used here any more. `None` if there is no descriptor for that.
+    pub fn park(&mut self) -> Option<Parked> {
+        // The duplicate has the lock too.
+        let fd = self.fd.try_clone().ok()?;
+        self.settled = true;
+        Some(Parked { fd, part: self.part.take() })
+    }
+}
+
 impl<D: AsFd, N: AsRef<CStr>> Drop for AtomicFile<D, N> {
     fn drop(&mut self) {
         if let Some(part) = self.part.as_ref().filter(|_| !self.settled) {

@@ -212,7 +212,7 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     // Into a tree that is there: no file gets its name before it is synced.
     let merge = CopyOptions { target: Target::Exact, ..all };
     let outcome = run(Vec::new(), &src, &to, &merge);
-    assert_eq!((outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]), (1, 16));
+    assert!(outcome.calls[Call::Syncfs] >= 1 && outcome.calls[Call::Fsync] >= 8, "8 are large");
 }
 
 #[test]
@@ -425,4 +425,58 @@ fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
     let failed = run(vec![rule], &src, &to, &options).value;
     assert!(problems(&failed).contains("fdatasync: EIO"), "{}", problems(&failed));
     assert!(!to.exists());
+}
+
+/// A tree of small files and an older copy of it; both, and what replaces the copy.
+fn many_replaced(at: &Path, files: usize) -> (PathBuf, PathBuf, CopyOptions) {
+    let (src, to) = (at.join("src"), at.join("to"));
+    fs::create_dir_all(src.join("sub")).unwrap();
+    fs::create_dir_all(to.join("sub")).unwrap();
+    for n in 0..files {
+        let name = format!("{}f{n}", ["", "sub/"][n % 2]);
+        fs::write(src.join(&name), noise(1000 + n, n as u64)).unwrap();
+        fs::write(to.join(&name), "old").unwrap();
+    }
+    (src, to, CopyOptions { target: Target::Exact, jobs: 1, ..recursive() })
+}
+
+#[test]
+fn many_small_files_that_are_replaced_wait_for_one_sync() {
+    for fsync in [Fsync::Auto, Fsync::Always] {
+        let place = tempfile::tempdir().unwrap();
+        let (src, to, options) = many_replaced(place.path(), 300);
+        let options = CopyOptions { fsync, ..options };
+        let outcome = run(Vec::new(), &src, &to, &options);
+        let report = &outcome.value;
+        assert_eq!((report.files, report.error_count), (300, 0), "{}", problems(report));
+        assert_eq!(contents(&src), contents(&to));
+        let syncs = (outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]);
+        assert!((1..10).contains(&syncs.0) && syncs.1 < 10, "{syncs:?}");
+    }
+}
+
+#[test]
+fn where_one_sync_for_all_fails_the_file_whose_data_is_lost_keeps_its_old_contents() {
+    let place = tempfile::tempdir().unwrap();
+    let (src, to, options) = many_replaced(place.path(), 20);
+    let io = Effect::Errno(Errno::IO);
+    let rules = vec![Rule::always(Call::Syncfs, io), Rule::once(Call::Fsync, 7, io)];
+    let report = run(rules, &src, &to, &options).value;
+    assert_eq!((report.files, report.error_count), (19, 1), "{}", problems(&report));
+    assert!(problems(&report).contains("fdatasync: EIO"), "{}", problems(&report));
+    let (truth, copy) = (contents(&src), contents(&to));
+    assert_eq!(copy.values().filter(|(_, bytes)| bytes == b"old").count(), 1);
+    assert_eq!(copy.len(), truth.len(), "no part is left");
+}
+
+#[test]
+fn a_file_that_waited_and_cannot_be_replaced_is_written_into() {
+    let place = tempfile::tempdir().unwrap();
+    let (src, to, options) = many_replaced(place.path(), 20);
+    let rule = Rule::once(Call::Rename, 3, Effect::Errno(Errno::BUSY));
+    let outcome = run(vec![rule], &src, &to, &options);
+    let report = outcome.value;
+    // Copied once more, it can be replaced.
+    assert_eq!((report.files, report.error_count), (20, 0), "{}", problems(&report));
+    assert_eq!(contents(&src), contents(&to));
 }

@@ -286,7 +286,8 @@ impl Directory {
         }
         let Some((stage, spot)) = stage else { return };
         // Before it gets its name: no name is to be seen after a power cut without what is behind it.
-        let whole = run.whole.as_ref().filter(|_| self.is_synced_whole);
+        let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
+        let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
             // Which of the files lost bytes is not known, so none is left to a later run.
             if let Err(failure) = stage.discard(spot, &fd) {

@@ -17,7 +17,7 @@ use thalweg_core::{Cancelled, atomic_file::ownership::LeftAlone, rate_limit::Rat
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
-    CopyOptions, Error, Event, Events, Halt, Progress, Refusal, Total,
+    CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
     copy::{
         durable::WholeSync,
         report::{MOST_ERRORS, TreeReport},
@@ -55,8 +55,10 @@ pub(crate) struct Run<'r> {
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
     pub company: Company,
-    /// With [`Fsync::Always`](crate::Fsync::Always) and trees: the file system of the destination, if one call syncs it.
+    /// For trees: the file system of the destination, if one call syncs it and something is to be synced.
     pub whole: Option<WholeSync>,
+    /// How many files of one worker wait for one sync at most.
+    pub most_waiting: usize,
     // When a stage was synced last.
     synced: Mutex<Instant>,
     // Destination directories that the caller's sources became: a walk must not enter them.
@@ -158,6 +160,7 @@ impl<'r> Run<'r> {
             me,
             company: Company::None,
             whole: None,
+            most_waiting: 0,
             synced: Mutex::new(Instant::now()),
             grown: RwLock::default(),
             listed_over: options.list.as_ref().and_then(|path| Some(Id::of(&stat(path).ok()?))),
@@ -176,6 +179,9 @@ impl<'r> Run<'r> {
     /// Whether it is time to sync what is there, and this caller is the one to do it: syncing once for all that was
     /// copied in the meantime costs little, and a power cut then loses no more than that.
     pub fn is_checkpoint_due(&self) -> bool {
+        if self.options.fsync != Fsync::Always {
+            return false;
+        }
         let Some(Ok(mut last)) = self.whole.as_ref().map(|_| self.synced.try_lock()) else {
             return false;
         };

@@ -84,9 +84,11 @@ pub(crate) fn copy_among(
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let most;
         (enough, most) = share(limit, threads(options, sources.len(), true));
-        run.kept = Some(Kept::new(most));
-        let is_synced = options.fsync == Fsync::Always && !options.dry_run;
+        let is_synced = options.fsync != Fsync::Never && !options.dry_run;
         run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
+        // A file that waits holds itself and perhaps its directory open; half of what there is stays for the walk.
+        run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
+        run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
     }
     let crew = Crew::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&crew, &directory));
@@ -119,6 +121,9 @@ pub(crate) fn copy_among(
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
 }
+
+/// Files of one worker that wait for one sync: enough that its cost is shared, few enough that their bytes are no burden.
+const MOST_WAITING: usize = 256;
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     // Counting the cores reads half a dozen files: not for a single one.

@@ -58,10 +58,16 @@ impl<'r> Walker<'r> {
     /// Works until there is no work; the queue expects it.
     pub fn work(mut self) -> Tally {
         self.crew.queue.arrive();
-        while let Some((task, busy)) = self.crew.queue.next() {
+        loop {
+            // Before it sleeps: others may need the names.
+            if self.crew.queue.len() == 0 {
+                self.worker.name_waiting();
+            }
+            let Some((task, busy)) = self.crew.queue.next() else { break };
             self.perform(task);
             drop(busy);
         }
+        self.worker.name_waiting();
         self.worker.tell_now();
         self.worker.tally
     }
@@ -204,7 +210,8 @@ impl<'r> Walker<'r> {
 
     /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
     /// descriptors that are missing, or another program's.
-    fn make_descriptors_free(&self) {
+    fn make_descriptors_free(&mut self) {
+        self.worker.name_waiting();
         if let Some(kept) = &self.run().kept {
             kept.give_up();
         }

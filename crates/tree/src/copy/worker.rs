@@ -11,7 +11,10 @@ use thalweg_sys::buffer::Buffer;
 
 use crate::{
     Event, Halt, Progress, Skip,
-    copy::{crew::Crew, leaf::Leaf, plans::contest::Known, report::Tally, run::Run},
+    copy::{
+        contents::batch::Waiting, crew::Crew, leaf::Leaf, plans::contest::Known, report::Tally,
+        run::Run,
+    },
     error::Failure,
     identity::Id,
     names::os,
@@ -46,6 +49,10 @@ pub(crate) struct Worker<'r> {
     told: Instant,
     // Bytes of the file in hand that are counted as settled.
     of_file: u64,
+    /// Files that wait for their names.
+    pub waiting: Vec<Waiting>,
+    /// The file in hand is copied once more, without waiting for others.
+    pub is_by_itself: bool,
 }
 
 /// How often progress is told.
@@ -73,6 +80,8 @@ impl<'r> Worker<'r> {
             untold: Progress::default(),
             told: Instant::now(),
             of_file: 0,
+            waiting: Vec::new(),
+            is_by_itself: false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a file holds: moved, gone on with, and read again.
 
+pub(crate) mod batch;
 pub(crate) mod clone;
 pub(crate) mod job;
 pub(crate) mod large;

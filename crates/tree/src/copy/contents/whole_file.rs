@@ -85,6 +85,10 @@ impl Worker<'_> {
         let spot = there.map_or(free, |there| there.spot(here));
         let no_bytes = self.run.options.attributes_only;
         let is_small = !no_bytes && self.is_small(stat);
+        if !is_small && !no_bytes {
+            // A large file may take long, and others may need the names.
+            self.name_waiting();
+        }
         let is_new = is_small && there.is_none();
         let planned = if is_new { self.planned(leaf, dir, (source, stat)) } else { None };
         // Reading and writing are timed, not the making of the file between them.
@@ -164,10 +168,14 @@ impl Worker<'_> {
         let elsewhere = behind.is_some() || there.is_some_and(Existing::is_behind_link);
         let (options, company) = (self.run.options, self.run.company);
         let sync = FileSync::of(options, company, leaf.directory, (there, elsewhere));
-        let published = written
-            .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
-            .and_then(|()| sync.perform(sink.fd(), size(stat)))
-            .and_then(|()| {
+        let finished =
+            written.and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)));
+        let waits = finished.is_ok() && contents.is_whole && self.may_wait(leaf, stat, sync);
+        if waits && self.let_wait(leaf, stat, &mut sink, (there, sync)) {
+            return Ok(None);
+        }
+        let published =
+            finished.and_then(|()| sync.perform(sink.fd(), size(stat))).and_then(|()| {
                 let forgotten = keeper.as_mut().map_or(Ok(()), Keeper::forget);
                 forgotten.map_err(at_sink("unlinkat"))?;
                 let published = self.publish(leaf, stat, (&mut sink, spot), there)?;
@@ -278,7 +286,7 @@ impl Worker<'_> {
     }
 
     /// Gives the copy its name, and what gives way to it another one if that is wanted.
-    fn publish(
+    pub(super) fn publish(
         &self,
         leaf: &Leaf<'_>,
         stat: &Stat,
@@ -381,7 +389,7 @@ impl Worker<'_> {
 }
 
 /// What became of a copy that is whole.
-enum Published {
+pub(crate) enum Published {
     /// It has its name; that of the backup.
     Named(Option<CString>),
     /// Nothing may be replaced, and another process was faster.

@@ -66,6 +66,13 @@ impl Existing {
         self.through.as_ref().map_or(here, Behind::spot)
     }
 
+    /// The same of what was met under the name itself; `None` if a link led to it.
+    pub fn in_place(&self) -> Option<Self> {
+        let Self { stat, keeps_inode, is_removed, is_doubted, .. } = *self;
+        let is_here = self.through.is_none();
+        is_here.then_some(Self { stat, through: None, keeps_inode, is_removed, is_doubted })
+    }
+
     /// Whether a link led to it, into another directory perhaps.
     pub fn is_behind_link(&self) -> bool {
         self.through.is_some()
