@@ -1,34 +1,45 @@
-//! What is believed after a restart of the machine. A time namespace shows the command a boot that began a moment ago.
+//! What is believed after a restart of the machine. Namespaces show the command a boot that began a moment ago, with a boot
+//! id of its own.
 
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
     path::Path,
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use crate::support::{
-    Scratch, run,
+    Running, Scratch,
+    fleet::{manifest, plant_some, rank},
+    run,
     run::wrapped,
     skip,
     skip::{has_tools, is_root},
     thalweg,
 };
 
-/// The command as a machine runs it that was started a second ago; `None` where there are no time namespaces.
-fn after_a_restart(test: &str) -> Option<Command> {
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The command as a machine runs it that was started a second ago; `None` where there are no such namespaces.
+fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
     if !is_root(test) || !has_tools(test, &["unshare"]) {
         return None;
     }
+    let id = scratch.join(".boot_id");
+    fs::write(&id, "11111111-2222-3333-4444-555555555555\n").expect("a boot id");
     let up = fs::read_to_string("/proc/uptime").expect("/proc/uptime");
     let up: u64 = up.split('.').next().and_then(|up| up.parse().ok()).expect("seconds");
     let offset = format!("--boottime=-{}", up.saturating_sub(1));
-    let probe = Command::new("unshare").args(["--time", &offset, "true"]).output();
+    let script = format!("mount --bind '{}' {BOOT_ID} && exec \"$@\"", id.display());
+    let words = ["unshare", "--mount", "--time", &offset, "sh", "-c", &script, "sh"];
+    let probe = Command::new(words[0]).args(&words[1..]).arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        skip(test, "no time namespaces");
+        skip(test, "no time and mount namespaces");
         return None;
     }
-    Some(wrapped(&["unshare", "--time", &offset]))
+    Some(wrapped(&words))
 }
 
 /// Takes the data of a file away and leaves its size and its time, as a power cut may.
@@ -37,8 +48,11 @@ fn lose_data(path: &Path) {
     let meta = file.metadata().expect("fstat");
     file.write_all_at(&vec![0; meta.len() as usize], 0).expect("zeros");
     file.set_modified(meta.modified().expect("a time")).expect("futimens");
-    // The restart of the test must not begin in the same second.
-    std::thread::sleep(std::time::Duration::from_millis(2100));
+}
+
+/// The boot of the next command begins after all that was written.
+fn a_moment_passes() {
+    thread::sleep(Duration::from_millis(2100));
 }
 
 #[test]
@@ -50,12 +64,58 @@ fn after_a_restart_files_of_earlier_boots_are_compared_with_their_sources() {
     fs::write(source.join("kept"), vec![8; 3_000_000]).expect("a file");
     run(thalweg().args(["copy", "-a"]).args([&source, &copy])).expect(0);
     lose_data(&copy.join("lost"));
+    a_moment_passes();
     let words = ["copy", "-aT", "--resume", "--json"];
     // In the boot in which it was written the page cache is believed: nobody reads it again.
     let account = run(thalweg().args(words).args([&source, &copy])).expect(0).json();
-    assert_eq!((&account["files"], &account["skipped"]), (&0.into(), &2.into()), "{account}");
-    let Some(mut command) = after_a_restart("files of earlier boots are compared") else { return };
-    let account = run(command.args(words).args([&source, &copy])).expect(0).json();
-    assert_eq!((&account["files"], &account["skipped"]), (&1.into(), &1.into()), "{account}");
+    assert_eq!(account["files"], 0);
+    let test = "files of earlier boots are compared";
+    let Some(mut command) = after_a_restart(&scratch, test) else { return };
+    let ran = run(command.args(words).args([&source, &copy])).expect(0);
+    ran.expect_said("copied again");
+    assert_eq!(ran.json()["files"], 1);
     run(Command::new("diff").arg("-r").args([&source, &copy])).expect(0);
+}
+
+/// Every file below a folder.
+fn files(folder: &Path, each: &mut dyn FnMut(&Path)) {
+    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
+        if entry.file_type().expect("a type").is_dir() {
+            files(&entry.path(), each);
+        } else {
+            each(&entry.path());
+        }
+    }
+}
+
+#[test]
+fn after_a_restart_the_tasks_of_a_worker_are_done_again() {
+    let scratch = Scratch::new();
+    plant_some(scratch.path(), 2, 1 << 20);
+    let mut one = Running::start(rank(scratch.path(), 0, 1, &["--limit=1M"]).arg("--quiet"));
+    let fleet = scratch.join(".copy.thalweg-fleet");
+    let is_journal = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("journal.")
+            && entry.metadata().is_ok_and(|meta| meta.len() >= 4 * 69)
+    };
+    while !fs::read_dir(&fleet).is_ok_and(|all| all.flatten().any(|entry| is_journal(&entry))) {
+        assert!(!one.has_ended(), "over before there was a journal");
+        thread::sleep(Duration::from_millis(2));
+    }
+    one.child().kill().expect("a kill");
+    drop(one.finish());
+    let mut lost = 0;
+    for folder in ["tree", "parts"] {
+        files(&fleet.join(folder), &mut |path| {
+            lose_data(path);
+            lost += 1;
+        });
+    }
+    assert!(lost > 0);
+    a_moment_passes();
+    let Some(mut command) = after_a_restart(&scratch, "tasks of an earlier boot") else { return };
+    let words = ["copy", "-a", "--json", "--shard", "0/1", "tree", "copy"];
+    let account = run(command.args(words).current_dir(scratch.path())).expect(0).json();
+    assert_eq!(account["error"], serde_json::Value::Null, "{account}");
+    assert_eq!(manifest(&scratch.join("copy")), manifest(&scratch.join("tree")));
 }
