@@ -386,6 +386,30 @@ mod tests {
     }
 
     #[test]
+    fn what_replaces_a_file_is_synced_before_it_has_the_name() {
+        use thalweg_sys::fault::{Call, Effect, Rule, Script};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let write = |rules: Vec<Rule>, fsync| {
+            let outcome = Script::new(rules).run(|| {
+                let mut destination = Destination::open(&path)?;
+                destination.write(b"new", &|| Ok(()))?;
+                destination.publish_synced(fsync)
+            });
+            (outcome.value, outcome.calls[Call::Fsync])
+        };
+        assert_eq!(write(Vec::new(), Fsync::Auto), (Ok(()), 0), "a new name");
+        assert_eq!(write(Vec::new(), Fsync::Auto), (Ok(()), 1), "a replacement");
+        assert_eq!(write(Vec::new(), Fsync::Never), (Ok(()), 0));
+        assert_eq!(write(Vec::new(), Fsync::Always), (Ok(()), 2), "the file and its directory");
+        fs::write(&path, "old").unwrap();
+        let rule = || vec![Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO))];
+        assert!(write(rule(), Fsync::Auto).0.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_name_that_was_taken_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let destination = Destination::in_folder(folder.path(), OsStr::new("f"), false).unwrap();

@@ -66,7 +66,7 @@ fn bring(
     let whole = WholeSync::of(root.fd());
     let account = Account::new(watcher);
     let manner = manner(&root, options, whole.is_some());
-    let ended = fill(&base, target, (&list, &root), (options, manner), &account);
+    let ended = fill(&base, target, (&list, &root), (options, manner, whole.as_ref()), &account);
     if let Err(error) = ended {
         account.halt(error);
     }
@@ -191,7 +191,7 @@ fn fill(
     base: &Target,
     first: &Target,
     (list, root): (&List, &Root),
-    (options, manner): (&TreeOptions, Manner),
+    (options, manner, whole): (&TreeOptions, Manner, Option<&WholeSync>),
     account: &Account<'_>,
 ) -> Result<(), Error> {
     make_folders(list, root, manner, account)?;
@@ -204,6 +204,7 @@ fn fill(
         root: root.fd(),
         lines: Mutex::new(list.lines()),
         account,
+        whole,
     };
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

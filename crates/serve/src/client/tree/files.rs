@@ -11,8 +11,8 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Fsync, Until, create_new, failed, name::unique, ownership::is_own,
-    rename, unlink,
+    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, name::unique,
+    ownership::is_own, rename, unlink,
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::foreign::Attributes;
@@ -20,6 +20,7 @@ use thalweg_tree::foreign::Attributes;
 use super::{
     entry::{Entry, stays_inside},
     folders::{Folder, TWICE},
+    naming::name,
 };
 use crate::{client::Error, manifest::Meta};
 
@@ -205,23 +206,31 @@ impl Sink<'_> {
         }
     }
 
-    /// Gives the file, which is whole, what it gets in the end, and its name.
-    pub fn publish(self, attributes: &Attributes, manner: Manner) -> Result<(), Error> {
+    /// Gives the file, which is whole, what it gets in the end, and its name. `waits`: without the name, if it can be
+    /// returned to wait for that.
+    pub fn publish(
+        mut self,
+        attributes: &Attributes,
+        (manner, waits): (Manner, bool),
+    ) -> Result<Option<Parked>, Error> {
         attributes.give(self.fd())?;
         if manner.tells_at_close {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
-        // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
-        // whenever it was fetched, as the server's bytes cannot be compared.
-        match manner.fsync {
-            Fsync::Never => {}
-            Fsync::Auto => io::sync_data(self.fd()).map_err(failed("fdatasync"))?,
-            Fsync::Always => io::sync(self.fd()).map_err(failed("fsync"))?,
+        let parked = match &mut self {
+            Self::Hidden(file, _) if waits => file.park(),
+            _ => None,
+        };
+        match self {
+            Self::Hidden(file, replaces) if parked.is_none() => {
+                name(file, replaces, Some(manner.fsync))?;
+            }
+            Self::Own(fd) if manner.fsync != Fsync::Never => {
+                io::sync(&fd).map_err(failed("fsync"))?;
+            }
+            Self::Hidden(..) | Self::Own(_) => {}
         }
-        if let Self::Hidden(mut file, replaces) = self {
-            file.publish(!replaces)?;
-        }
-        Ok(())
+        Ok(parked)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{os::fd::BorrowedFd, sync::Mutex};
 
+use thalweg_tree::foreign::WholeSync;
+
 use super::{
     account::Account,
     files::{Manner, Wanted},
@@ -24,6 +26,8 @@ pub struct Job<'a> {
     pub root: BorrowedFd<'a>,
     pub lines: Mutex<Lines<'a>>,
     pub account: &'a Account<'a>,
+    /// The file system of the folder, if one call syncs it.
+    pub whole: Option<&'a WholeSync>,
 }
 
 impl Job<'_> {

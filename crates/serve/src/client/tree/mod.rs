@@ -13,6 +13,7 @@ mod files;
 mod folders;
 mod job;
 pub mod list;
+mod naming;
 mod options;
 mod outcome;
 mod place;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, Side, quantity, spares};
+use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, quantity, spares};
 use thalweg_sys::Errno;
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     files::{Sink, Wanted, destination},
     folders::Folders,
     job::{Job, check},
+    naming::Naming,
 };
 use crate::{
     client::{
@@ -58,6 +59,7 @@ pub struct Worker<'a> {
     /// Those that are asked for on this connection.
     asking: Asking,
     doubts: Doubts,
+    naming: Naming,
     large: Vec<Wanted>,
     is_over: bool,
     /// Files since the last that came which did not, although the server is there.
@@ -77,6 +79,7 @@ impl<'a> Worker<'a> {
             wanted: VecDeque::new(),
             asking: Asking::for_files(job),
             doubts: Doubts::new(job),
+            naming: Naming::default(),
             large: Vec::new(),
             is_over: false,
             sick: 0,
@@ -95,6 +98,7 @@ impl<'a> Worker<'a> {
         {
             account.halt(error);
         }
+        self.naming.finish(self.job);
         account.book(self.report, self.resumed);
     }
 
@@ -280,9 +284,16 @@ impl<'a> Worker<'a> {
         }
         check(&head, wanted)?;
         let books = (&mut self.report, &mut self.plans);
-        bring(&mut connection, wanted, job, patience, books)?;
-        account.settled(wanted.size, true);
-        self.wanted.pop_front();
+        let waits = Naming::is_for(job);
+        let parked = bring(&mut connection, wanted, (job, waits), patience, books)?;
+        match (self.wanted.pop_front(), parked) {
+            (Some(wanted), Some(file)) => self.naming.push(wanted, file),
+            (Some(wanted), None) => account.settled(wanted.size, true),
+            (None, _) => {}
+        }
+        if self.naming.is_full() {
+            self.naming.finish(job);
+        }
         self.asking.answered();
         if head.keeps_alive() {
             self.has_served = true;
@@ -295,6 +306,8 @@ impl<'a> Worker<'a> {
 
     /// Fetches a file by itself, with a journal.
     fn bring_large(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        // It may take long.
+        self.naming.finish(self.job);
         let (job, account) = (self.job, self.job.account);
         let destination = match destination(wanted) {
             Ok(destination) => destination,
@@ -347,13 +360,14 @@ fn folder_of(line: &[u8]) -> &[u8] {
 fn bring(
     connection: &mut Connection,
     wanted: &Wanted,
-    job: &Job<'_>,
+    (job, waits): (&Job<'_>, bool),
     patience: Patience<'_>,
     books: (&mut Report, &mut Plans),
-) -> Result<(), Error> {
+) -> Result<Option<Parked>, Error> {
     let sink = job.manner.open(wanted)?;
     let brought = fill(&sink, connection, wanted, job, patience, books);
-    brought.and_then(|()| sink.publish(&wanted.attributes, job.manner)).inspect_err(|_| {
+    let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.manner, waits)));
+    published.inspect_err(|_| {
         job.manner.take_back(wanted);
     })
 }

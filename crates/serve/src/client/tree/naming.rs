@@ -1,0 +1,71 @@
+//! Small files that have come into a folder that is there: many of them wait for one sync before they get their names.
+
+use std::{ffi::CStr, os::fd::BorrowedFd};
+
+use thalweg_core::atomic_file::{AtomicFile, Fsync, Parked, failed};
+use thalweg_sys::io;
+
+use super::{files::Wanted, job::Job};
+use crate::client::Error;
+
+/// So many of one connection wait at most: enough that the cost of a sync is shared.
+const MOST: usize = 64;
+/// Fewer are synced one by one: syncfs(2) may have to wait for what other processes wrote.
+const FEW: usize = 4;
+
+/// Files of one connection that are whole and wait for their names.
+#[derive(Default)]
+pub struct Naming {
+    waiting: Vec<(Wanted, Parked)>,
+}
+
+impl Naming {
+    /// Whether files may wait here: in a stage they have their names already.
+    pub fn is_for(job: &Job<'_>) -> bool {
+        job.manner.fsync != Fsync::Never && job.whole.is_some()
+    }
+
+    /// One more, which has its attributes.
+    pub fn push(&mut self, wanted: Wanted, file: Parked) {
+        self.waiting.push((wanted, file));
+    }
+
+    /// Whether no more should wait.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST
+    }
+
+    /// Syncs the files and gives them their names. Of a run that is being stopped they go.
+    pub fn finish(&mut self, job: &Job<'_>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let whole = job.whole.filter(|_| waiting.len() > FEW && !job.account.is_halting());
+        let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
+        for (wanted, file) in waiting {
+            let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
+            if job.account.is_halting() {
+                continue;
+            }
+            // If something could not be written, each file says whether it was its own.
+            match name(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
+                Ok(()) => job.account.settled(wanted.size, true),
+                Err(error) => job.account.missed(&wanted.path, error),
+            }
+        }
+    }
+}
+
+/// Gives a file its name, synced before if it is not yet.
+pub fn name(
+    mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
+    replaces: bool,
+    fsync: Option<Fsync>,
+) -> Result<(), Error> {
+    // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
+    // whenever it was fetched, as the server's bytes cannot be compared.
+    match fsync {
+        None | Some(Fsync::Never) => {}
+        Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,
+        Some(Fsync::Always) => io::sync(&file.fd).map_err(failed("fsync"))?,
+    }
+    Ok(file.publish(!replaces)?)
+}
