@@ -45,6 +45,8 @@ pub fn text(
     }
     if extra.wants_digest {
         line("Want-Repr-Digest", "sha-256=10");
+        // A server that hashes the file first would else answer without the digest (RFC 7240, 4.3).
+        line("Prefer", "wait=3600");
     }
     if let Some((from, to)) = asked.range {
         let last = to.map(|to| (to - 1).to_string()).unwrap_or_default();

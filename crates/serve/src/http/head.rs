@@ -1,6 +1,8 @@
 //! One request: the line and the headers that this server acts on. Whatever two servers could read in two
 //! ways is refused, since one of them may stand before the other.
 
+use std::time::Duration;
+
 use super::{status::Status, target::Target};
 
 /// A request without its body.
@@ -25,6 +27,10 @@ pub struct Head {
     pub accept_encoding: Option<String>,
     /// The SHA-256 of the whole file is to be told (RFC 9530, 4).
     pub wants_digest: bool,
+    /// How long the client would wait for an answer (`Prefer: wait=SECONDS`, RFC 7240, 4.3).
+    pub wait: Option<Duration>,
+    /// The hash was not known in time: the server answers without it.
+    pub without_digest: bool,
 }
 
 /// What is asked for.
@@ -85,6 +91,8 @@ pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
         if_unmodified_since: fields.one("if-unmodified-since"),
         accept_encoding: fields.joined("accept-encoding"),
         wants_digest: fields.wants_digest(),
+        wait: fields.wait(),
+        without_digest: false,
     })
 }
 
@@ -134,6 +142,13 @@ impl<'a> Fields<'a> {
             let (name, weight) = wish.split_once('=').unwrap_or((wish, "1"));
             name.trim() == "sha-256" && weight.trim() != "0"
         })
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        let wishes = self.joined("prefer")?;
+        let seconds =
+            wishes.split([',', ';']).find_map(|wish| wish.trim().strip_prefix("wait="))?;
+        seconds.trim().parse().ok().map(Duration::from_secs)
     }
 
     /// One Host, and one that could be one (RFC 9112, 3.2); before HTTP/1.1 there may be none.

@@ -8,6 +8,9 @@ use super::{
 /// The most that a request line and its headers may have.
 pub const LARGEST_HEAD: usize = 64 << 10;
 
+/// Empty lines before a request. At least one has to be ignored (RFC 9112, 2.2).
+const MOST_EMPTY_LINES: usize = 8;
+
 /// A request that was refused may be anything.
 const LONGEST_TOLD: usize = 200;
 
@@ -17,6 +20,8 @@ pub struct Input {
     bytes: Vec<u8>,
     // Before it there is no end of a head, and no line that ends otherwise than by CR LF.
     looked_at: usize,
+    /// Empty lines that were skipped since the last request.
+    empty_lines: usize,
 }
 
 impl Input {
@@ -30,9 +35,17 @@ impl Input {
         self.bytes.is_empty()
     }
 
+    /// Nothing came since the last request, not even an empty line.
+    pub fn is_untouched(&self) -> bool {
+        self.bytes.is_empty() && self.empty_lines == 0
+    }
+
     /// The next request, once it is whole. After a refusal nothing that follows can be trusted.
     pub fn take(&mut self) -> Option<Result<Head, Status>> {
         self.skip_empty_lines();
+        if self.empty_lines > MOST_EMPTY_LINES {
+            return Some(Err(Status::BAD_REQUEST));
+        }
         let end = match self.find_end() {
             Ok(Some(end)) => end,
             Ok(None) => return None,
@@ -43,7 +56,7 @@ impl Input {
             return Some(request);
         }
         self.bytes.drain(..end);
-        self.looked_at = 0;
+        (self.looked_at, self.empty_lines) = (0, 0);
         if self.bytes.is_empty() {
             // A connection that waits holds next to nothing.
             self.bytes = Vec::new();
@@ -64,6 +77,7 @@ impl Input {
         let empty = self.bytes.chunks_exact(2).take_while(|pair| pair == b"\r\n").count() * 2;
         if empty > 0 {
             self.bytes.drain(..empty);
+            self.empty_lines += empty / 2;
             self.looked_at = 0;
         }
     }
@@ -129,6 +143,24 @@ mod tests {
             assert!(input.take().is_none_or(|answer| answer.is_err()));
             assert_eq!(input.give_up(), told);
             assert!(input.is_empty() && input.take().is_none());
+        }
+    }
+
+    #[test]
+    fn a_few_empty_lines_are_skipped_and_many_are_refused() {
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        for (count, is_refused) in [(0, false), (1, false), (8, false), (9, true), (1000, true)] {
+            let mut input = Input::default();
+            let mut answers = Vec::new();
+            for _ in 0..count {
+                input.feed(b"\r\n");
+                answers.extend(input.take());
+                assert!(!input.is_untouched());
+            }
+            input.feed(request);
+            answers.extend(input.take());
+            assert_eq!(answers.remove(0).is_err(), is_refused, "{count}");
+            assert!(is_refused || input.is_untouched());
         }
     }
 

@@ -25,6 +25,10 @@ pub struct Accounts {
     pub changed: AtomicU64,
     pub parked: AtomicU64,
     pub cold: AtomicU64,
+    /// Connections closed to make room for others.
+    pub evicted: AtomicU64,
+    /// Connections refused because their address had as many as it may.
+    pub turned_away: AtomicU64,
     statuses: Statuses,
     mechanisms: Mutex<BTreeMap<&'static str, Moved>>,
 }
@@ -74,12 +78,16 @@ impl Accounts {
     }
 
     /// In the text format that Prometheus reads.
-    pub fn page(&self) -> String {
+    /// `names`: bytes of the names of directories that are kept.
+    pub fn page(&self, names: u64) -> String {
         let mut page = String::new();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let singles = [
             ("connections", "gauge", self.connections.load(Ordering::Relaxed) as u64),
+            ("name_list_bytes", "gauge", names),
             ("connections_accepted_total", "counter", load(&self.accepted)),
+            ("connections_evicted_total", "counter", load(&self.evicted)),
+            ("connections_turned_away_total", "counter", load(&self.turned_away)),
             ("bytes_sent_total", "counter", load(&self.bytes)),
             ("answers_cut_short_by_a_change_total", "counter", load(&self.changed)),
             ("answers_parked_total", "counter", load(&self.parked)),

@@ -12,7 +12,7 @@ use super::{
     digests::Known,
     header::Header,
     lines::Lines,
-    listing::{self, Folder, entries},
+    listing::{self, Listing, ListingFormat},
     log::date,
     open::{Found, refusal},
     opened::Opened,
@@ -56,6 +56,9 @@ struct Asked<'a> {
 /// The path at which the counts are.
 const METRICS: &str = "-/metrics";
 
+/// Seconds after which a request that was refused for now may succeed.
+const RETRY_AFTER: u32 = 2;
+
 /// Answers a request; `keep_alive` if the server would go on with this connection.
 pub fn answer(site: &Arc<Site>, store: &RefCell<Store>, head: &Head, keep_alive: bool) -> Answer {
     let keep_alive = keep_alive && head.keep_alive && !head.has_body;
@@ -79,6 +82,9 @@ fn error(status: Status, date: &str, connection: &str) -> (Vec<u8>, Body) {
     if status == Status::NOT_ALLOWED {
         head = head.with("Allow", "GET, HEAD");
     }
+    if status == Status::UNAVAILABLE {
+        head = head.with("Retry-After", RETRY_AFTER);
+    }
     let head = head.with("Content-Type", "text/plain; charset=utf-8");
     (head.with("Content-Length", text.len()).bytes(), Body::of([Part::Bytes(text.into_bytes())]))
 }
@@ -87,8 +93,8 @@ impl Asked<'_> {
     fn answer(&self) -> Result<Answer, Status> {
         let (site, target) = (self.site, &self.head.target);
         if site.metrics && target.path == Path::new(METRICS) {
-            let text = site.accounts.page().into_bytes();
-            return Ok(self.text("text/plain; version=0.0.4", text, None));
+            let text = site.accounts.page(site.names.held()).into_bytes();
+            return Ok(self.text("text/plain; version=0.0.4", text));
         }
         if target.is_hidden() && !site.hidden {
             return Err(Status::NOT_FOUND);
@@ -128,27 +134,25 @@ impl Asked<'_> {
         if !site.listing {
             return Err(Status::FORBIDDEN);
         }
-        let tree = || Tree::of(Arc::clone(site), path.to_owned());
-        if matches!(question, "manifest" | "tar") {
-            // What may not be read is refused before anything is sent.
-            listing::open(fd, OsStr::new(".")).map_err(refusal)?;
-        }
-        match question {
+        // What may not be read is refused before anything is sent.
+        let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
+        let site = Arc::clone(site);
+        let tree = |site| Tree::of(site, path.to_owned());
+        let listing = |site, format| {
+            Box::new(Listing::of(site, path.to_owned(), directory, format)) as Box<dyn Supply>
+        };
+        Ok(match question {
             "manifest" => {
-                let lines = Lines::of(tree(), fstat(fd).map_err(refusal)?);
-                return Ok(self.stream(manifest::MEDIA_TYPE, Box::new(lines)));
+                let lines = Lines::of(tree(site), fstat(fd).map_err(refusal)?);
+                self.stream((manifest::MEDIA_TYPE, None), Box::new(lines))
             }
-            "tar" => return Ok(self.stream("application/x-tar", Box::new(Archive::of(tree())))),
-            _ => {}
-        }
-        let folder = Folder::read(fd, site.hidden).map_err(refusal)?;
-        let entries = entries(&site.root, path, &folder);
-        if question == "json" {
-            let text = serde_json::to_vec(&entries).map_err(|_| Status::ERROR)?;
-            return Ok(self.text("application/json", text, None));
-        }
-        let page = page::page(path, &entries).into_bytes();
-        Ok(self.text("text/html; charset=utf-8", page, Some(page::POLICY)))
+            "tar" => self.stream(("application/x-tar", None), Box::new(Archive::of(tree(site)))),
+            "json" => self.stream(("application/json", None), listing(site, ListingFormat::Json)),
+            _ => {
+                let kind = ("text/html; charset=utf-8", Some(page::POLICY));
+                self.stream(kind, listing(site, ListingFormat::Page))
+            }
+        })
     }
 
     /// The hash of a file as digits, for who asks for nothing else: `?digest=blake3`.
@@ -157,9 +161,12 @@ impl Asked<'_> {
         let hash = [("sha-256", Hash::Sha256), ("blake3", Hash::Blake3), ("xxh3", Hash::Xxh3)];
         let (_, hash) = hash.into_iter().find(|(known, _)| *known == name)?;
         self.site.digests.as_ref()?;
+        if self.head.without_digest {
+            return Some(self.refuse(Status::UNAVAILABLE));
+        }
         Some(match self.digest(file, hash) {
             Known::Digest(digest) => {
-                self.text("text/plain; charset=utf-8", format!("{digest}\n").into_bytes(), None)
+                self.text("text/plain; charset=utf-8", format!("{digest}\n").into_bytes())
             }
             Known::Nothing => self.refuse(Status::UNAVAILABLE),
             Known::NotYet => self.later(file, hash),
@@ -206,7 +213,8 @@ impl Asked<'_> {
         };
         let range = self.head.range.as_ref().filter(|_| ranges && self.head.method == Method::Get);
         let known = || self.digest(&file, Hash::Sha256);
-        let digest = match self.head.wants_digest.then(known) {
+        let wants_digest = self.head.wants_digest && !self.head.without_digest;
+        let digest = match wants_digest.then(known) {
             Some(Known::NotYet) => return self.later(&file, Hash::Sha256),
             Some(Known::Digest(digest)) => Some(digest),
             Some(Known::Nothing) | None => None,
@@ -286,16 +294,10 @@ impl Asked<'_> {
         (file, None)
     }
 
-    fn text(&self, kind: &str, text: Vec<u8>, policy: Option<&str>) -> Answer {
-        let mut head = self.header(Status::OK).with("Content-Type", kind);
-        if let Some(policy) = policy {
-            head = head.with("Content-Security-Policy", policy);
-        }
-        self.sized(
-            Status::OK,
-            head.with("Cache-Control", "no-cache"),
-            Body::of([Part::Bytes(text)]),
-        )
+    fn text(&self, kind: &str, text: Vec<u8>) -> Answer {
+        let head = self.header(Status::OK).with("Content-Type", kind);
+        let head = head.with("Cache-Control", "no-cache");
+        self.sized(Status::OK, head, Body::of([Part::Bytes(text)]))
     }
 
     fn redirect(&self, to: &str) -> Answer {
@@ -329,17 +331,20 @@ impl Asked<'_> {
 
     /// A body whose length nobody knows yet. Who does not know chunks takes the end of the connection for
     /// its end.
-    fn stream(&self, kind: &str, supply: Box<dyn Supply>) -> Answer {
+    fn stream(&self, (kind, policy): (&str, Option<&str>), supply: Box<dyn Supply>) -> Answer {
         let in_chunks = !self.head.is_old;
         let keep_alive = self.keep_alive && in_chunks;
         let asked = Asked { keep_alive, ..*self };
         let mut head = asked.header(Status::OK).with("Content-Type", kind);
+        if let Some(policy) = policy {
+            head = head.with("Content-Security-Policy", policy);
+        }
         // It is made anew each time.
         head = head.with("Cache-Control", "no-cache");
         if in_chunks {
             head = head.with("Transfer-Encoding", "chunked");
         }
-        asked.with(Status::OK, head, Body::found(supply, in_chunks))
+        asked.with(Status::OK, head, Body::made_by(supply, in_chunks))
     }
 
     fn with(&self, status: Status, head: Header, body: Body) -> Answer {

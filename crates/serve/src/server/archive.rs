@@ -5,16 +5,21 @@ use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
 use tar::{Builder, EntryType, Header};
 
 use super::{
-    body::{Part, Supply},
-    walk::{Entry, Kind, LeftOut, Tree},
+    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    crew::Lane,
+    walk::{Entry, Kind, LeftOut, Next, Tree},
 };
 use crate::http::range::Stretch;
 
-/// The entries of an archive, one at a time. What cannot be read ends it short: nobody would miss it.
+/// The entries of an archive, a few at a time. What cannot be read ends it short: nobody would miss it.
 pub struct Archive {
     tree: Tree,
-    is_over: bool,
+    /// Ends the answer short once the entries before it are sent.
+    failed: Option<String>,
 }
+
+/// Files of a piece. Each is open until it is sent.
+const FILES: usize = 8;
 
 /// Archives are made of these.
 const BLOCK: u64 = 512;
@@ -22,7 +27,7 @@ const BLOCK: u64 = 512;
 impl Archive {
     /// That of this tree.
     pub fn of(tree: Tree) -> Self {
-        Self { tree, is_over: false }
+        Self { tree, failed: None }
     }
 
     fn parts(&self, entry: &Entry) -> Result<Vec<Part>, String> {
@@ -62,19 +67,62 @@ impl Archive {
     }
 }
 
-impl Supply for Archive {
-    fn next(&mut self) -> Result<Option<Vec<Part>>, String> {
-        loop {
-            return match self.tree.next() {
-                Some(Ok(entry)) => self.parts(&entry).map(Some),
-                Some(Err(left_out)) if left_out.is_missed => Err(left_out.words()),
-                Some(Err(_)) => continue,
-                None if self.is_over => Ok(None),
-                None => {
-                    self.is_over = true;
-                    Ok(Some(vec![Part::Bytes(vec![0; 2 * BLOCK as usize])]))
+impl Archive {
+    fn fill(&mut self, turn: &SupplyTurn<'_>, piece: &mut Piece) -> Result<(), String> {
+        let (mut files, mut bytes) = (0, 0);
+        for _ in 0..TURN_ENTRIES {
+            match self.tree.next(turn)? {
+                Next::Entry(entry) => {
+                    let parts = self.parts(&entry)?;
+                    files += usize::from(matches!(entry.kind, Kind::File));
+                    bytes += parts.iter().map(memory).sum::<usize>();
+                    piece.parts.extend(parts);
                 }
-            };
+                Next::LeftOut(left_out) if left_out.is_missed => return Err(left_out.words()),
+                Next::LeftOut(_) => {}
+                Next::Later => return Ok(()),
+                Next::End => {
+                    piece.parts.push(Part::Bytes(vec![0; 2 * BLOCK as usize]));
+                    piece.is_last = true;
+                    return Ok(());
+                }
+            }
+            if files >= FILES || bytes >= TURN_BYTES {
+                break;
+            }
         }
+        Ok(())
+    }
+}
+
+fn memory(part: &Part) -> usize {
+    match part {
+        Part::Bytes(bytes) => bytes.len(),
+        Part::File(..) => 0,
+    }
+}
+
+impl Supply for Archive {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut piece = Piece::default();
+        let filled = self.fill(turn, &mut piece);
+        self.tree.rest();
+        match filled {
+            Err(error) if piece.parts.is_empty() => return Err(error),
+            Err(error) => self.failed = Some(error),
+            Ok(()) => {}
+        }
+        Ok(piece)
+    }
+
+    fn lane(&self) -> Lane {
+        self.tree.lane()
+    }
+
+    fn held(&self) -> u64 {
+        self.tree.held()
     }
 }

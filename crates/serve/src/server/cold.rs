@@ -6,8 +6,7 @@ use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
-    crew::{Crew, Hand, Lane, Task},
-    mailbox::Mailbox,
+    crew::{Crew, Hand, Lane, Task, Waiter},
     opened::Opened,
 };
 use crate::http::range::Stretch;
@@ -101,11 +100,11 @@ impl Disks {
 pub fn ask_for(
     (file, stretch): (Arc<Opened>, Stretch),
     crew: &Crew,
-    (token, mailbox): (u64, Arc<Mailbox>),
+    waiter: Waiter,
 ) -> Arc<AtomicBool> {
     let lane = Lane::Device(file.version.device());
     let work = Box::new(move |hand: &mut Hand<'_>| read_in(&file, stretch, hand.buffer));
-    crew.give(Task { lane, work, token, mailbox }).unwrap_or_else(|| Arc::new(true.into()))
+    crew.give(Task { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
 }
 
 /// Reads, so that it is in memory. What goes wrong the worker finds out by itself.
@@ -130,7 +129,10 @@ fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Buffer) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::open::{Follow, Found, Root};
+    use crate::server::{
+        mailbox::Mailbox,
+        open::{Follow, Found, Root},
+    };
     use rustix::event::{EventfdFlags, eventfd};
     use std::{path::Path, sync::atomic::Ordering};
 
@@ -143,7 +145,8 @@ mod tests {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let (crew, mailbox) = (Crew::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
         let stretch = Stretch { from: 5, to: 300_000 };
-        let done = ask_for((Arc::clone(&file), stretch), &crew, (7, Arc::clone(&mailbox)));
+        let waiter = Waiter { token: 7, mailbox: Arc::clone(&mailbox), client: None };
+        let done = ask_for((Arc::clone(&file), stretch), &crew, waiter);
         io::read(&*wake, &mut [0; 8]).unwrap();
         assert!(mailbox.take() == [7] && done.load(Ordering::Acquire));
         let mut disks = Disks::default();

@@ -1,7 +1,7 @@
 //! One connection: requests in, answers out, in order, without ever waiting.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
     rc::Rc,
     sync::atomic::Ordering,
@@ -21,7 +21,6 @@ use thalweg_sys::{Errno, io};
 use super::{
     answer::{Answer, answer, refuse},
     cold::Disks,
-    digests::Digests,
     limits::Limits,
     log::{Entry, date},
     options::Timeouts,
@@ -91,6 +90,8 @@ const TURN: usize = 16;
 const STEP: u64 = 1 << 20;
 /// How long a client may take to read the last answer.
 const PARTING: Duration = Duration::from_secs(2);
+/// The longest that a client may ask to wait for a hash.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 // Tries to answer with a file that changes again and again.
 const TRIES: usize = 3;
 
@@ -135,15 +136,24 @@ impl Connection {
         Next::Go
     }
 
+    /// The address of the client; `None` at a unix socket.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client.map(|client| client.ip().to_canonical())
+    }
+
     /// Looks at the clock: whether the client has had its time. What waits for it gives back its memory.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> Next {
         if self.is_cold() {
             // It is not the client that keeps us waiting.
             self.since = Instant::now();
+            if self.waits_too_long_for_digest(timeouts) {
+                self.answer_without_digest(tools);
+                return Next::Go;
+            }
         }
         let waited = self.since.elapsed();
         let is_late = match &mut self.phase {
-            Phase::Waiting if self.input.is_empty() => waited >= timeouts.idle,
+            Phase::Waiting if self.input.is_untouched() => waited >= timeouts.idle,
             Phase::Waiting if waited >= timeouts.head => {
                 let request = self.input.give_up();
                 self.begin(refuse(Status::TIMEOUT), request);
@@ -163,12 +173,36 @@ impl Connection {
         Next::Wait
     }
 
+    /// Whether an answer has waited for a hash for as long as its client wishes, at most an hour. A client that sends
+    /// no more may be gone: it gets no more than the usual time.
+    fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
+        let Phase::Answering(answering) = &self.phase else { return false };
+        let wish = answering.again.as_ref().and_then(|again| again.0.wait);
+        let wish = wish.filter(|_| !self.has_hung_up).map(|wish| wish.min(LONGEST_WAIT));
+        answering.sending.waits_for_digest()
+            && answering.began.elapsed() >= wish.unwrap_or(timeouts.digest)
+    }
+
+    fn answer_without_digest(&mut self, tools: &mut Tools) {
+        let Phase::Answering(answering) = &mut self.phase else { return };
+        answering.sending.leave_digest();
+        let Some((mut head, left)) = answering.again.take().map(|again| *again) else { return };
+        head.without_digest = true;
+        self.respond(tools, head, left.max(1));
+        self.note("the digest was not known in time".to_owned());
+    }
+
     /// Gives back the memory of an answer that waits for its client.
     pub fn park(&mut self, tools: &Tools) {
         if let Phase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
             sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
         }
+    }
+
+    /// Whether a parked answer keeps memory all the same.
+    pub fn is_stuck(&self) -> bool {
+        matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_stuck())
     }
 
     /// The memory that is kept while the client takes nothing; none if it is not waited for.
@@ -181,6 +215,14 @@ impl Connection {
 
     fn is_cold(&self) -> bool {
         matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_cold())
+    }
+
+    /// How long it has been without a whole request, or has been ending.
+    pub fn without_request(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Waiting | Phase::Parting => Some(self.since.elapsed()),
+            Phase::Answering(_) => None,
+        }
     }
 
     /// Whether nothing is under way on it.
@@ -210,11 +252,11 @@ impl Connection {
             None if tools.is_ending && self.input.is_empty() => return Some(Next::Close),
             None if !self.readable => return Some(Next::Wait),
             None => {
-                let was_empty = self.input.is_empty();
+                let was_untouched = self.input.is_untouched();
                 match self.read(tools) {
                     Ok(0) => return Some(Next::Close),
                     Ok(count) => {
-                        if was_empty {
+                        if was_untouched {
                             self.since = Instant::now();
                         }
                         self.input.feed(&tools.buffer[..count]);
@@ -251,11 +293,10 @@ impl Connection {
             let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
             let Answer { status, head: bytes, body, keep_alive, waits } = made;
             if let Some(what) = waits {
-                let (crew, who) = (&tools.cold.crew, tools.cold.who_waits());
+                let (crew, waiter) = (&tools.cold.crew, tools.cold.waiter());
                 let digests = tools.site.digests.as_ref();
-                let ask_for = |digests: &Digests| digests.ask_for(what, crew, who);
-                let done = digests.map(ask_for).unwrap_or_default();
-                let sending = Sending::waiting(done);
+                let wait = digests.map(|digests| digests.ask_for(what, crew, waiter));
+                let sending = wait.map(Sending::waiting).unwrap_or_default();
                 return self.answering_later(sending, (status, keep_alive), (head, left));
             }
             let buffer = tools.store.get_mut().buffer();

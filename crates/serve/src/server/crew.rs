@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    net::IpAddr,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -10,6 +11,7 @@ use std::{
     thread,
 };
 
+use rustix::{fd::AsFd, fs::fstat};
 use thalweg_sys::{buffer::Buffer, fault};
 
 use super::mailbox::Mailbox;
@@ -24,15 +26,51 @@ const PER_DEVICE: usize = 8;
 pub enum Lane {
     /// To read from a device.
     Device(u64),
-    /// To hash.
-    Hash,
+    /// To look at entries of directories of a device.
+    List(u64),
+    /// To read a large directory of a device.
+    Sort(u64),
+    /// To hash a file.
+    Hash(HashSize),
+}
+
+/// The size of a file that is hashed: small files do not wait for large ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashSize {
+    /// Up to 4 MiB.
+    Small,
+    /// Up to 256 MiB.
+    Medium,
+    Large,
+}
+
+impl HashSize {
+    /// That of so many bytes.
+    pub fn of(bytes: u64) -> Self {
+        match bytes {
+            0..=0x40_0000 => Self::Small,
+            0..=0x1000_0000 => Self::Medium,
+            _ => Self::Large,
+        }
+    }
 }
 
 impl Lane {
+    /// To look at entries of this directory.
+    pub fn list(directory: impl AsFd) -> Self {
+        Self::List(fstat(directory).map_or(0, |stat| stat.st_dev))
+    }
+
+    /// To read this directory, which is large.
+    pub fn sort(directory: impl AsFd) -> Self {
+        Self::Sort(fstat(directory).map_or(0, |stat| stat.st_dev))
+    }
+
     fn most(self) -> usize {
         match self {
             Self::Device(_) => PER_DEVICE,
-            Self::Hash => 1,
+            Self::List(_) | Self::Hash(HashSize::Small) => 2,
+            Self::Sort(_) | Self::Hash(HashSize::Medium | HashSize::Large) => 1,
         }
     }
 }
@@ -43,13 +81,23 @@ pub struct Hand<'h> {
     pub buffer: &'h mut Buffer,
 }
 
+/// The connection that waits for a task.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub token: u64,
+    pub mailbox: Arc<Mailbox>,
+    /// The address of its client; `None` at a unix socket.
+    pub client: Option<IpAddr>,
+}
+
 /// Something to be done, and who waits for it.
 pub struct Task {
     pub lane: Lane,
     pub work: Box<dyn FnOnce(&mut Hand<'_>) + Send>,
-    pub token: u64,
-    pub mailbox: Arc<Mailbox>,
+    pub waiter: Waiter,
 }
+
+type Queued = (Task, Arc<AtomicBool>);
 
 /// The threads of a server.
 #[derive(Default)]
@@ -64,7 +112,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<(Task, Arc<AtomicBool>)>,
+    /// The tasks of each client address, which take turns: the one that had its turn last comes last.
+    queue: VecDeque<(Option<IpAddr>, VecDeque<Queued>)>,
     busy: HashMap<Lane, usize>,
     threads: usize,
     idle: usize,
@@ -81,7 +130,7 @@ impl Crew {
     pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
-        state.queue.push_back((task, Arc::clone(&done)));
+        state.add((task, Arc::clone(&done)));
         // One that was woken for an earlier task may be kept by it for long.
         if state.idle < state.startable() && state.threads < MOST && self.start() {
             state.threads += 1;
@@ -129,12 +178,12 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let Task { lane, work, token, mailbox } = task;
+            let Task { lane, work, waiter } = task;
             // What fails in one task is told by the hook, and neither its lane nor its client is kept.
             let mut hand = Hand { is_over: &self.is_over, buffer: &mut buffer };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);
-            mailbox.tell(token);
+            waiter.mailbox.tell(waiter.token);
             state = self.lock();
             state.end(lane);
             // One that found this lane full may go on.
@@ -144,13 +193,27 @@ impl Shared {
 }
 
 impl State {
-    /// The first whose lane is not full.
-    fn next(&mut self) -> Option<(Task, Arc<AtomicBool>)> {
-        let is_free = |(task, _): &(Task, _)| {
+    fn add(&mut self, queued: Queued) {
+        let client = queued.0.waiter.client;
+        match self.queue.iter_mut().find(|(other, _)| *other == client) {
+            Some((_, tasks)) => tasks.push_back(queued),
+            None => self.queue.push_back((client, VecDeque::from([queued]))),
+        }
+    }
+
+    /// The first task whose lane is not full, of the client address whose last turn was before those of the others.
+    fn next(&mut self) -> Option<Queued> {
+        let is_free = |(task, _): &Queued| {
             self.busy.get(&task.lane).is_none_or(|count| *count < task.lane.most())
         };
-        let next = self.queue.iter().position(is_free)?;
-        let task = self.queue.remove(next)?;
+        let place = |(_, tasks): &(_, VecDeque<Queued>)| tasks.iter().position(is_free);
+        let mut places = self.queue.iter().enumerate().map(|(n, own)| (n, place(own)));
+        let (address, at) = places.find_map(|(n, at)| Some((n, at?)))?;
+        let (client, mut tasks) = self.queue.remove(address)?;
+        let task = tasks.remove(at)?;
+        if !tasks.is_empty() {
+            self.queue.push_back((client, tasks));
+        }
         *self.busy.entry(task.0.lane).or_default() += 1;
         Some(task)
     }
@@ -158,7 +221,7 @@ impl State {
     /// Tasks that a thread could begin now; more threads than these would find nothing to do.
     fn startable(&self) -> usize {
         let mut waiting: HashMap<Lane, usize> = HashMap::new();
-        for (task, _) in &self.queue {
+        for (task, _) in self.queue.iter().flat_map(|(_, tasks)| tasks) {
             *waiting.entry(task.lane).or_default() += 1;
         }
         let free = |lane: &Lane| lane.most() - self.busy.get(lane).copied().unwrap_or_default();
@@ -184,13 +247,17 @@ mod tests {
 
     use super::*;
 
+    const SMALL: Lane = Lane::Hash(HashSize::Small);
+    const LARGE: Lane = Lane::Hash(HashSize::Large);
+
     fn mailbox() -> (Arc<Mailbox>, Arc<std::os::fd::OwnedFd>) {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         (Arc::new(Mailbox::new(Arc::clone(&wake))), wake)
     }
 
     fn task(lane: Lane, mailbox: &Arc<Mailbox>, work: impl FnOnce() + Send + 'static) -> Task {
-        Task { lane, work: Box::new(move |_| work()), token: 0, mailbox: Arc::clone(mailbox) }
+        let waiter = Waiter { token: 0, mailbox: Arc::clone(mailbox), client: None };
+        Task { lane, work: Box::new(move |_| work()), waiter }
     }
 
     #[test]
@@ -198,8 +265,9 @@ mod tests {
         let (crew, (mailbox, wake)) = (Crew::default(), mailbox());
         let mut waited_for = Vec::new();
         for token in 0..100 {
-            let task = task(Lane::Device(token % 3), &mailbox, || ());
-            waited_for.push(crew.give(Task { token, ..task }).unwrap());
+            let mut task = task(Lane::Device(token % 3), &mailbox, || ());
+            task.waiter.token = token;
+            waited_for.push(crew.give(task).unwrap());
         }
         let mut told = Vec::new();
         while told.len() < 100 {
@@ -230,7 +298,7 @@ mod tests {
             crew.give(task(Lane::Device(1), &mailbox, work)).unwrap();
         }
         let (tell, told) = mpsc::channel();
-        for lane in [Lane::Device(2), Lane::Hash, Lane::Hash] {
+        for lane in [Lane::Device(2), SMALL, SMALL] {
             let tell = tell.clone();
             crew.give(task(lane, &mailbox, move || tell.send(()).unwrap())).unwrap();
             told.recv().unwrap();
@@ -252,10 +320,10 @@ mod tests {
                 hang.wait();
             }
         };
-        crew.give(task(Lane::Hash, &mailbox, work)).unwrap();
+        crew.give(task(LARGE, &mailbox, work)).unwrap();
         has_begun.recv().unwrap();
         let rest: Vec<_> =
-            (0..50).map(|_| crew.give(task(Lane::Hash, &mailbox, || ())).unwrap()).collect();
+            (0..50).map(|_| crew.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
         assert_eq!(crew.0.lock().threads, 1);
         hang.wait();
         while !rest.iter().all(|done| done.load(Ordering::Acquire)) {
@@ -267,14 +335,39 @@ mod tests {
     fn a_task_that_panics_is_told_of_and_its_lane_is_free_again() {
         let (crew, (mailbox, _)) = (Crew::default(), mailbox());
         for _ in 0..3 {
-            let done = crew.give(task(Lane::Hash, &mailbox, || panic!("as planted"))).unwrap();
+            let done = crew.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
             while !done.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         }
         let (tell, told) = mpsc::channel();
-        crew.give(task(Lane::Hash, &mailbox, move || tell.send(()).unwrap())).unwrap();
+        crew.give(task(LARGE, &mailbox, move || tell.send(()).unwrap())).unwrap();
         told.recv().unwrap();
         assert!(crew.0.lock().threads <= 2);
+    }
+
+    #[test]
+    fn a_client_with_many_tasks_does_not_keep_another_one_waiting() {
+        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let hang = Arc::new(Barrier::new(2));
+        let work = {
+            let hang = Arc::clone(&hang);
+            move || {
+                hang.wait();
+            }
+        };
+        crew.give(task(LARGE, &mailbox, work)).unwrap();
+        let (tell, told) = mpsc::channel();
+        for number in 0..50_u8 {
+            let tell = tell.clone();
+            let mut task = task(LARGE, &mailbox, move || tell.send(number).unwrap());
+            // All tasks but the last one are those of one client.
+            let host = u8::from(number == 49);
+            task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
+            crew.give(task).unwrap();
+        }
+        hang.wait();
+        let order: Vec<u8> = told.iter().take(50).collect();
+        assert!(order[..2].contains(&49), "{order:?}");
     }
 }

@@ -1,12 +1,12 @@
-//! Hashes of files, for clients that ask for them: one file at a time is read, and what came of it is kept for as
-//! long as the file is the same version.
+//! Hashes of files, for clients that ask for them. Helpers read the files, small ones beside large ones, and the
+//! hash of a version of a file is kept. A hash that no client waits for any more is cancelled.
 
 use std::{
     collections::HashMap,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -18,8 +18,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    crew::{Crew, Hand, Lane, Task},
-    mailbox::Mailbox,
+    crew::{Crew, Hand, HashSize, Lane, Task, Waiter},
     opened::Opened,
     version::Version,
 };
@@ -48,54 +47,128 @@ pub enum Known {
 
 /// All hashes of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Digests(Arc<Mutex<HashMap<Key, Known>>>);
+pub struct Digests(Arc<Mutex<DigestState>>);
+
+#[derive(Debug, Default)]
+struct DigestState {
+    known: HashMap<Key, Known>,
+    /// Hashes that clients wait for.
+    wishes: HashMap<Key, Weak<Wish>>,
+}
+
+/// A hash that clients wait for.
+#[derive(Debug, Default)]
+struct Wish {
+    clients: AtomicUsize,
+    has_begun: AtomicBool,
+    /// A client was answered without it, and may ask again: what has begun is finished.
+    is_kept: AtomicBool,
+}
+
+impl Wish {
+    fn is_wanted(&self) -> bool {
+        self.clients.load(Ordering::Relaxed) > 0 || self.is_kept.load(Ordering::Relaxed)
+    }
+}
+
+/// A client that waits for a hash. Dropped, it does not wait any more.
+#[derive(Debug)]
+pub struct DigestWait {
+    wish: Arc<Wish>,
+    is_done: Arc<AtomicBool>,
+}
+
+impl DigestWait {
+    /// Whether the hash is known, or cannot be.
+    pub fn is_over(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+
+    /// Ends the wait before the hash is known. If its file is being read, it is finished for a later request.
+    pub fn leave(self) {
+        if self.wish.has_begun.load(Ordering::Relaxed) {
+            self.wish.is_kept.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for DigestWait {
+    fn drop(&mut self) {
+        self.wish.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Digests {
     /// What is known of this version of a file.
     pub fn known(&self, file: &Opened, hash: Hash) -> Known {
-        self.all().get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
+        self.state().known.get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
     }
 
-    /// Has a file hashed; the flag is set when that is done, before the mailbox is told.
+    /// Has a file hashed. The waiter is told when that is done.
     pub fn ask_for(
         &self,
         (file, hash): (Arc<Opened>, Hash),
         crew: &Crew,
-        (token, mailbox): (u64, Arc<Mailbox>),
-    ) -> Arc<AtomicBool> {
+        waiter: Waiter,
+    ) -> DigestWait {
         let (digests, key) = (self.clone(), key(&file, hash));
+        let wish = self.wish(key);
+        let lane = Lane::Hash(HashSize::of(file.version.size));
+        let of_work = Arc::clone(&wish);
         let work = Box::new(move |hand: &mut Hand<'_>| {
-            // Somebody else may have asked for the same before.
-            if digests.known(&file, hash) == Known::NotYet {
-                let digest = digest(&file, hash, hand);
+            // Another client may have asked for the same before, and this one may be gone.
+            if digests.known(&file, hash) != Known::NotYet || !of_work.is_wanted() {
+                return;
+            }
+            of_work.has_begun.store(true, Ordering::Relaxed);
+            let digest = digest(&file, hash, hand, &of_work);
+            if digest.is_some() || of_work.is_wanted() {
                 digests.keep(key, digest.map_or(Known::Nothing, Known::Digest));
             }
         });
-        crew.give(Task { lane: Lane::Hash, work, token, mailbox }).unwrap_or_else(|| {
+        let is_done = crew.give(Task { lane, work, waiter }).unwrap_or_else(|| {
             // Nobody hashes it.
             self.keep(key, Known::Nothing);
             Arc::new(true.into())
-        })
+        });
+        DigestWait { wish, is_done }
+    }
+
+    /// Counts one more client that waits.
+    fn wish(&self, key: Key) -> Arc<Wish> {
+        let mut state = self.state();
+        let known = state.wishes.get(&key).and_then(Weak::upgrade);
+        let wish = known.unwrap_or_else(|| {
+            state.wishes.retain(|_, wish| wish.strong_count() > 0);
+            let wish = Arc::default();
+            state.wishes.insert(key, Arc::downgrade(&wish));
+            wish
+        });
+        wish.clients.fetch_add(1, Ordering::Relaxed);
+        wish
     }
 
     fn keep(&self, key: Key, known: Known) {
-        let mut all = self.all();
+        let all = &mut self.state().known;
         if all.len() >= KEPT {
             all.clear();
         }
         all.insert(key, known);
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+    fn state(&self) -> MutexGuard<'_, DigestState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The hash, if it is of one version of the file and that is its last.
-fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>) -> Option<Digest> {
+fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>, wish: &Wish) -> Option<Digest> {
     let Hand { is_over, buffer } = hand;
     buffer.resize(buffer.capacity().max(PIECE));
-    let go_on = || if is_over.load(Ordering::Relaxed) { Err(Cancelled) } else { Ok(()) };
+    let go_on = || {
+        let goes_on = wish.is_wanted() && !is_over.load(Ordering::Relaxed);
+        if goes_on { Ok(()) } else { Err(Cancelled) }
+    };
     let unread = |_: Errno| Unhashed;
     let (fd, size) = (file.as_fd(), file.version.size);
     let (len, digest) = hash_file(fd, hash, (&mut buffer[..PIECE], size), &go_on, unread).ok()?;

@@ -10,9 +10,10 @@ use std::{
 use rustix::fs::Stat;
 
 use super::{
-    body::{Part, Supply},
+    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    crew::Lane,
     version::Version,
-    walk::{Entry, Kind, Tree},
+    walk::{Entry, Kind, Next, Tree},
 };
 use crate::manifest::{Line, Meta, encoded};
 
@@ -24,16 +25,12 @@ pub struct Lines {
     entries: u64,
     bytes: u64,
     left_out: u64,
-    is_over: bool,
 }
-
-// Lines that are made before the other connections have their turn.
-const SOME: usize = 256;
 
 impl Lines {
     /// Those of this tree, below a folder that looks so.
     pub fn of(tree: Tree, top: Stat) -> Self {
-        Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0, is_over: false }
+        Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0 }
     }
 
     fn line(&mut self, entry: &Entry) -> Line {
@@ -55,28 +52,39 @@ impl Lines {
         }
     }
 
-    /// The next one; the last tells the sums.
-    fn next_line(&mut self) -> Option<Line> {
+    /// Writes lines until the turn is over. Returns whether the last one is written, which has the sums.
+    fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         if let Some(stat) = self.top.take() {
             let kind = Kind::Folder;
-            return Some(self.line(&Entry { path: PathBuf::new(), kind, stat }));
+            let line = self.line(&Entry { path: PathBuf::new(), kind, stat });
+            write(&line, text)?;
         }
-        loop {
-            return match self.tree.next() {
-                Some(Ok(entry)) => Some(self.line(&entry)),
-                Some(Err(_)) => {
-                    self.left_out += 1;
-                    continue;
+        for _ in 0..TURN_ENTRIES {
+            match self.tree.next(turn)? {
+                Next::Entry(entry) => {
+                    let line = self.line(&entry);
+                    write(&line, text)?;
                 }
-                None if self.is_over => None,
-                None => {
-                    self.is_over = true;
+                Next::LeftOut(_) => self.left_out += 1,
+                Next::Later => return Ok(false),
+                Next::End => {
                     let Self { entries, bytes, left_out, .. } = *self;
-                    Some(Line::End { entries, bytes, left_out })
+                    write(&Line::End { entries, bytes, left_out }, text)?;
+                    return Ok(true);
                 }
-            };
+            }
+            if text.len() >= TURN_BYTES {
+                break;
+            }
         }
+        Ok(false)
     }
+}
+
+fn write(line: &Line, text: &mut Vec<u8>) -> Result<(), String> {
+    serde_json::to_writer(&mut *text, line).map_err(|error| error.to_string())?;
+    text.push(b'\n');
+    Ok(())
 }
 
 fn meta(stat: &Stat) -> Meta {
@@ -90,13 +98,18 @@ fn meta(stat: &Stat) -> Meta {
 }
 
 impl Supply for Lines {
-    fn next(&mut self) -> Result<Option<Vec<Part>>, String> {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
         let mut text = Vec::new();
-        for _ in 0..SOME {
-            let Some(line) = self.next_line() else { break };
-            serde_json::to_writer(&mut text, &line).map_err(|error| error.to_string())?;
-            text.push(b'\n');
-        }
-        Ok(if text.is_empty() { None } else { Some(vec![Part::Bytes(text)]) })
+        let is_last = self.fill(turn, &mut text);
+        self.tree.rest();
+        Ok(Piece { is_last: is_last?, parts: vec![Part::Bytes(text)] })
+    }
+
+    fn lane(&self) -> Lane {
+        self.tree.lane()
+    }
+
+    fn held(&self) -> u64 {
+        self.tree.held()
     }
 }

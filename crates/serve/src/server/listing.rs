@@ -1,71 +1,47 @@
-//! What is in a folder, as far as it is served.
+//! A directory as JSON or as a page, made piece by piece. Directories come first, then files, each sorted by name.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use serde::Serialize;
 use thalweg_sys::Errno;
 
 use super::{
-    open::{Root, kind},
+    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    crew::Lane,
+    name_cache::{NameCursor, Names},
+    open::kind,
+    page,
+    site::Site,
     version::Version,
 };
 use crate::manifest::encoded;
 
-/// A folder that can be read.
-#[derive(Debug)]
-pub struct Folder {
-    fd: OwnedFd,
-    /// What is in it, sorted by bytes, hidden names among them only if they are served.
-    pub names: Vec<OsString>,
-}
-
-impl Folder {
-    /// Reads a folder that was found.
-    pub fn read(found: impl AsFd, with_hidden: bool) -> Result<Self, Errno> {
-        let fd = open(found, OsStr::new("."))?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&fd)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." && (with_hidden || !name.starts_with(b".")) {
-                names.push(OsStr::from_bytes(name).to_owned());
-            }
-        }
-        names.sort_unstable();
-        Ok(Self { fd, names })
-    }
-
-    /// Whether a folder in it may be read. What else may be wrong with it is found out when it is.
-    pub fn may_be_read(&self, name: &OsStr) -> bool {
-        !matches!(open(&self.fd, name), Err(Errno::ACCESS | Errno::PERM))
-    }
-
-    /// What a name stands for, itself and not where it leads.
-    pub fn stat(&self, name: &OsStr) -> Result<Stat, Errno> {
-        statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    /// What a link holds.
-    pub fn link(&self, name: &OsStr) -> Result<Vec<u8>, Errno> {
-        Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
-    }
-}
-
-/// Opens a folder so that what is in it can be read.
+/// Opens a directory so that what is in it can be read.
 pub fn open(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty())
 }
 
-/// A line of a folder's page.
+/// What a name in a directory stands for, itself and not where it leads.
+pub fn stat(directory: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Whether a directory in this one may be read. What else may be wrong with it is found out when it is.
+pub fn may_be_read(directory: impl AsFd, name: &OsStr) -> bool {
+    !matches!(open(directory, name), Err(Errno::ACCESS | Errno::PERM))
+}
+
+/// An entry of a listing.
 #[derive(Debug, Serialize)]
 pub struct Entry {
     /// For people: what is no UTF-8 is replaced.
@@ -89,13 +65,46 @@ pub enum Kind {
     File,
 }
 
-/// The files and folders of a folder that a request for them would find, folders first. Links are what they
-/// lead to.
-pub fn entries(root: &Root, path: &Path, folder: &Folder) -> Vec<Entry> {
-    let entry = |name: &OsString| {
-        let stat = folder.stat(name).ok()?;
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListingFormat {
+    Json,
+    Page,
+}
+
+/// A listing that is being made.
+pub struct Listing {
+    site: Arc<Site>,
+    path: PathBuf,
+    directory: OwnedFd,
+    format: ListingFormat,
+    /// The kind of entry that is listed now.
+    pass: Kind,
+    cursor: NameCursor,
+    lane: Lane,
+    has_begun: bool,
+    has_entries: bool,
+}
+
+/// The most entries of a listing that a worker makes itself.
+const AT_HAND: usize = 128;
+// The most names that are passed over in a turn: nothing is asked of the kernel for them.
+const TURN_NAMES: usize = 64 << 10;
+
+impl Listing {
+    /// That of a directory which is open for reading, at this path below the root.
+    pub fn of(site: Arc<Site>, path: PathBuf, directory: OwnedFd, format: ListingFormat) -> Self {
+        let lane = Lane::list(&directory);
+        let cursor = NameCursor::default();
+        let (pass, has_begun, has_entries) = (Kind::Folder, false, false);
+        Self { site, path, directory, format, pass, cursor, lane, has_begun, has_entries }
+    }
+
+    /// What a request for a name would find. Links are what they lead to; what is not served is `None`.
+    fn entry(&self, name: &OsStr) -> Option<Entry> {
+        let stat = stat(&self.directory, name).ok()?;
         let is_link = kind(&stat) == FileType::Symlink;
-        let stat = if is_link { root.stat(&path.join(name)).ok()? } else { stat };
+        let stat = if is_link { self.site.root.stat(&self.path.join(name)).ok()? } else { stat };
         let (is, slash) = match kind(&stat) {
             FileType::Directory => (Kind::Folder, "/"),
             FileType::RegularFile => (Kind::File, ""),
@@ -109,8 +118,121 @@ pub fn entries(root: &Root, path: &Path, folder: &Folder) -> Vec<Entry> {
             size: (is == Kind::File).then_some(version.size),
             mtime: version.seconds(),
         })
-    };
-    let mut entries: Vec<Entry> = folder.names.iter().filter_map(entry).collect();
-    entries.sort_by_key(|entry| entry.kind == Kind::File);
-    entries
+    }
+
+    /// Whether a name of this type in its directory can be an entry of the kind that is listed now.
+    fn may_be_listed(&self, kind: FileType) -> bool {
+        match kind {
+            FileType::Unknown | FileType::Symlink => true,
+            FileType::Directory => self.pass == Kind::Folder,
+            FileType::RegularFile => self.pass == Kind::File,
+            _ => false,
+        }
+    }
+
+    fn write(&mut self, entry: &Entry, text: &mut Vec<u8>) -> Result<(), String> {
+        match self.format {
+            ListingFormat::Page => text.extend_from_slice(page::row(entry).as_bytes()),
+            ListingFormat::Json => {
+                if self.has_entries {
+                    text.push(b',');
+                }
+                serde_json::to_writer(text, entry).map_err(|error| error.to_string())?;
+            }
+        }
+        self.has_entries = true;
+        Ok(())
+    }
+
+    fn begin(&mut self, text: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        match self.format {
+            ListingFormat::Page => text.extend_from_slice(page::top(&self.path).as_bytes()),
+            ListingFormat::Json => text.push(b'['),
+        }
+    }
+
+    fn end(&self, text: &mut Vec<u8>) {
+        match self.format {
+            ListingFormat::Page => text.extend_from_slice(page::BOTTOM.as_bytes()),
+            ListingFormat::Json => text.push(b']'),
+        }
+    }
+
+    /// Adds entries until the turn is over. Returns whether all are listed.
+    fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
+        let (mut looked_at, mut passed) = (0, 0);
+        loop {
+            let names =
+                self.site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.go_on);
+            let list = match names {
+                Ok(Names::Listed(list)) => list,
+                Ok(Names::Large) => {
+                    self.lane = Lane::sort(&self.directory);
+                    return Ok(false);
+                }
+                Err(errno) => return Err(failed(errno)),
+            };
+            self.lane = Lane::list(&self.directory);
+            self.begin(text);
+            let first = list.place_after(&self.cursor.after);
+            for place in first..list.count() {
+                let is_over = looked_at >= TURN_ENTRIES || passed >= TURN_NAMES;
+                if is_over || text.len() >= TURN_BYTES {
+                    // The name before this one is the last that was used.
+                    self.move_to(list.get(place.wrapping_sub(1)));
+                    return Ok(false);
+                }
+                let Some((kind, name)) = list.get(place) else { break };
+                passed += 1;
+                if self.may_be_listed(kind) {
+                    looked_at += 1;
+                    let entry = self.entry(OsStr::from_bytes(name));
+                    if let Some(entry) = entry.filter(|entry| entry.kind == self.pass) {
+                        self.write(&entry, text)?;
+                    }
+                }
+            }
+            if list.is_partial() {
+                self.move_to(list.last().map(|name| (FileType::Unknown, name)));
+            } else if self.pass == Kind::Folder {
+                self.pass = Kind::File;
+                self.cursor.after.clear();
+            } else {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn move_to(&mut self, last: Option<(FileType, &[u8])>) {
+        if let Some((_, name)) = last {
+            self.cursor.after.clear();
+            self.cursor.after.extend_from_slice(name);
+        }
+    }
+}
+
+fn failed(errno: Errno) -> String {
+    format!("cannot read the directory: {}", std::io::Error::from(errno))
+}
+
+impl Supply for Listing {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
+        let mut text = Vec::new();
+        let is_last = self.fill(turn, &mut text)?;
+        if is_last {
+            self.end(&mut text);
+        }
+        Ok(Piece { parts: vec![Part::Bytes(text)], is_last })
+    }
+
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn is_at_hand(&self) -> bool {
+        !self.has_begun && self.site.names.is_at_hand(&self.directory, AT_HAND)
+    }
 }

@@ -18,6 +18,9 @@ use std::{
 use serde::Serialize;
 use thalweg_core::shown;
 
+mod quoted;
+use quoted::quoted;
+
 /// Where lines go, and what they look like.
 pub struct Log {
     /// How they are written.
@@ -90,7 +93,7 @@ impl Entry {
                     .iter()
                     .fold(String::new(), |notes, note| notes + "; " + &shown(note).to_string());
                 let took = Duration::from_secs_f64(self.seconds);
-                let (time, request) = (&self.time, shown(&self.request));
+                let (time, request) = (&self.time, quoted(&self.request));
                 let (status, bytes) = (self.status, self.bytes);
                 let missing = match left_out {
                     0 => String::new(),
@@ -171,7 +174,7 @@ mod tests {
         let text = entry.line(Format::Text, 0);
         assert_eq!(
             text,
-            "now unix \"GET /\\u{1b}[31m\\n HTTP/1.1\" 404 0 0.0ns read-write; a\\nb\n"
+            "now unix \"GET /\\x1B[31m\\x0A HTTP/1.1\" 404 0 0.0ns read-write; a\\nb\n"
         );
         let json = entry.line(Format::Json, 0);
         assert!(json.contains(r"\u001b[31m\n") && json.lines().count() == 1, "{json}");

@@ -1,6 +1,7 @@
 //! The server: one worker per processor, each with its own listeners and its own loop.
 
 mod accounts;
+mod addresses;
 mod answer;
 mod archive;
 mod body;
@@ -8,6 +9,7 @@ mod cold;
 mod connection;
 mod crew;
 mod digests;
+mod errand;
 mod error;
 mod gathered;
 mod header;
@@ -18,10 +20,13 @@ mod listing;
 mod log;
 mod mailbox;
 mod moving;
+mod name_cache;
+mod names;
 mod open;
 mod opened;
 mod options;
 mod page;
+mod path_queue;
 mod running;
 mod sending;
 mod site;

@@ -50,8 +50,11 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// The most connections at a time; none is as many as there are descriptors for.
     pub max_connections: Option<usize>,
-    /// The most bytes of buffers and pipes that wait for slow clients, of all together; above it, those that have
-    /// waited longest give theirs back and get others when their client goes on.
+    /// The most connections of one client address at a time. 0: no limit; `None`: three quarters of
+    /// `max_connections`.
+    pub connections_per_address: Option<usize>,
+    /// The most memory that clients may cost, all together: buffers and pipes that wait for slow clients, and the names
+    /// of directories that are listed. Above it, the clients that have waited longest give theirs back.
     pub memory: u64,
     /// Where requests are told.
     pub log: Option<Log>,
@@ -79,6 +82,7 @@ impl Options {
             limit_each: None,
             timeouts: Timeouts::default(),
             max_connections: None,
+            connections_per_address: None,
             memory: MEMORY,
             log: None,
         }
@@ -109,6 +113,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// With nothing taken of what is sent.
     pub stalled: Duration,
+    /// For the hash of a file; then it is answered without one.
+    pub digest: Duration,
 }
 
 impl Default for Timeouts {
@@ -117,6 +123,7 @@ impl Default for Timeouts {
             head: Duration::from_secs(15),
             idle: Duration::from_secs(60),
             stalled: Duration::from_secs(60),
+            digest: Duration::from_secs(5),
         }
     }
 }

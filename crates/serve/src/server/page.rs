@@ -23,8 +23,8 @@ a{display:block;text-decoration:none}a:hover,a:focus{text-decoration:underline}
 footer{margin-top:1rem;opacity:.7;font-size:.9rem}footer a{display:inline}
 @media(max-width:34rem){td:nth-child(3),th:nth-child(3){display:none}}";
 
-/// The page of the folder at this path.
-pub fn page(path: &Path, entries: &[Entry]) -> String {
+/// The beginning of the page of the folder at this path, up to the rows.
+pub fn top(path: &Path) -> String {
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     let title = format!("/{}", escaped(&path.to_string_lossy()));
@@ -39,23 +39,24 @@ pub fn page(path: &Path, entries: &[Entry]) -> String {
     if path.parent().is_some() {
         page.push_str("<tr><td><a href=\"../\">..</a><td><td>\n");
     }
-    for entry in entries {
-        let slash = if entry.kind == Kind::Folder { "/" } else { "" };
-        let size = entry.size.map(quantity::bytes).unwrap_or_default();
-        let _ = writeln!(
-            page,
-            "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}",
-            entry.path,
-            escaped(&entry.name),
-            time(entry.mtime)
-        );
-    }
-    page.push_str(
-        "</tbody></table>\n<footer>As <a href=\"?json\">JSON</a>, \
-         <a href=\"?manifest\">manifest of the whole tree</a>, <a href=\"?tar\">tar</a></footer></body></html>\n",
-    );
     page
 }
+
+/// The row of an entry.
+pub fn row(entry: &Entry) -> String {
+    let slash = if entry.kind == Kind::Folder { "/" } else { "" };
+    let size = entry.size.map(quantity::bytes).unwrap_or_default();
+    format!(
+        "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}\n",
+        entry.path,
+        escaped(&entry.name),
+        time(entry.mtime)
+    )
+}
+
+/// The end of a page, behind the rows.
+pub const BOTTOM: &str = "</tbody></table>\n<footer>As <a href=\"?json\">JSON</a>, \
+     <a href=\"?manifest\">manifest of the whole tree</a>, <a href=\"?tar\">tar</a></footer></body></html>\n";
 
 /// The way from the root to here, each name a link.
 fn crumbs(path: &Path) -> String {
@@ -112,7 +113,7 @@ mod tests {
             size: Some(2048),
             mtime: 784_111_777,
         };
-        let page = page(Path::new(name), &[entry]);
+        let page = top(Path::new(name)) + &row(&entry) + BOTTOM;
         assert!(!page.contains("<script") && !page.contains("\"javascript:"));
         assert!(page.contains("&lt;script&gt;&quot;&#39;&amp;javascript:</a>"));
         assert!(page.contains("06 Nov 1994 08:49") && page.contains("2.0 KiB"), "{page}");

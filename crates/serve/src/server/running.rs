@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -19,6 +19,7 @@ use thalweg_sys::{fault, signal, usage};
 
 use super::{
     accounts::Accounts,
+    addresses::Addresses,
     cold::Disks,
     crew::Crew,
     digests::Digests,
@@ -26,6 +27,7 @@ use super::{
     listen::{Listening, listen_at},
     log::Teller,
     mailbox::{Mailbox, wake},
+    name_cache::NameCache,
     open::{Found, Root},
     options::{Address, Options},
     sending::Colds,
@@ -55,6 +57,8 @@ pub struct Running {
 
 // What a connection may need: itself, its file, and a pipe between them.
 const DESCRIPTORS: u64 = 4;
+/// Directories that wait in trees may take this much memory whatever the budget is.
+const LEAST_PATHS: u64 = 256 << 10;
 /// What a worker reads at a time.
 const BUFFER: usize = 64 << 10;
 /// What a worker keeps of the buffers and pipes of transfers that have ended.
@@ -85,7 +89,11 @@ impl Running {
             limit: options.limit.map(RateLimit::new),
             limit_each: options.limit_each,
             accounts: Accounts::default(),
+            addresses: Addresses::new(options.connections_per_address, most),
             digests: options.hash.then(Digests::default),
+            names: NameCache::new(options.memory / 8 * 5, options.hidden),
+            paths: AtomicU64::new(0),
+            most_paths: (options.memory / 4).max(LEAST_PATHS),
         });
         let listening = listen_at(&options.listen, options.handed, threads)?;
         if let Some(user) = &options.user {
@@ -100,7 +108,7 @@ impl Running {
         let mut server =
             Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
         let crew = Arc::new(Crew::default());
-        let memory = options.memory / threads as u64;
+        let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
             server.start_worker(|stage, wake| Parts {
@@ -115,6 +123,7 @@ impl Running {
                         crew: Arc::clone(&crew),
                         mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
                         token: 0,
+                        client: None,
                         count: 0,
                     },
                     teller: teller.clone(),

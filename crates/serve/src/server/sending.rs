@@ -1,6 +1,7 @@
 //! One answer on its way: what fits goes out in one send, the rest by the mechanism of its plan.
 
 use std::{
+    net::IpAddr,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
     sync::{
@@ -16,7 +17,9 @@ use thalweg_sys::{Errno, io, net};
 use super::{
     body::{Body, Part},
     cold::{self, Disks, Got},
-    crew::Crew,
+    crew::{Crew, Waiter},
+    digests::DigestWait,
+    errand::Errand,
     gathered::{Gathered, ONE_SEND},
     mailbox::Mailbox,
     moving::{self, Moved, Moving},
@@ -29,6 +32,9 @@ use crate::{
 
 /// So much of a body is read before it is asked a last time whether the file is what it was, and sent after.
 const TAIL: u64 = 4 << 10;
+
+/// A parked answer may keep this many bytes: its head, and what stands between files of an archive.
+const PARKED: u64 = 4 << 10;
 
 /// An answer that is being sent.
 #[derive(Default)]
@@ -45,14 +51,18 @@ pub struct Sending {
     pub total: u64,
 }
 
-/// A stretch that has to be in memory before it goes on.
+/// Something that has to be done before an answer can continue.
 enum Cold {
     /// Nobody was asked yet.
     Wanted(Arc<Opened>, Stretch),
     /// A helper reads it in.
     Asked(Arc<AtomicBool>),
-    /// Somebody finds out what the head has to say.
-    Head(Arc<AtomicBool>),
+    /// A helper finds out what the head has to say.
+    Head(DigestWait),
+    /// The next piece of the body has to be made.
+    Piece,
+    /// A helper makes it.
+    Making(Errand),
 }
 
 /// A stretch that is moved from the file to the socket, but for its tail.
@@ -87,16 +97,17 @@ pub struct Colds {
     pub disks: Disks,
     pub crew: Arc<Crew>,
     pub mailbox: Arc<Mailbox>,
-    /// The connection that is at work.
+    /// The connection that is at work, and the address of its client.
     pub token: u64,
+    pub client: Option<IpAddr>,
     /// Stretches that were read in by helpers.
     pub count: u64,
 }
 
 impl Colds {
-    /// Whom to tell for the connection that is at work.
-    pub fn who_waits(&self) -> (u64, Arc<Mailbox>) {
-        (self.token, Arc::clone(&self.mailbox))
+    /// The connection that is at work, as the one that waits for a task.
+    pub fn waiter(&self) -> Waiter {
+        Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
     }
 }
 
@@ -157,14 +168,26 @@ impl Sending {
         Ok(sending)
     }
 
-    /// One of which nothing is known until this flag is set and the mailbox told: it then asks to be made again.
-    pub fn waiting(done: Arc<AtomicBool>) -> Self {
-        Self { cold: Some(Cold::Head(done)), ..Self::default() }
+    /// An answer whose head needs a hash. Once the wait is over, it asks to be made again.
+    pub fn waiting(wait: DigestWait) -> Self {
+        Self { cold: Some(Cold::Head(wait)), ..Self::default() }
     }
 
     /// Whether it waits for a disk.
     pub fn is_cold(&self) -> bool {
         self.cold.is_some()
+    }
+
+    /// Whether it waits for a hash.
+    pub fn waits_for_digest(&self) -> bool {
+        matches!(self.cold, Some(Cold::Head(_)))
+    }
+
+    /// Does not wait for a hash any more.
+    pub fn leave_digest(&mut self) {
+        if let Some(Cold::Head(wait)) = self.cold.take() {
+            wait.leave();
+        }
     }
 
     /// Sends until there is no room, or for long enough.
@@ -245,7 +268,12 @@ impl Sending {
     /// Memory that is kept while the client takes nothing.
     pub fn held(&self) -> u64 {
         let moving = self.large.as_ref().and_then(|large| large.moving.as_ref());
-        self.out.held() as u64 + moving.map_or(0, Moving::held)
+        self.out.held() as u64 + self.body.held() + moving.map_or(0, Moving::held)
+    }
+
+    /// Whether it keeps memory that cannot be given back: bytes that are made cannot be made again.
+    pub fn is_stuck(&self) -> bool {
+        self.body.is_made() && self.held() > PARKED
     }
 
     /// Keeps no more than what is unsent; the buffer, if it was much larger.
@@ -272,30 +300,53 @@ impl Sending {
         self.last = None;
     }
 
-    /// Has a cold stretch read in; once it is, it goes on.
+    /// Has helpers do what the answer waits for. Returns whether it still waits.
     fn is_still_cold(&mut self, way: &mut Way<'_>) -> Result<bool, Short> {
-        match self.cold.take() {
-            None => return Ok(false),
-            Some(Cold::Wanted(file, stretch)) => {
-                let done = cold::ask_for((file, stretch), &way.cold.crew, way.cold.who_waits());
-                way.cold.count += 1;
-                self.cold = Some(Cold::Asked(done));
+        loop {
+            match self.cold.take() {
+                None => return Ok(false),
+                Some(Cold::Wanted(file, stretch)) => {
+                    let done = cold::ask_for((file, stretch), &way.cold.crew, way.cold.waiter());
+                    way.cold.count += 1;
+                    self.cold = Some(Cold::Asked(done));
+                }
+                Some(Cold::Asked(done)) if done.load(Ordering::Acquire) => {
+                    self.has_read(way)?;
+                }
+                Some(Cold::Head(wait)) if wait.is_over() => return Err(Short::Again),
+                Some(Cold::Piece) => {
+                    let Some(supply) = self.body.take_supply() else { continue };
+                    let errand = Errand::start(supply, &way.cold.crew, way.cold.waiter());
+                    let none = || Short::Supply("no thread can be started".to_owned());
+                    self.cold = Some(Cold::Making(errand.ok_or_else(none)?));
+                }
+                Some(Cold::Making(errand)) => match errand.take() {
+                    None => {
+                        self.cold = Some(Cold::Making(errand));
+                        return Ok(true);
+                    }
+                    Some(made) => {
+                        let (supply, piece) = made.map_err(Short::Supply)?;
+                        self.body.add(supply, piece.map_err(Short::Supply)?);
+                        self.gather(&mut way.cold.disks)?;
+                    }
+                },
+                Some(waiting) => {
+                    self.cold = Some(waiting);
+                    return Ok(true);
+                }
             }
-            Some(Cold::Head(done)) if done.load(Ordering::Acquire) => return Err(Short::Again),
-            Some(asked) => self.cold = Some(asked),
         }
-        let is_done = matches!(&self.cold, Some(Cold::Asked(done)) if done.load(Ordering::Acquire));
-        if !is_done {
-            return Ok(true);
-        }
-        self.cold = None;
+    }
+
+    /// The stretch that was asked for is read in.
+    fn has_read(&mut self, way: &mut Way<'_>) -> Result<(), Short> {
         if let Some(large) = self.large.as_mut().filter(|large| large.is_cold()) {
             large.warm = large.reached().saturating_add(way.step);
-        } else {
-            // What is not in memory even now is read all the same.
-            self.gather_more(&mut way.cold.disks, true)?;
+            return Ok(());
         }
-        Ok(false)
+        // What is not in memory even now is read all the same.
+        self.gather_more(&mut way.cold.disks, true)
     }
 
     fn gather(&mut self, disks: &mut Disks) -> Result<(), Short> {
@@ -306,7 +357,13 @@ impl Sending {
     /// is read from its disk if it `may_wait`.
     fn gather_more(&mut self, disks: &mut Disks, mut may_wait: bool) -> Result<(), Short> {
         while self.large.is_none() {
-            self.body.fill().map_err(Short::Supply)?;
+            if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {
+                // What there is need not wait for it, unless it is a head alone.
+                if self.of_body == 0 {
+                    self.cold = Some(Cold::Piece);
+                }
+                return Ok(());
+            }
             let room = ONE_SEND.saturating_sub(self.of_body) as u64;
             let Some(part) = self.body.parts.front() else { return Ok(()) };
             let fits = part.len() <= room;

@@ -62,9 +62,19 @@ impl Version {
     /// The entity tag at a moment. Weak as long as the file could change again within the tick of its
     /// clock: then two versions would have one tag.
     pub fn etag(&self, now: SystemTime) -> String {
-        let weak = if self.age(now) > self.tick() { "" } else { "W/" };
+        let weak = if self.is_settled(now) { "" } else { "W/" };
         let (modified, changed) = (self.modified.nanos(), self.changed.nanos());
         format!("{weak}\"{:x}-{:x}-{modified:x}-{changed:x}\"", self.inode, self.size)
+    }
+
+    /// Whether the file cannot change any more without another time: the tick of its clock is over.
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        self.age(now) > self.tick()
+    }
+
+    /// Whether this is the same file or directory, in any version.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// What requests are judged by at a moment.

@@ -11,9 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{
-    Timespec,
-    epoll::{self, CreateFlags},
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags},
+    },
+    net::{Shutdown, shutdown},
 };
 use thalweg_core::profile::Load;
 use thalweg_sys::{
@@ -24,12 +27,14 @@ use thalweg_sys::{
 };
 
 use super::{
+    answer::refuse,
     connection::{Connection, Next},
     options::Timeouts,
     tools::Tools,
     unsent::Unsent,
     waiting::Waiting,
 };
+use crate::http::status::Status;
 
 /// How far the end has come; a worker looks whenever it is woken.
 pub const RUNNING: u8 = 0;
@@ -62,6 +67,8 @@ pub struct Worker {
     /// Those that would go on in a moment.
     later: Vec<u64>,
     accepts: bool,
+    /// The slot that was looked at last to make room for another connection.
+    hand: usize,
     looked: Instant,
     /// What the thread had used then.
     used: Usage,
@@ -80,6 +87,10 @@ const LISTENERS: u64 = u64::MAX - 4096;
 const EVENTS: usize = 256;
 // Connections taken at a time.
 const ACCEPTS: usize = 32;
+/// Slots that are looked at to make room for another connection.
+const LOOKED_AT: usize = 1024;
+/// A connection is not closed for another one before it had this long for a request.
+const RESPITE: Duration = Duration::from_secs(1);
 /// How soon those go on that were held back.
 const MOMENT: Duration = Duration::from_millis(20);
 /// How often the clock is looked at.
@@ -98,6 +109,7 @@ impl Worker {
             ready: VecDeque::new(),
             later: Vec::new(),
             accepts: false,
+            hand: 0,
             looked: Instant::now(),
             used: Usage::now_thread(),
         };
@@ -206,6 +218,7 @@ impl Worker {
         }
         let Some(connection) = &mut slot.connection else { return };
         self.parts.tools.cold.token = token;
+        self.parts.tools.cold.client = connection.client();
         let next = connection.advance(&mut self.parts.tools);
         let held = connection.held();
         self.follow(token, next);
@@ -223,7 +236,13 @@ impl Worker {
             let is_it = slot.turn == (token >> 32) as u32;
             let Some(connection) = slot.connection.as_mut().filter(|_| is_it) else { continue };
             connection.park(&self.parts.tools);
+            let is_stuck = connection.is_stuck();
             self.parts.tools.site.accounts.parked.fetch_add(1, Ordering::Relaxed);
+            if is_stuck {
+                let why = "the client took nothing, and its memory was needed";
+                connection.abandon(&mut self.parts.tools, why);
+                self.close(token as u32 as usize);
+            }
         }
     }
 
@@ -248,7 +267,10 @@ impl Worker {
 
     fn close(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        if slot.connection.take().is_some() {
+        if let Some(connection) = slot.connection.take() {
+            if let Some(client) = connection.client() {
+                self.parts.tools.site.addresses.leave(client);
+            }
             self.parts.waiting.count(u64::from(slot.turn) << 32 | index as u64, 0);
             slot.turn = slot.turn.wrapping_add(1) & 0x7fff_ffff;
             slot.is_queued = false;
@@ -282,15 +304,20 @@ impl Worker {
 
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS {
-            let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
-            if self.parts.tools.site.accounts.connections.load(Ordering::Relaxed) >= self.parts.most
-            {
+            let count = self.parts.tools.site.accounts.connections.load(Ordering::Relaxed);
+            if count >= self.parts.most && !self.evict() {
                 return self.stop_accepting();
             }
+            let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
             match net::accept(socket) {
                 Ok((socket, client)) => {
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-                    self.welcome(socket, client);
+                    let addresses = &self.parts.tools.site.addresses;
+                    if client.is_none_or(|client| addresses.enter(client.ip())) {
+                        self.welcome(socket, client);
+                    } else {
+                        self.turn_away(&socket);
+                    }
                 }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if is_of_one_client(errno) => {}
@@ -305,6 +332,34 @@ impl Worker {
         }
     }
 
+    /// Makes room for another connection: closes the one that has been without a whole request for longest, of some.
+    fn evict(&mut self) -> bool {
+        let mut oldest: Option<(usize, Duration)> = None;
+        for _ in 0..self.slots.len().min(LOOKED_AT) {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let connection = self.slots[self.hand].connection.as_ref();
+            let waited = connection.and_then(Connection::without_request);
+            if let Some(waited) = waited.filter(|waited| *waited >= RESPITE)
+                && oldest.is_none_or(|(_, longest)| longest < waited)
+            {
+                oldest = Some((self.hand, waited));
+            }
+        }
+        let Some((index, _)) = oldest else { return false };
+        self.close(index);
+        self.parts.tools.site.accounts.evicted.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Refuses a connection of an address that has as many as it may.
+    fn turn_away(&self, socket: &OwnedFd) {
+        self.parts.tools.site.accounts.turned_away.fetch_add(1, Ordering::Relaxed);
+        let answer = refuse(Status::UNAVAILABLE);
+        // The client may be gone, or have sent so much that the kernel resets the connection.
+        let _ = net::send(socket, &answer.head);
+        let _ = shutdown(socket, Shutdown::Write);
+    }
+
     fn welcome(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { connection: None, turn: 0, is_queued: false });
@@ -316,6 +371,9 @@ impl Worker {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(token), flags).is_err() {
             self.free.push(index);
+            if let Some(client) = client {
+                self.parts.tools.site.addresses.leave(client.ip());
+            }
             return;
         }
         let accounts = &self.parts.tools.site.accounts;
@@ -363,6 +421,7 @@ impl Worker {
         self.parts.tools.plans.set_load(if is_busy { Load::Loaded } else { Load::Idle });
         (self.looked, self.used) = (Instant::now(), used);
         self.parts.tools.store.get_mut().turn();
+        self.parts.tools.site.names.expire();
         if !self.accepts && !self.parts.tools.is_ending {
             let _ = self.accept_again();
         }
@@ -370,6 +429,8 @@ impl Worker {
             let turn = self.slots[index].turn;
             let Some(connection) = &mut self.slots[index].connection else { continue };
             let token = u64::from(turn) << 32 | index as u64;
+            self.parts.tools.cold.token = token;
+            self.parts.tools.cold.client = connection.client();
             let next = connection.tick(&mut self.parts.tools, &self.parts.timeouts);
             let held = connection.held();
             self.follow(token, next);

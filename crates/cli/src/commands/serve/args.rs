@@ -69,7 +69,11 @@ pub struct ServeArgs {
     /// The most connections at a time [default: as many as there are descriptors for]
     #[arg(long, value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
-    /// How long the head of a request may take
+    /// The most connections of one client address at a time; 0 for no limit [default: three quarters of
+    /// --max-connections]
+    #[arg(long, value_name = "N")]
+    pub connections_per_address: Option<usize>,
+    /// How long a client may take to send the head of a request, from its first byte to its last
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub header_timeout: Duration,
     /// How long a connection may stay without a request

@@ -102,8 +102,10 @@ impl ServeArgs {
                 head: self.header_timeout,
                 idle: self.idle_timeout,
                 stalled: self.send_timeout,
+                ..Timeouts::default()
             },
             max_connections: self.max_connections.map(usize::from),
+            connections_per_address: self.connections_per_address,
             log,
         })
     }

@@ -1,0 +1,54 @@
+//! A supply that a helper has, until it has made the next piece of a body.
+
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use thalweg_sys::Errno;
+
+use super::{
+    body::{Piece, Supply, SupplyTurn},
+    crew::{Crew, Hand, Lane, Task, Waiter},
+};
+
+type Made = (Box<dyn Supply>, Result<Piece, String>);
+
+/// Holds the place of the piece. Dropping it cancels the work.
+pub struct Errand {
+    made: Arc<Mutex<Option<Made>>>,
+    is_done: Arc<AtomicBool>,
+}
+
+impl Errand {
+    /// Has the next piece made. `None`: no helper can be had.
+    pub fn start(mut supply: Box<dyn Supply>, crew: &Crew, waiter: Waiter) -> Option<Self> {
+        let made: Arc<Mutex<Option<Made>>> = Arc::default();
+        let place = Arc::downgrade(&made);
+        let lane = supply.lane();
+        let work = Box::new(move |hand: &mut Hand<'_>| {
+            let is_wanted =
+                || Weak::strong_count(&place) > 0 && !hand.is_over.load(Ordering::Relaxed);
+            let go_on = || if is_wanted() { Ok(()) } else { Err(Errno::CANCELED) };
+            if go_on().is_err() {
+                return;
+            }
+            let may_sort = matches!(lane, Lane::Sort(_));
+            let piece = supply.next(&SupplyTurn { may_sort, go_on: &go_on });
+            if let Some(place) = place.upgrade() {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((supply, piece));
+            }
+        });
+        let is_done = crew.give(Task { lane, work, waiter })?;
+        Some(Self { made, is_done })
+    }
+
+    /// The supply and what it has made, once that is done.
+    pub fn take(&self) -> Option<Result<Made, String>> {
+        if !self.is_done.load(Ordering::Acquire) {
+            return None;
+        }
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Some(made.ok_or_else(|| "the answer could not be made".to_owned()))
+    }
+}

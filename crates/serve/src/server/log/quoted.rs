@@ -1,0 +1,24 @@
+//! A client's text between quotation marks in a line of the log, escaped as nginx does it.
+
+use std::fmt::{self, Display, Write};
+
+/// Writes quotation marks, backslashes and everything outside printable ASCII as `\xHH`, byte by byte. So a line has
+/// exactly the two quotation marks that the log writes, and an escape cannot be forged.
+pub fn quoted(text: &str) -> Quoted<'_> {
+    Quoted(text)
+}
+
+/// See [`quoted`].
+pub struct Quoted<'t>(&'t str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            match byte {
+                b'"' | b'\\' | ..=0x1f | 0x7f.. => write!(f, "\\x{byte:02X}")?,
+                _ => f.write_char(char::from(byte))?,
+            }
+        }
+        Ok(())
+    }
+}
