@@ -43,6 +43,7 @@ mod resumes;
 mod rivals;
 mod same_files;
 mod schedulers;
+mod serve_budget;
 mod served_kills;
 mod serves;
 mod shown_progress;

@@ -37,6 +37,11 @@ impl Served {
         format!("{}{name}", self.url)
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// As by `kill -9`.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
