@@ -173,19 +173,19 @@ impl Connection {
         Next::Wait
     }
 
-    /// Whether an answer has waited for a hash for as long as its client wishes, at most an hour. A client that sends
-    /// no more may be gone: it gets no more than the usual time.
+    /// Whether an answer has waited for a hash for as long as its client wishes, at most an hour.
     fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
         let Phase::Answering(answering) = &self.phase else { return false };
         let wish = answering.again.as_ref().and_then(|again| again.0.wait);
-        let wish = wish.filter(|_| !self.has_hung_up).map(|wish| wish.min(LONGEST_WAIT));
+        let wish = wish.map(|wish| wish.min(LONGEST_WAIT));
         answering.sending.waits_for_digest()
             && answering.began.elapsed() >= wish.unwrap_or(timeouts.digest)
     }
 
     fn answer_without_digest(&mut self, tools: &mut Tools) {
         let Phase::Answering(answering) = &mut self.phase else { return };
-        answering.sending.leave_digest();
+        let is_there = !self.has_hung_up;
+        answering.sending.leave_digest(is_there);
         let Some((mut head, left)) = answering.again.take().map(|again| *again) else { return };
         head.without_digest = true;
         self.respond(tools, head, left.max(1));
@@ -364,6 +364,12 @@ impl Connection {
         let Phase::Answering(answering) = &mut self.phase else { return None };
         if !self.writable {
             return Some(Next::Wait);
+        }
+        if self.has_hung_up && answering.sending.waits_for_digest() {
+            // The client is gone, or only sends no more: the end of its bytes does not tell which. No file is hashed for
+            // a client that is gone.
+            self.answer_without_digest(tools);
+            return None;
         }
         if self.is_gone && answering.sending.is_cold() {
             // Nobody waits for that disk any more.

@@ -1,7 +1,7 @@
 //! Threads that wait in the place of the workers: for disks, and for hashes.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     net::IpAddr,
     panic::{self, AssertUnwindSafe},
     sync::{
@@ -11,15 +11,21 @@ use std::{
     thread,
 };
 
-use rustix::{fd::AsFd, fs::fstat};
+use rustix::{fd::AsFd, fs::fstat, process::nice};
 use thalweg_sys::{buffer::Buffer, fault};
 
-use super::mailbox::Mailbox;
+use super::{
+    lane_queue::{LaneQueue, Queued},
+    mailbox::Mailbox,
+};
 
 /// Threads at the most: a disk that does not answer keeps as many as may work on it.
 const MOST: usize = 32;
 /// Of these on one device, so that one that hangs leaves some to the others.
 const PER_DEVICE: usize = 8;
+
+/// By how much helpers are nicer than workers.
+const NICE: i32 = 5;
 
 /// What only so many may do at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,8 +103,6 @@ pub struct Task {
     pub waiter: Waiter,
 }
 
-type Queued = (Task, Arc<AtomicBool>);
-
 /// The threads of a server.
 #[derive(Default)]
 pub struct Crew(Arc<Shared>);
@@ -112,9 +116,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The tasks of each client address, which take turns: the one that had its turn last comes last.
-    queue: VecDeque<(Option<IpAddr>, VecDeque<Queued>)>,
-    busy: HashMap<Lane, usize>,
+    lanes: HashMap<Lane, LaneQueue>,
     threads: usize,
     idle: usize,
 }
@@ -126,17 +128,19 @@ impl std::fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Has it done; the flag is set when it is, before the mailbox is told. `None`: no thread can be had.
+    /// Has it done; the flag is set when it is, before the mailbox is told. If the flag is dropped before the task has
+    /// begun, the task is too. `None`: no thread can be had.
     pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
-        state.add((task, Arc::clone(&done)));
+        let lane = task.lane;
+        state.lanes.entry(lane).or_default().add((task, Arc::clone(&done)));
         // One that was woken for an earlier task may be kept by it for long.
         if state.idle < state.startable() && state.threads < MOST && self.start() {
             state.threads += 1;
         }
         if state.threads == 0 {
-            state.queue.clear();
+            state.lanes.clear();
             return None;
         }
         self.0.bell.notify_one();
@@ -168,6 +172,9 @@ impl Shared {
     }
 
     fn work(&self) {
+        // Workers answer clients that wait for no helper: where both are busy, they come first. It is no matter if the
+        // kernel refuses.
+        let _ = nice(NICE);
         let mut buffer = Buffer::default();
         let mut state = self.lock();
         while !self.is_over.load(Ordering::Relaxed) {
@@ -193,46 +200,28 @@ impl Shared {
 }
 
 impl State {
-    fn add(&mut self, queued: Queued) {
-        let client = queued.0.waiter.client;
-        match self.queue.iter_mut().find(|(other, _)| *other == client) {
-            Some((_, tasks)) => tasks.push_back(queued),
-            None => self.queue.push_back((client, VecDeque::from([queued]))),
-        }
-    }
-
-    /// The first task whose lane is not full, of the client address whose last turn was before those of the others.
+    /// A task of a lane that is not full.
     fn next(&mut self) -> Option<Queued> {
-        let is_free = |(task, _): &Queued| {
-            self.busy.get(&task.lane).is_none_or(|count| *count < task.lane.most())
-        };
-        let place = |(_, tasks): &(_, VecDeque<Queued>)| tasks.iter().position(is_free);
-        let mut places = self.queue.iter().enumerate().map(|(n, own)| (n, place(own)));
-        let (address, at) = places.find_map(|(n, at)| Some((n, at?)))?;
-        let (client, mut tasks) = self.queue.remove(address)?;
-        let task = tasks.remove(at)?;
-        if !tasks.is_empty() {
-            self.queue.push_back((client, tasks));
-        }
-        *self.busy.entry(task.0.lane).or_default() += 1;
-        Some(task)
+        self.lanes.iter_mut().find_map(
+            |(lane, queue)| {
+                if queue.busy < lane.most() { queue.take() } else { None }
+            },
+        )
     }
 
     /// Tasks that a thread could begin now; more threads than these would find nothing to do.
     fn startable(&self) -> usize {
-        let mut waiting: HashMap<Lane, usize> = HashMap::new();
-        for (task, _) in self.queue.iter().flat_map(|(_, tasks)| tasks) {
-            *waiting.entry(task.lane).or_default() += 1;
-        }
-        let free = |lane: &Lane| lane.most() - self.busy.get(lane).copied().unwrap_or_default();
-        waiting.iter().map(|(lane, count)| free(lane).min(*count)).sum()
+        let of_lane = |(lane, queue): (&Lane, &LaneQueue)| {
+            lane.most().saturating_sub(queue.busy).min(queue.count)
+        };
+        self.lanes.iter().map(of_lane).sum()
     }
 
     fn end(&mut self, lane: Lane) {
-        if let Some(count) = self.busy.get_mut(&lane) {
-            *count -= 1;
-            if *count == 0 {
-                self.busy.remove(&lane);
+        if let Some(queue) = self.lanes.get_mut(&lane) {
+            queue.busy -= 1;
+            if queue.busy == 0 && queue.count == 0 {
+                self.lanes.remove(&lane);
             }
         }
     }
@@ -284,24 +273,26 @@ mod tests {
     fn one_device_that_hangs_keeps_neither_others_nor_hashes() {
         let (crew, (mailbox, _)) = (Crew::default(), mailbox());
         let hang = Arc::new(Barrier::new(PER_DEVICE + 1));
+        let mut flags = Vec::new();
         for _ in 0..PER_DEVICE {
             let hang = Arc::clone(&hang);
             let work = move || {
                 hang.wait();
             };
-            crew.give(task(Lane::Device(1), &mailbox, work)).unwrap();
+            flags.push(crew.give(task(Lane::Device(1), &mailbox, work)).unwrap());
         }
         let late = Arc::new(AtomicUsize::new(0));
         for _ in 0..5 {
             let late = Arc::clone(&late);
             let work = move || late.store(1, Ordering::SeqCst);
-            crew.give(task(Lane::Device(1), &mailbox, work)).unwrap();
+            flags.push(crew.give(task(Lane::Device(1), &mailbox, work)).unwrap());
         }
         let (tell, told) = mpsc::channel();
         for lane in [Lane::Device(2), SMALL, SMALL] {
             let tell = tell.clone();
-            crew.give(task(lane, &mailbox, move || tell.send(()).unwrap())).unwrap();
+            let flag = crew.give(task(lane, &mailbox, move || tell.send(()).unwrap()));
             told.recv().unwrap();
+            drop(flag);
         }
         // Those of the full lane have not begun.
         assert_eq!(late.load(Ordering::SeqCst), 0);
@@ -320,7 +311,7 @@ mod tests {
                 hang.wait();
             }
         };
-        crew.give(task(LARGE, &mailbox, work)).unwrap();
+        let _flag = crew.give(task(LARGE, &mailbox, work)).unwrap();
         has_begun.recv().unwrap();
         let rest: Vec<_> =
             (0..50).map(|_| crew.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
@@ -341,8 +332,9 @@ mod tests {
             }
         }
         let (tell, told) = mpsc::channel();
-        crew.give(task(LARGE, &mailbox, move || tell.send(()).unwrap())).unwrap();
+        let flag = crew.give(task(LARGE, &mailbox, move || tell.send(()).unwrap()));
         told.recv().unwrap();
+        drop(flag);
         assert!(crew.0.lock().threads <= 2);
     }
 
@@ -356,7 +348,7 @@ mod tests {
                 hang.wait();
             }
         };
-        crew.give(task(LARGE, &mailbox, work)).unwrap();
+        let mut flags = vec![crew.give(task(LARGE, &mailbox, work)).unwrap()];
         let (tell, told) = mpsc::channel();
         for number in 0..50_u8 {
             let tell = tell.clone();
@@ -364,7 +356,7 @@ mod tests {
             // All tasks but the last one are those of one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
-            crew.give(task).unwrap();
+            flags.push(crew.give(task).unwrap());
         }
         hang.wait();
         let order: Vec<u8> = told.iter().take(50).collect();

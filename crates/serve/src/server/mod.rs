@@ -13,6 +13,7 @@ mod errand;
 mod error;
 mod gathered;
 mod header;
+mod lane_queue;
 mod limits;
 mod lines;
 mod listen;

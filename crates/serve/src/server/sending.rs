@@ -183,9 +183,11 @@ impl Sending {
         matches!(self.cold, Some(Cold::Head(_)))
     }
 
-    /// Does not wait for a hash any more.
-    pub fn leave_digest(&mut self) {
-        if let Some(Cold::Head(wait)) = self.cold.take() {
+    /// Does not wait for a hash any more. `is_kept`: the client may ask for it later.
+    pub fn leave_digest(&mut self, is_kept: bool) {
+        if let Some(Cold::Head(wait)) = self.cold.take()
+            && is_kept
+        {
             wait.leave();
         }
     }

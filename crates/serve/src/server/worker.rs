@@ -91,6 +91,8 @@ const ACCEPTS: usize = 32;
 const LOOKED_AT: usize = 1024;
 /// A connection is not closed for another one before it had this long for a request.
 const RESPITE: Duration = Duration::from_secs(1);
+/// How long connections go on that have more to do, before events are looked at.
+const SLICE: Duration = Duration::from_millis(2);
 /// How soon those go on that were held back.
 const MOMENT: Duration = Duration::from_millis(20);
 /// How often the clock is looked at.
@@ -144,10 +146,15 @@ impl Worker {
         }
     }
 
-    /// Lets those go on that wait for nothing, each once.
+    /// Lets those go on that wait for nothing, each once at most: connections with events are not kept waiting for
+    /// longer than a slice.
     fn go_on(&mut self) {
         self.ready.extend(self.later.drain(..));
+        let began = Instant::now();
         for _ in 0..self.ready.len() {
+            if began.elapsed() >= SLICE {
+                return;
+            }
             let Some(token) = self.ready.pop_front() else { return };
             if let Some(slot) = self.slot(token) {
                 slot.is_queued = false;

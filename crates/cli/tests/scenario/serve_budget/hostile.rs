@@ -72,6 +72,8 @@ impl<'t> Hostile<'t> {
 
     /// Goes on until it is over, on a new connection whenever one ends. Returns the number of connections.
     pub fn run(self) -> u64 {
+        // On a machine of their own they would not take the processors of the server and of the client that behaves.
+        let _ = rustix::process::nice(19);
         let mut connections = 0;
         while !self.is_over() {
             if let Ok(stream) = connect_from(self.from, self.to) {
