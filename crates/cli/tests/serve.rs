@@ -328,3 +328,66 @@ fn root_becomes_who_it_is_told_to_be_before_it_serves() {
     assert!(threads > 1);
     assert_eq!(server.end(Signal::TERM).0, Some(0));
 }
+
+#[test]
+fn a_request_forges_no_field_of_a_line_of_the_log() {
+    let scratch = Scratch::new();
+    scratch.file("dir/file", "text");
+    let server = Server::start(&scratch, &["dir", "-l", "0", "--log", "text"]);
+    let address = server.address["http://".len()..].trim_end_matches('/').to_owned();
+    let targets: [&[u8]; 6] = [
+        b"/a\" 200 5 1.0ms\" \"",
+        b"/back\\slash\\x22",
+        b"/\x1b[31m",
+        b"/\xff\xfe",
+        "/\u{202e}\u{e9}".as_bytes(),
+        b"/\x7f",
+    ];
+    for target in targets {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let request = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\nX: \"\\\x1b\r\n\r\n"].concat();
+        stream.write_all(&request).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut answer);
+    }
+    let (_, said) = server.end(Signal::TERM);
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("GET ")).collect();
+    assert_eq!(lines.len(), targets.len(), "{said}");
+    for line in &lines {
+        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~' | 0x80..)), "{line:?}");
+        assert_eq!(line.matches('"').count(), 2, "{line}");
+        let request = line.split('"').nth(1).unwrap();
+        assert!(request.is_ascii(), "{request}");
+        // A backslash begins an escape of a byte, and nothing else.
+        for escape in request.split('\\').skip(1) {
+            let digits = escape.strip_prefix('x').and_then(|rest| rest.get(..2));
+            assert!(digits.is_some_and(|d| u8::from_str_radix(d, 16).is_ok()), "{request}");
+        }
+    }
+    assert!(lines[1].contains(r"GET /back\x5Cslash\x5Cx22 HTTP/1.1"), "{}", lines[1]);
+}
+
+#[test]
+fn the_unit_of_systemd_is_confined_and_its_memory_limited() {
+    const MOST: f64 = 2.0;
+    let test = "the_unit_of_systemd_is_confined";
+    let unit = include_str!("../thalweg-serve@.service");
+    assert!(unit.lines().any(|line| line.starts_with("MemoryMax=")));
+    let scratch = Scratch::new();
+    scratch.file("thalweg-serve@srv.service", unit.replace("@PREFIX@", "/usr"));
+    let mut command = Command::new("systemd-analyze");
+    command.args(["security", "--offline=true", "--no-pager", "thalweg-serve@srv.service"]);
+    let Ok(ran) = command.current_dir(scratch.path(".")).env("LC_ALL", "C").output() else {
+        return skip(test, "no systemd-analyze");
+    };
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let Some(line) = said.lines().find(|line| line.contains("Overall exposure level")) else {
+        // --offline came with version 250.
+        let why = String::from_utf8_lossy(&ran.stderr).into_owned();
+        return skip(test, &format!("systemd-analyze does not look at a file: {}", why.trim()));
+    };
+    let level = line.split_whitespace().find_map(|word| word.parse::<f64>().ok());
+    println!("{line}");
+    assert!(level.is_some_and(|level| level < MOST), "{said}");
+}

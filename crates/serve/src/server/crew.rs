@@ -24,6 +24,8 @@ const MOST: usize = 32;
 /// Of these on one device, so that one that hangs leaves some to the others.
 const PER_DEVICE: usize = 8;
 
+const SMALL_HASH: u64 = 4 << 20;
+const MEDIUM_HASH: u64 = 256 << 20;
 /// By how much helpers are nicer than workers.
 const NICE: i32 = 5;
 
@@ -43,9 +45,7 @@ pub enum Lane {
 /// The size of a file that is hashed: small files do not wait for large ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashSize {
-    /// Up to 4 MiB.
     Small,
-    /// Up to 256 MiB.
     Medium,
     Large,
 }
@@ -53,10 +53,12 @@ pub enum HashSize {
 impl HashSize {
     /// That of so many bytes.
     pub fn of(bytes: u64) -> Self {
-        match bytes {
-            0..=0x40_0000 => Self::Small,
-            0..=0x1000_0000 => Self::Medium,
-            _ => Self::Large,
+        if bytes <= SMALL_HASH {
+            Self::Small
+        } else if bytes <= MEDIUM_HASH {
+            Self::Medium
+        } else {
+            Self::Large
         }
     }
 }

@@ -5,9 +5,10 @@ use std::{
     collections::HashMap,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use thalweg_core::Cancelled;
@@ -25,6 +26,8 @@ use super::{
 
 /// The most hashes that are kept.
 const KEPT: usize = 4096;
+/// After this time a hash is finished although its client has left: it was patient, and may ask again.
+const WORTH_KEEPING: Duration = Duration::from_secs(30);
 /// What is read at a time.
 const PIECE: usize = 256 << 10;
 
@@ -60,14 +63,17 @@ struct DigestState {
 #[derive(Debug, Default)]
 struct Wish {
     clients: AtomicUsize,
-    has_begun: AtomicBool,
+    /// When its file began to be read.
+    begun: OnceLock<Instant>,
     /// A client was answered without it, and may ask again: what has begun is finished.
     is_kept: AtomicBool,
 }
 
 impl Wish {
     fn is_wanted(&self) -> bool {
-        self.clients.load(Ordering::Relaxed) > 0 || self.is_kept.load(Ordering::Relaxed)
+        self.clients.load(Ordering::Relaxed) > 0
+            || self.is_kept.load(Ordering::Relaxed)
+            || self.begun.get().is_some_and(|begun| begun.elapsed() >= WORTH_KEEPING)
     }
 }
 
@@ -86,7 +92,7 @@ impl DigestWait {
 
     /// Ends the wait before the hash is known. If its file is being read, it is finished for a later request.
     pub fn leave(self) {
-        if self.wish.has_begun.load(Ordering::Relaxed) {
+        if self.wish.begun.get().is_some() {
             self.wish.is_kept.store(true, Ordering::Relaxed);
         }
     }
@@ -120,7 +126,7 @@ impl Digests {
             if digests.known(&file, hash) != Known::NotYet || !of_work.is_wanted() {
                 return;
             }
-            of_work.has_begun.store(true, Ordering::Relaxed);
+            of_work.begun.get_or_init(Instant::now);
             let digest = digest(&file, hash, hand, &of_work);
             if digest.is_some() || of_work.is_wanted() {
                 digests.keep(key, digest.map_or(Known::Nothing, Known::Digest));

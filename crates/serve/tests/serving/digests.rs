@@ -1,5 +1,7 @@
 //! Hashes that are told to who asks for them.
 
+use std::{fs::File, time::Duration};
+
 use super::support::{Place, noise, settle};
 
 const WISH: &str = "Want-Repr-Digest: sha-256=10\r\n";
@@ -50,6 +52,50 @@ fn digits_are_those_of_the_usual_tools() {
     place.file("abc", "abc");
     assert_eq!(place.get("/abc?digest=blake3", "").text(), "abc");
     assert_eq!(place.get("/abc", WISH).field("Repr-Digest"), None);
+}
+
+/// A file that takes longer to hash than any test.
+fn endless(place: &Place, name: &str) {
+    File::create(place.path(name)).unwrap().set_len(8 << 40).unwrap();
+}
+
+#[test]
+fn a_hash_whose_client_has_left_is_cancelled_and_small_files_do_not_wait_for_large_ones() {
+    let place = Place::with(|options| {
+        options.hash = true;
+        options.timeouts.digest = Duration::from_secs(3600);
+    });
+    endless(&place, "endless");
+    File::create(place.path("large")).unwrap().set_len(300 << 20).unwrap();
+    place.file("small", "small");
+    settle();
+    let mut waiting = place.connect();
+    waiting.send("GET /endless?digest=sha-256 HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(place.get("/small", WISH).field("Repr-Digest").is_some());
+    // It is hashed where the endless file was.
+    drop(waiting);
+    assert_eq!(place.get("/large?digest=xxh3", "").status, 200);
+}
+
+#[test]
+fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
+    let place = Place::with(|options| {
+        options.hash = true;
+        options.timeouts.digest = Duration::from_millis(100);
+    });
+    endless(&place, "endless");
+    settle();
+    let wish = format!("{WISH}Range: bytes=0-3\r\n");
+    let answer = place.get("/endless", &wish);
+    assert_eq!((answer.status, answer.field("Repr-Digest")), (206, None));
+    let digits = place.get("/endless?digest=blake3", "");
+    assert_eq!((digits.status, digits.field("Retry-After")), (503, Some("2")));
+    // A client says how long it would wait.
+    File::create(place.path("large")).unwrap().set_len(100 << 20).unwrap();
+    settle();
+    let answer = place.get("/large", &format!("{wish}Prefer: wait=60\r\n"));
+    assert!(answer.status == 206 && answer.field("Repr-Digest").is_some());
 }
 
 #[test]

@@ -84,6 +84,56 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
 }
 
 #[test]
+fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
+    let place = Place::new();
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for number in 0..700 {
+        let name = format!("{:03}", number * 7 % 1000);
+        if number % 3 == 0 {
+            place.file(&format!("t/{name}/x"), "1");
+            folders.push(format!("{name}/"));
+        } else {
+            place.file(&format!("t/{name}"), "12");
+            files.push(name);
+        }
+    }
+    symlink("003", place.path("t/to-file")).unwrap();
+    symlink("000", place.path("t/a-folder")).unwrap();
+    folders.push("a-folder/".to_owned());
+    files.push("to-file".to_owned());
+    place.file("t/.hidden", "");
+    let is_folder = |name: &str| folders.iter().any(|folder| folder.trim_end_matches('/') == name);
+    if is_folder("003") {
+        files.pop();
+        folders.push("to-file/".to_owned());
+    }
+    folders.sort();
+    files.sort();
+    let expected: Vec<String> = folders.iter().chain(&files).cloned().collect();
+    // Twice: the second time the names are known.
+    for _ in 0..2 {
+        let listing: Vec<serde_json::Value> =
+            serde_json::from_slice(&place.get("/t/?json", "").body).unwrap();
+        let paths = listing.iter().map(|entry| entry["path"].as_str().unwrap().to_owned());
+        assert_eq!(paths.collect::<Vec<_>>(), expected);
+        let page = place.get("/t/", "").text();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("<tr><td><a href=\""));
+        let rows = rows.map(|row| row.split('"').next().unwrap().to_owned());
+        assert_eq!(rows.skip(1).collect::<Vec<_>>(), expected);
+        assert!(page.ends_with("</html>\n"));
+        let manifest = place.get("/t/?manifest", "").text();
+        let paths = manifest.lines().filter_map(|line| match serde_json::from_str(line).unwrap() {
+            Line::File { path, .. } | Line::Folder { path, .. } | Line::Link { path, .. } => {
+                Some(path)
+            }
+            Line::End { .. } => None,
+        });
+        let paths: Vec<String> = paths.filter(|path| !path.contains('/')).collect();
+        assert!(paths.is_sorted() && paths.len() == expected.len() + 1);
+    }
+}
+
+#[test]
 fn an_archive_is_the_tree() {
     let place = Place::new();
     let large = noise(5_000_001);

@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod folders;
 mod hostile;
+mod limits;
 mod odd;
 mod parking;
 mod profiles;

@@ -2,7 +2,7 @@
 
 use super::support::{Client, Place, noise};
 
-fn metric(page: &str, name: &str) -> u64 {
+pub fn metric(page: &str, name: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap().parse().unwrap()
 }

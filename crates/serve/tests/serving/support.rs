@@ -56,9 +56,7 @@ impl Place {
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(address(self.running())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, came: Vec::new() }
+        Client::of(TcpStream::connect(address(self.running())).unwrap())
     }
 
     pub fn running(&self) -> &Running {
@@ -115,6 +113,11 @@ impl Answer {
 }
 
 impl Client {
+    pub fn of(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, came: Vec::new() }
+    }
+
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has said enough may be gone.
         let _ = self.stream.write_all(bytes.as_ref());

@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// Send FILE.br, FILE.zst or FILE.gz for FILE to clients that take it
     #[arg(long)]
     pub precompressed: bool,
-    /// Tell the hash of a file to who asks for it: Repr-Digest, and ?digest=sha-256, blake3 or xxh3
+    /// Answer with the hash of a file where a client wants it: Repr-Digest, and ?digest=sha-256, blake3 or xxh3
     #[arg(long)]
     pub hash: bool,
     /// Show counts at /-/metrics, as Prometheus reads them
@@ -60,7 +60,7 @@ pub struct ServeArgs {
     /// Send no more than this many bytes a second on one connection
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub limit_each: Option<u64>,
-    /// The most that buffers and pipes may hold for clients that are slow, all together
+    /// The most memory that clients may cost, all together: buffers and pipes for slow clients, and names of directories
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some_bytes)]
     pub memory: u64,
     /// How many workers [default: one per processor]
@@ -76,10 +76,10 @@ pub struct ServeArgs {
     /// How long a client may take to send the head of a request, from its first byte to its last
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub header_timeout: Duration,
-    /// How long a connection may stay without a request
+    /// Close a connection that has no request for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of what is sent
+    /// Close the connection if the client reads nothing for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub send_timeout: Duration,
     /// How long to finish what is under way when interrupted; a second interrupt ends it at once

@@ -1,0 +1,191 @@
+//! Limits of what one client may have: connections, time and empty lines before a request, and memory of listings.
+
+use std::{
+    fs::File,
+    io::Write,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+
+use super::{
+    parking::metric,
+    support::{Client, Place, address},
+};
+
+const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
+/// Longer than any test: whoever waits for this waits for ever.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A client at another address of this machine.
+fn connect_from(host: u8, place: &Place) -> Client {
+    let kind = SocketType::STREAM;
+    let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0))).unwrap();
+    connect(&socket, &address(place.running())).unwrap();
+    Client::of(TcpStream::from(socket))
+}
+
+#[test]
+fn an_address_with_as_many_connections_as_it_may_have_keeps_no_other_out() {
+    let place = Place::with(|options| {
+        options.connections_per_address = Some(4);
+        options.metrics = true;
+    });
+    place.file("file", "text");
+    let mut first: Vec<Client> = (0..4).map(|_| connect_from(2, &place)).collect();
+    for client in &mut first {
+        assert_eq!(client.ask(REQUEST).text(), "text");
+    }
+    let mut refused = connect_from(2, &place);
+    assert_eq!(refused.answer(false).status, 503);
+    assert!(refused.is_at_end());
+    assert_eq!(connect_from(3, &place).ask(REQUEST).text(), "text");
+    place.counts(|page| metric(page, "thalweg_connections_turned_away_total") == 1);
+    // A connection that ends makes room.
+    drop(first.pop());
+    let began = Instant::now();
+    while connect_from(2, &place).ask(REQUEST).status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for client in &mut first {
+        assert_eq!(client.ask(REQUEST).text(), "text");
+    }
+}
+
+#[test]
+fn heads_without_an_end_give_way_when_the_connections_are_used_up() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.max_connections = Some(8);
+        options.timeouts.head = NEVER;
+        options.timeouts.idle = NEVER;
+    });
+    place.file("file", "text");
+    let hostile: Vec<Client> = (0..16)
+        .map(|_| {
+            let mut client = place.connect();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+            client
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(place.get("/file", "").text(), "text");
+    }
+    drop(hostile);
+}
+
+#[test]
+fn an_answer_under_way_gives_way_to_nobody() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.max_connections = Some(2);
+        options.timeouts.idle = NEVER;
+    });
+    place.file("file", "text");
+    let bytes = super::support::noise(16 << 20);
+    place.file("large", &bytes);
+    let mut busy = place.connect();
+    busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut idle = place.connect();
+    assert_eq!(idle.ask(REQUEST).text(), "text");
+    for _ in 0..2 {
+        assert_eq!(place.get("/file", "").text(), "text");
+    }
+    let answer = busy.answer(false);
+    assert!(answer.is_whole && answer.body == bytes);
+}
+
+#[test]
+fn empty_lines_keep_no_connection_alive() {
+    let place = Place::with(|options| {
+        options.timeouts.head = Duration::from_secs(1);
+        options.timeouts.idle = NEVER;
+    });
+    place.file("file", "text");
+    let mut client = place.connect();
+    assert_eq!(client.ask(&format!("\r\n\r\n{REQUEST}")).text(), "text");
+    // One that sends many, and one that sends a single one and nothing behind it.
+    client.send("\r\n".repeat(1000));
+    assert_eq!(client.answer(false).status, 400);
+    let mut slow = place.connect();
+    slow.send("\r\n");
+    assert_eq!(slow.answer(false).status, 408);
+    assert!(slow.is_at_end());
+}
+
+#[test]
+fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
+    let place = Place::with(|options| options.timeouts.head = Duration::from_secs(1));
+    let mut client = place.connect();
+    let mut sender = client.stream.try_clone().unwrap();
+    let thread = std::thread::spawn(move || {
+        let began = Instant::now();
+        while sender.write_all(b"G").is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it is never refused");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(client.answer(false).status, 408);
+    drop(client);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_head_request_reads_no_directory() {
+    let place = Place::with(|options| options.metrics = true);
+    for number in 0..500 {
+        place.file(&format!("d/{number}"), "");
+    }
+    for target in ["/d/", "/d/?json", "/d/?manifest", "/d/?tar"] {
+        let head = place.connect().ask(&format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let get = place.get(target, "");
+        assert_eq!((head.status, get.status), (200, 200), "{target}");
+        for field in ["Content-Type", "Content-Security-Policy", "Transfer-Encoding"] {
+            assert_eq!(head.field(field), get.field(field), "{target}: {field}");
+        }
+    }
+    let place = Place::with(|options| options.metrics = true);
+    for number in 0..500 {
+        place.file(&format!("d/{number}"), "");
+    }
+    let mut client = place.connect();
+    client.send("HEAD /d/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(200));
+    for _ in 0..200 {
+        assert_eq!(client.answer(true).status, 200);
+    }
+    place.counts(|page| metric(page, "thalweg_name_list_bytes") == 0);
+    assert_eq!(place.get("/d/?json", "").status, 200);
+    place.counts(|page| metric(page, "thalweg_name_list_bytes") > 0);
+}
+
+#[test]
+fn listings_that_nobody_reads_are_cut_short_before_memory_is_used_up() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.metrics = true;
+        options.memory = 512 << 10;
+    });
+    let long = "n".repeat(200);
+    for number in 0..2000 {
+        File::create(place.file("d/x", "").with_file_name(format!("{long}{number}"))).unwrap();
+    }
+    let unread: Vec<Client> = (0..40)
+        .map(|_| {
+            let mut client = place.connect();
+            // Several answers are more than the buffers of a connection.
+            client.send("GET /d/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
+            client
+        })
+        .collect();
+    // Somebody who reads gets all of it.
+    for _ in 0..3 {
+        let answer = place.get("/d/?json", "");
+        let listing: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(listing.as_array().map(Vec::len), Some(2001));
+    }
+    place.counts(|page| metric(page, "thalweg_answers_parked_total") > 0);
+    drop(unread);
+}
