@@ -6,7 +6,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{
     body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    crew::Lane,
+    tasks::Lane,
     walk::{Entry, Kind, LeftOut, Next, Tree},
 };
 use crate::http::range::Stretch;

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use thalweg_sys::Errno;
 
-use super::{crew::Lane, opened::Opened};
+use super::{opened::Opened, tasks::Lane};
 use crate::http::range::Stretch;
 
 /// A piece of a body.

@@ -1,13 +1,18 @@
 //! Stretches of files that are not in memory: helpers read them in, so that no worker waits for a disk.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
-    crew::{Crew, Hand, Lane, Task, Waiter},
+    crew::Crew,
+    mailbox::Mailbox,
     opened::Opened,
+    tasks::{Hand, Lane, Task, Waiter},
 };
 use crate::http::range::Stretch;
 
@@ -92,6 +97,25 @@ impl Disks {
         let is_direct = kind.is_ok_and(|kind| DIRECT.contains(&kind));
         let disk = if is_direct { Disk::Direct } else { Disk::Silent };
         self.0.push((file.version.device(), disk));
+    }
+}
+
+/// What a worker knows of disks, and who waits for them in its place.
+pub struct Colds {
+    pub disks: Disks,
+    pub crew: Arc<Crew>,
+    pub mailbox: Arc<Mailbox>,
+    /// The connection that is at work, and the address of its client.
+    pub token: u64,
+    pub client: Option<IpAddr>,
+    /// Stretches that were read in by helpers.
+    pub count: u64,
+}
+
+impl Colds {
+    /// The connection that is at work, as the one that waits for a task.
+    pub fn waiter(&self) -> Waiter {
+        Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
     }
 }
 

@@ -15,17 +15,18 @@ use rustix::{
         sockopt::{set_socket_linger, set_tcp_nodelay},
     },
 };
-use thalweg_core::{Report, rate_limit::RateLimit};
+use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{Answer, answer, refuse},
+    answering::{Answering, account},
     cold::Disks,
     limits::Limits,
     log::{Entry, date},
     options::Timeouts,
-    sending::{Sending, Sent, Short, Way},
-    site::Site,
+    sending::{Sending, Sent, Way},
+    short::Short,
     tools::Tools,
 };
 use crate::http::{head::Head, input::Input, status::Status};
@@ -57,18 +58,6 @@ enum Phase {
     /// All is said, and what the client still sends is thrown away: closed at once, the kernel would tell it
     /// so before it has read the answer.
     Parting,
-}
-
-struct Answering {
-    sending: Sending,
-    status: Status,
-    keep_alive: bool,
-    request: String,
-    began: Instant,
-    mechanism: Option<(&'static str, u64)>,
-    notes: Vec<String>,
-    /// To be answered anew if the file changes before anything was sent, so many times.
-    again: Option<Box<(Head, usize)>>,
 }
 
 /// What a connection wants next.
@@ -506,24 +495,5 @@ impl Connection {
                 notes: std::mem::take(&mut answering.notes),
             });
         }
-    }
-}
-
-/// Takes down what a transfer did.
-fn account(
-    site: &Site,
-    mechanism: &mut Option<(&'static str, u64)>,
-    notes: &mut Vec<String>,
-    report: &Report,
-) {
-    site.accounts.moved(report);
-    if let Some(main) = report.main()
-        && mechanism.is_none_or(|(_, bytes)| bytes < main.bytes)
-    {
-        *mechanism = Some((main.mechanism, main.bytes));
-    }
-    for step in &report.steps_down {
-        notes
-            .push(format!("{} -> {} after {} bytes: {}", step.from, step.to, step.at, step.reason));
     }
 }

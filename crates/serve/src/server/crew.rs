@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -11,99 +10,19 @@ use std::{
     thread,
 };
 
-use rustix::{fd::AsFd, fs::fstat, process::nice};
+use rustix::process::nice;
 use thalweg_sys::{buffer::Buffer, fault};
 
 use super::{
     lane_queue::{LaneQueue, Queued},
-    mailbox::Mailbox,
+    tasks::{Hand, Lane, Task},
 };
 
 /// Threads at the most: a disk that does not answer keeps as many as may work on it.
 const MOST: usize = 32;
-/// Of these on one device, so that one that hangs leaves some to the others.
-const PER_DEVICE: usize = 8;
 
-const SMALL_HASH: u64 = 4 << 20;
-const MEDIUM_HASH: u64 = 256 << 20;
 /// By how much helpers are nicer than workers.
 const NICE: i32 = 5;
-
-/// What only so many may do at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// To read from a device.
-    Device(u64),
-    /// To look at entries of directories of a device.
-    List(u64),
-    /// To read a large directory of a device.
-    Sort(u64),
-    /// To hash a file.
-    Hash(HashSize),
-}
-
-/// The size of a file that is hashed: small files do not wait for large ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HashSize {
-    Small,
-    Medium,
-    Large,
-}
-
-impl HashSize {
-    /// That of so many bytes.
-    pub fn of(bytes: u64) -> Self {
-        if bytes <= SMALL_HASH {
-            Self::Small
-        } else if bytes <= MEDIUM_HASH {
-            Self::Medium
-        } else {
-            Self::Large
-        }
-    }
-}
-
-impl Lane {
-    /// To look at entries of this directory.
-    pub fn list(directory: impl AsFd) -> Self {
-        Self::List(fstat(directory).map_or(0, |stat| stat.st_dev))
-    }
-
-    /// To read this directory, which is large.
-    pub fn sort(directory: impl AsFd) -> Self {
-        Self::Sort(fstat(directory).map_or(0, |stat| stat.st_dev))
-    }
-
-    fn most(self) -> usize {
-        match self {
-            Self::Device(_) => PER_DEVICE,
-            Self::List(_) | Self::Hash(HashSize::Small) => 2,
-            Self::Sort(_) | Self::Hash(HashSize::Medium | HashSize::Large) => 1,
-        }
-    }
-}
-
-/// The end of the server, for work that looks at it, and a buffer that the thread keeps.
-pub struct Hand<'h> {
-    pub is_over: &'h AtomicBool,
-    pub buffer: &'h mut Buffer,
-}
-
-/// The connection that waits for a task.
-#[derive(Clone, Debug)]
-pub struct Waiter {
-    pub token: u64,
-    pub mailbox: Arc<Mailbox>,
-    /// The address of its client; `None` at a unix socket.
-    pub client: Option<IpAddr>,
-}
-
-/// Something to be done, and who waits for it.
-pub struct Task {
-    pub lane: Lane,
-    pub work: Box<dyn FnOnce(&mut Hand<'_>) + Send>,
-    pub waiter: Waiter,
-}
 
 /// The threads of a server.
 #[derive(Default)]
@@ -236,7 +155,13 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
     use thalweg_sys::io;
 
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::server::{
+        mailbox::Mailbox,
+        tasks::{HashSize, PER_DEVICE, Waiter},
+    };
 
     const SMALL: Lane = Lane::Hash(HashSize::Small);
     const LARGE: Lane = Lane::Hash(HashSize::Large);

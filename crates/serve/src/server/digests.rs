@@ -19,8 +19,9 @@ use thalweg_tree::{
 };
 
 use super::{
-    crew::{Crew, Hand, HashSize, Lane, Task, Waiter},
+    crew::Crew,
     opened::Opened,
+    tasks::{Hand, HashSize, Lane, Task, Waiter},
     version::Version,
 };
 

@@ -9,7 +9,8 @@ use thalweg_sys::Errno;
 
 use super::{
     body::{Piece, Supply, SupplyTurn},
-    crew::{Crew, Hand, Lane, Task, Waiter},
+    crew::Crew,
+    tasks::{Hand, Lane, Task, Waiter},
 };
 
 type Made = (Box<dyn Supply>, Result<Piece, String>);

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use super::crew::Task;
+use super::tasks::Task;
 
 /// A task and the flag that is set when it is done. Whoever waits has the flag too.
 pub type Queued = (Task, Arc<AtomicBool>);
@@ -88,8 +88,8 @@ fn is_wanted((_, flag): &Queued) -> bool {
 mod tests {
     use super::*;
     use crate::server::{
-        crew::{Lane, Waiter},
         mailbox::Mailbox,
+        tasks::{Lane, Waiter},
     };
 
     fn task(client: u8, token: u64) -> Task {

@@ -11,7 +11,7 @@ use rustix::fs::Stat;
 
 use super::{
     body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    crew::Lane,
+    tasks::Lane,
     version::Version,
     walk::{Entry, Kind, Next, Tree},
 };

@@ -11,16 +11,16 @@ use std::{
 };
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
-use serde::Serialize;
 use thalweg_sys::Errno;
 
 use super::{
     body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    crew::Lane,
+    entry::{Entry, Kind},
     name_cache::{NameCursor, Names},
     open::kind,
     page,
     site::Site,
+    tasks::Lane,
     version::Version,
 };
 use crate::manifest::encoded;
@@ -39,30 +39,6 @@ pub fn stat(directory: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
 /// Whether a directory in this one may be read. What else may be wrong with it is found out when it is.
 pub fn may_be_read(directory: impl AsFd, name: &OsStr) -> bool {
     !matches!(open(directory, name), Err(Errno::ACCESS | Errno::PERM))
-}
-
-/// An entry of a listing.
-#[derive(Debug, Serialize)]
-pub struct Entry {
-    /// For people: what is no UTF-8 is replaced.
-    pub name: String,
-    /// As in the folder's address, with a slash behind a folder.
-    pub path: String,
-    #[serde(rename = "type")]
-    pub kind: Kind,
-    /// In bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
-    /// Last modified, in seconds since 1970.
-    pub mtime: i64,
-}
-
-/// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    Folder,
-    File,
 }
 
 /// How a listing is written.

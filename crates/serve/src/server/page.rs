@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use thalweg_core::quantity;
 
-use super::listing::{Entry, Kind};
+use super::entry::{Entry, Kind};
 use crate::{http::condition::in_seconds, manifest::encoded};
 
 /// What a browser may load for it: nothing.

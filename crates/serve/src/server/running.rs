@@ -20,7 +20,7 @@ use thalweg_sys::{fault, signal, usage};
 use super::{
     accounts::Accounts,
     addresses::Addresses,
-    cold::Disks,
+    cold::{Colds, Disks},
     crew::Crew,
     digests::Digests,
     error::ServeError,
@@ -30,7 +30,6 @@ use super::{
     name_cache::NameCache,
     open::{Found, Root},
     options::{Address, Options},
-    sending::Colds,
     site::Site,
     tools::Tools,
     unsent::Unsent,

@@ -1,7 +1,6 @@
 //! One answer on its way: what fits goes out in one send, the rest by the mechanism of its plan.
 
 use std::{
-    net::IpAddr,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
     sync::{
@@ -16,14 +15,13 @@ use thalweg_sys::{Errno, io, net};
 
 use super::{
     body::{Body, Part},
-    cold::{self, Disks, Got},
-    crew::{Crew, Waiter},
+    cold::{self, Colds, Disks, Got},
     digests::DigestWait,
     errand::Errand,
     gathered::{Gathered, ONE_SEND},
-    mailbox::Mailbox,
     moving::{self, Moved, Moving},
     opened::Opened,
+    short::Short,
 };
 use crate::{
     http::range::Stretch,
@@ -92,25 +90,6 @@ pub struct Way<'w> {
     pub account: &'w mut dyn FnMut(&Report),
 }
 
-/// What a worker knows of disks, and who waits for them in its place.
-pub struct Colds {
-    pub disks: Disks,
-    pub crew: Arc<Crew>,
-    pub mailbox: Arc<Mailbox>,
-    /// The connection that is at work, and the address of its client.
-    pub token: u64,
-    pub client: Option<IpAddr>,
-    /// Stretches that were read in by helpers.
-    pub count: u64,
-}
-
-impl Colds {
-    /// The connection that is at work, as the one that waits for a task.
-    pub fn waiter(&self) -> Waiter {
-        Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
-    }
-}
-
 /// How far it got.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -122,35 +101,6 @@ pub enum Sent {
     Blocked,
     /// A helper reads on; the mailbox is told when it has.
     Cold,
-}
-
-/// Why an answer stays short.
-#[derive(Debug)]
-pub enum Short {
-    /// The file is not what it was when the answer began.
-    Changed,
-    /// The client is gone, or cannot be reached.
-    Client(Errno),
-    /// The file cannot be read.
-    File(Errno),
-    /// What was to be found on the way is not there.
-    Supply(String),
-    /// What its head has to say is known now: it is to be made once more.
-    Again,
-}
-
-impl Short {
-    /// For the log.
-    pub fn words(&self) -> String {
-        let errno = |errno: Errno| std::io::Error::from(errno);
-        match self {
-            Self::Changed => "changed".to_owned(),
-            Self::Client(error) => format!("the client is gone: {}", errno(*error)),
-            Self::File(error) => format!("cannot read the file: {}", errno(*error)),
-            Self::Supply(error) => error.clone(),
-            Self::Again => "not known".to_owned(),
-        }
-    }
 }
 
 impl Sending {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::{log::Teller, sending::Colds, site::Site, store::Store};
+use super::{cold::Colds, log::Teller, site::Site, store::Store};
 use crate::plans::{Plans, Policy};
 
 /// What an answer is made with.

@@ -13,7 +13,6 @@ use thalweg_core::shown;
 
 use super::{
     body::SupplyTurn,
-    crew::Lane,
     listing,
     name_cache::{NameCursor, Names},
     names::NameList,
@@ -21,6 +20,7 @@ use super::{
     opened::Opened,
     path_queue::PathQueue,
     site::Site,
+    tasks::Lane,
 };
 
 /// What is below a directory, as far as it is served.

@@ -110,13 +110,13 @@ impl<'t> Hostile<'t> {
                 stream.write_all(request(line).repeat(200).as_bytes())?;
                 let began = Instant::now();
                 while !self.is_over() && began.elapsed() < Duration::from_secs(2) {
-                    self.read(&mut stream, 64 << 10)?;
+                    read(&mut stream, 64 << 10)?;
                 }
             }
             Kind::Slow(line) => {
                 stream.write_all(request(line).as_bytes())?;
                 while !self.is_over() {
-                    self.read(&mut stream, 2 << 10)?;
+                    read(&mut stream, 2 << 10)?;
                     self.pause(PAUSE);
                 }
             }
@@ -141,15 +141,15 @@ impl<'t> Hostile<'t> {
         }
         Ok(())
     }
+}
 
-    /// Reads some; nothing is an end only where the server has closed.
-    fn read(&self, stream: &mut TcpStream, most: usize) -> io::Result<()> {
-        let mut buffer = vec![0; most];
-        match stream.read(&mut buffer) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(error),
-        }
+/// Reads some; nothing is an end only where the server has closed.
+fn read(stream: &mut TcpStream, most: usize) -> io::Result<()> {
+    let mut buffer = vec![0; most];
+    match stream.read(&mut buffer) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
     }
 }

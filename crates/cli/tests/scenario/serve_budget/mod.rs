@@ -109,13 +109,9 @@ fn hostile_clients_cost_bounded_memory_and_no_request_of_others_fails() {
         in_group >> 20,
     );
     let page = behaved::get(at, "/-/metrics");
-    print!(
-        "{}",
-        page.lines()
-            .filter(|l| !l.starts_with('#'))
-            .map(|l| format!("  {l}\n"))
-            .collect::<String>()
-    );
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        println!("  {line}");
+    }
     assert!(report.failed.is_empty(), "{:?}", report.failed);
     assert!(resident < RESIDENT, "{} MiB", resident >> 20);
     if let Some(bound) = std::env::var("THALWEG_BUDGET_P99_MS").ok().and_then(|n| n.parse().ok()) {

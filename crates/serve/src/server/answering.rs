@@ -1,0 +1,40 @@
+//! An answer on a connection, and what the log and the counts get of it.
+
+use std::time::Instant;
+
+use thalweg_core::Report;
+
+use super::{sending::Sending, site::Site};
+use crate::http::{head::Head, status::Status};
+
+/// An answer that a connection sends.
+pub struct Answering {
+    pub sending: Sending,
+    pub status: Status,
+    pub keep_alive: bool,
+    pub request: String,
+    pub began: Instant,
+    pub mechanism: Option<(&'static str, u64)>,
+    pub notes: Vec<String>,
+    /// To be answered anew if the file changes before anything was sent, so many times.
+    pub again: Option<Box<(Head, usize)>>,
+}
+
+/// Takes down what a transfer did.
+pub fn account(
+    site: &Site,
+    mechanism: &mut Option<(&'static str, u64)>,
+    notes: &mut Vec<String>,
+    report: &Report,
+) {
+    site.accounts.moved(report);
+    if let Some(main) = report.main()
+        && mechanism.is_none_or(|(_, bytes)| bytes < main.bytes)
+    {
+        *mechanism = Some((main.mechanism, main.bytes));
+    }
+    for step in &report.steps_down {
+        notes
+            .push(format!("{} -> {} after {} bytes: {}", step.from, step.to, step.at, step.reason));
+    }
+}
