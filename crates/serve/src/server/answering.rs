@@ -16,7 +16,7 @@ pub struct Answering {
     pub began: Instant,
     pub mechanism: Option<(&'static str, u64)>,
     pub notes: Vec<String>,
-    /// To be answered anew if the file changes before anything was sent, so many times.
+    /// The request, and how often it may still be answered again if the file changes before the first byte is sent.
     pub again: Option<Box<(Head, usize)>>,
 }
 

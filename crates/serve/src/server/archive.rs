@@ -11,7 +11,8 @@ use super::{
 };
 use crate::http::range::Stretch;
 
-/// The entries of an archive, a few at a time. What cannot be read ends it short: nobody would miss it.
+/// The entries of an archive, a few at a time. An entry that cannot be read ends the archive short: a client would not
+/// notice a missing one.
 pub struct Archive {
     tree: Tree,
     /// Ends the answer short once the entries before it are sent.

@@ -100,7 +100,7 @@ impl Disks {
     }
 }
 
-/// What a worker knows of disks, and who waits for them in its place.
+/// What a worker knows of disks, and the helpers that wait for them.
 pub struct Colds {
     pub disks: Disks,
     pub crew: Arc<Crew>,

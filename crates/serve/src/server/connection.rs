@@ -355,8 +355,8 @@ impl Connection {
             return Some(Next::Wait);
         }
         if self.has_hung_up && answering.sending.waits_for_digest() {
-            // The client is gone, or only sends no more: the end of its bytes does not tell which. No file is hashed for
-            // a client that is gone.
+            // The client has closed the connection, or only its sending side: `EPOLLRDHUP` is the same for both. No file
+            // is hashed for a client that may be gone.
             self.answer_without_digest(tools);
             return None;
         }

@@ -49,8 +49,8 @@ impl std::fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Has it done; the flag is set when it is, before the mailbox is told. If the flag is dropped before the task has
-    /// begun, the task is too. `None`: no thread can be had.
+    /// Queues a task. The returned flag is set when the task is done, before the mailbox gets the token. If the flag is
+    /// dropped before the task has begun, the task is dropped too. Returns `None` if no thread can be started.
     pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
@@ -93,8 +93,8 @@ impl Shared {
     }
 
     fn work(&self) {
-        // Workers answer clients that wait for no helper: where both are busy, they come first. It is no matter if the
-        // kernel refuses.
+        // On a busy machine the workers come first: they answer clients that need no helper. A seccomp filter may refuse
+        // `setpriority`; helpers work all the same.
         let _ = nice(NICE);
         let mut buffer = Buffer::default();
         let mut state = self.lock();

@@ -111,7 +111,7 @@ impl Digests {
         self.state().known.get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
     }
 
-    /// Has a file hashed. The waiter is told when that is done.
+    /// Has a file hashed. The waiter's mailbox gets its token when that is done.
     pub fn ask_for(
         &self,
         (file, hash): (Arc<Opened>, Hash),
@@ -134,7 +134,7 @@ impl Digests {
             }
         });
         let is_done = crew.give(Task { lane, work, waiter }).unwrap_or_else(|| {
-            // Nobody hashes it.
+            // No thread can be started: the answer goes out without it.
             self.keep(key, Known::Nothing);
             Arc::new(true.into())
         });

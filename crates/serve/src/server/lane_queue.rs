@@ -8,7 +8,7 @@ use std::{
 
 use super::tasks::Task;
 
-/// A task and the flag that is set when it is done. Whoever waits has the flag too.
+/// A task and the flag that is set when it is done. The waiter holds the other reference to the flag.
 pub type Queued = (Task, Arc<AtomicBool>);
 
 /// The queue of a lane.
@@ -21,7 +21,7 @@ pub struct LaneQueue {
     tasks: HashMap<Option<IpAddr>, VecDeque<Queued>>,
     /// Addresses that have tasks. The one that had its turn last comes last.
     turns: VecDeque<Option<IpAddr>>,
-    /// So many tasks may wait before unwanted ones are looked for again.
+    /// The number of tasks at which unwanted ones are looked for again.
     swept_at: usize,
 }
 
@@ -68,7 +68,7 @@ impl LaneQueue {
         None
     }
 
-    /// Drops the tasks that nobody waits for: they keep files open.
+    /// Drops the tasks whose waiters are gone: they keep files open.
     fn sweep(&mut self) {
         self.tasks.retain(|_, tasks| {
             tasks.retain(is_wanted);

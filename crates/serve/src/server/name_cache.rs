@@ -63,7 +63,7 @@ pub enum Names {
 
 /// The most lists that are kept.
 const LISTS: usize = 256;
-/// How long a list is kept that nobody uses.
+/// How long an unused list is kept.
 const KEPT: Duration = Duration::from_secs(10);
 /// A directory of this many bytes is large. File systems need 20 bytes or more for an entry.
 const LARGE: i64 = 1 << 20;
@@ -121,7 +121,7 @@ impl NameCache {
         list.is_some_and(|list| !list.is_partial() && list.count() <= most)
     }
 
-    /// Drops the lists that nobody has used for a while.
+    /// Drops the lists that were not used for a while.
     pub fn expire(&self) {
         self.lock().lists.retain(|cached| cached.used.elapsed() < KEPT);
     }

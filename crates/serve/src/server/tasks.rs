@@ -1,4 +1,4 @@
-//! What helpers do, in which lanes, and who waits for it.
+//! Tasks for helpers, their lanes, and the connections that wait for them.
 
 use std::{
     net::IpAddr,
@@ -15,7 +15,7 @@ pub const PER_DEVICE: usize = 8;
 const SMALL_HASH: u64 = 4 << 20;
 const MEDIUM_HASH: u64 = 256 << 20;
 
-/// What only so many may do at a time.
+/// A kind of task with a limit of how many helpers may do it at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// To read from a device.
@@ -37,7 +37,7 @@ pub enum HashSize {
 }
 
 impl HashSize {
-    /// That of so many bytes.
+    /// The class of a file of this many bytes.
     pub fn of(bytes: u64) -> Self {
         if bytes <= SMALL_HASH {
             Self::Small
@@ -85,7 +85,7 @@ pub struct Waiter {
     pub client: Option<IpAddr>,
 }
 
-/// Something to be done, and who waits for it.
+/// A task, and the connection that waits for it.
 pub struct Task {
     pub lane: Lane,
     pub work: Box<dyn FnOnce(&mut Hand<'_>) + Send>,

@@ -189,3 +189,21 @@ fn listings_that_nobody_reads_are_cut_short_before_memory_is_used_up() {
     place.counts(|page| metric(page, "thalweg_answers_parked_total") > 0);
     drop(unread);
 }
+
+#[test]
+fn a_tree_with_more_folders_than_memory_allows_is_cut_short_and_costs_no_other_answer() {
+    let place = Place::with(|options| options.memory = 0);
+    let long = "n".repeat(120);
+    for number in 0..4000 {
+        std::fs::create_dir_all(place.path(format!("wide/{long}{number}"))).unwrap();
+    }
+    place.file("small/d/file", "text");
+    for _ in 0..2 {
+        let answer = place.get("/wide/?manifest", "");
+        assert!(answer.status == 200 && !answer.is_whole);
+        // Memory that was counted for the answer is free again.
+        let answer = place.get("/small/?manifest", "");
+        assert!(answer.is_whole && answer.text().lines().count() == 4);
+        assert!(place.get("/wide/?json", "").is_whole);
+    }
+}
