@@ -19,6 +19,9 @@ FLEET_KILLS ?= 50
 SERVER_KILLS ?= 100
 # Rounds of each race between root and another user in `make campaign`.
 USER_RACES ?= 10000
+# Power cuts of each command on each file system by `make campaign`, and runs of each on disks that fail.
+CUTS ?= 1000
+FAULTS ?= 500
 # What `make study` passes to `thalweg study`, as in STUDY='002 --quick'; empty lists the studies.
 STUDY ?=
 # Where its results are kept.
@@ -72,12 +75,13 @@ audit: export FUZZ_SECONDS := 15
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change; USER_RACES rounds of each race between root and another user
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; CUTS of power and FAULTS of a disk for each command on each file system; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change; USER_RACES rounds of each race between root and another user
 	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_KILLS=$(KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_the_same_command
 	THALWEG_KILLS=$(FLEET_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- ranks_that_are_killed machines_that_die after_a_kill_at_any_moment --nocapture
 	THALWEG_SLURM=1 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- under_slurm
 	THALWEG_KILLS=$(SERVER_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_of_the_server
+	THALWEG_CUTS=$(CUTS) THALWEG_FAULTS=$(FAULTS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- power_cut:: failing_disks:: --nocapture
 	THALWEG_KILLS=$(KILLS) THALWEG_VIEWS=1000000 tests/setup/python test --timeout 3600 -s -k "killed or views_of_random_lives"
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test exchange -- both_ways messages what --nocapture

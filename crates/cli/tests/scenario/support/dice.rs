@@ -16,6 +16,11 @@ impl Dice {
         let seed = from_env("THALWEG_SEED", seed);
         // Shown by the test harness only if the test fails.
         eprintln!("{test}: THALWEG_SEED={seed}");
+        Self::seeded(seed)
+    }
+
+    /// A sequence of its own, which `THALWEG_SEED` does not change.
+    pub fn seeded(seed: u64) -> Self {
         Self(seed | 1)
     }
 

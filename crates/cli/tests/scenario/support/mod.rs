@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod fuse;
 pub mod growth;
 pub mod interrupted;
+pub mod loop_disk;
 pub mod methods;
 pub mod mounts;
 pub mod run;

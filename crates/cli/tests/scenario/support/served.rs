@@ -32,6 +32,17 @@ impl Served {
         Self { child, folder: folder.to_owned(), words, url }
     }
 
+    /// At a given port, if it is free.
+    pub fn at_port(folder: &Path, port: &str) -> Option<Self> {
+        let (child, url) = start(folder, &format!("127.0.0.1:{port}"), &[])?;
+        Some(Self { child, folder: folder.to_owned(), words: vec![], url })
+    }
+
+    /// The port in its address.
+    pub fn port(&self) -> &str {
+        self.url.trim_end_matches('/').rsplit(':').next().unwrap_or_default()
+    }
+
     /// The address of something in the folder.
     pub fn at(&self, name: &str) -> String {
         format!("{}{name}", self.url)

@@ -8,6 +8,7 @@ use std::{
 
 use super::{Scratch, skip};
 
+pub mod disk;
 pub mod shared;
 pub mod sink;
 pub mod source;
@@ -16,7 +17,7 @@ pub mod source;
 pub struct Mounted {
     session: Option<BackgroundSession>,
     folder: PathBuf,
-    _scratch: Scratch,
+    scratch: Option<Scratch>,
 }
 
 impl Mounted {
@@ -24,10 +25,17 @@ impl Mounted {
     fn new(test: &str, sick: impl Filesystem, access: MountOption) -> Option<Self> {
         let scratch = Scratch::new();
         let folder = scratch.folder("sick");
+        let mut mounted = Self::at(test, folder, sick, access)?;
+        mounted.scratch = Some(scratch);
+        Some(mounted)
+    }
+
+    /// Mounts on an existing directory. Without FUSE that is a skip.
+    fn at(test: &str, folder: PathBuf, sick: impl Filesystem, access: MountOption) -> Option<Self> {
         let mut config = Config::default();
         config.mount_options = vec![access, MountOption::FSName("thalweg-tests".to_owned())];
         match fuser::spawn_mount(sick, &folder, &config) {
-            Ok(session) => Some(Self { session: Some(session), folder, _scratch: scratch }),
+            Ok(session) => Some(Self { session: Some(session), folder, scratch: None }),
             Err(error) => {
                 skip(test, &format!("no FUSE: {error}"));
                 None

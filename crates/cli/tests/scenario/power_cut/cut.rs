@@ -1,0 +1,82 @@
+//! The disk that a power cut leaves, made from the log of its requests.
+
+use std::{fs::File, os::unix::fs::FileExt, path::Path};
+
+use super::system::copy_image;
+use crate::support::{dice::Dice, fuse::disk::DiskEvent};
+
+/// File systems rely on no larger unit that a disk writes whole.
+const ATOM: usize = 4096;
+
+/// Which of the writes after the last flush reached the disk.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// Each with this chance, in percent.
+    Some(u64),
+    /// Each page of each with this chance.
+    Torn(u64),
+}
+
+/// A moment, and the fate of the writes that were not flushed then.
+#[derive(Debug)]
+pub struct PowerCut {
+    /// Requests that had completed.
+    pub at: usize,
+    kept: Kept,
+    seed: u64,
+}
+
+impl PowerCut {
+    /// A cut within this range of the log.
+    pub fn within(range: std::ops::RangeInclusive<usize>, dice: &mut Dice) -> Self {
+        let at = dice.within(*range.start() as u64..*range.end() as u64 + 1) as usize;
+        let kept = match dice.within(0..8) {
+            0 => Kept::Some(0),
+            1 => Kept::Some(100),
+            2 | 3 => Kept::Torn(dice.within(10..100)),
+            _ => Kept::Some(dice.within(5..100)),
+        };
+        Self { at, kept, seed: dice.within(1..u64::from(u32::MAX)) }
+    }
+
+    /// Moves the cut to the last moment before the flush that follows it, where most writes are in danger.
+    pub fn before_flush(mut self, log: &[DiskEvent]) -> Self {
+        let is_flush = |event: &DiskEvent| matches!(event, DiskEvent::Flush);
+        self.at += log[self.at..].iter().position(is_flush).unwrap_or(0);
+        self
+    }
+
+    /// Makes the image: everything up to the last flush, and a choice of what came after it.
+    pub fn make_image(&self, base: &Path, log: &[DiskEvent], to: &Path) {
+        copy_image(base, to);
+        let image = File::options().write(true).open(to).unwrap();
+        let log = &log[..self.at];
+        let is_flush = |event: &DiskEvent| matches!(event, DiskEvent::Flush);
+        let flushed = log.iter().rposition(is_flush).unwrap_or(0);
+        let mut dice = Dice::seeded(self.seed);
+        for (n, event) in log.iter().enumerate() {
+            let DiskEvent::Write { offset, bytes } = event else { continue };
+            if n < flushed {
+                image.write_all_at(bytes, *offset).unwrap();
+            } else {
+                self.write_some(&image, *offset, bytes, &mut dice);
+            }
+        }
+    }
+
+    fn write_some(&self, image: &File, offset: u64, bytes: &[u8], dice: &mut Dice) {
+        let mut hits = |percent| dice.within(0..100) < percent;
+        match self.kept {
+            Kept::Some(percent) => {
+                if hits(percent) {
+                    image.write_all_at(bytes, offset).unwrap();
+                }
+            }
+            Kept::Torn(percent) => {
+                for (n, page) in bytes.chunks(ATOM).enumerate().filter(|_| hits(percent)) {
+                    image.write_all_at(page, offset + (n * ATOM) as u64).unwrap();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! A command that believes that the machine has started anew: another boot id, and a clock of the boot that began now.
+
+use std::{fs, path::Path, process::Command, thread, time::Duration};
+
+use super::command::with_environment;
+use crate::support::run;
+
+/// What `unshare` needs to give a process both.
+const NAMESPACES: [&str; 4] = ["--mount", "--propagation=slave", "--time", "--fork"];
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Why no process here can be given another boot id and boot time.
+pub fn missing() -> Option<String> {
+    let mut command = Command::new("unshare");
+    command.args(NAMESPACES).args(["--boottime=0", "mount", "--bind", "/proc/version", BOOT_ID]);
+    let ran = run(&mut command);
+    (ran.code() != 0).then(|| format!("no namespace of mounts and time: {}", ran.stderr.trim()))
+}
+
+/// Seconds of the clock of the boot.
+pub fn uptime() -> u64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    uptime.split('.').next().and_then(|seconds| seconds.parse().ok()).expect("seconds")
+}
+
+/// Waits until a boot that `after_reboot` simulates is later than this moment. The kernel's offset of that clock is set in
+/// whole seconds, so the simulated boot is at the last full second.
+pub fn wait_for_reboot_after(moment: u64) {
+    while uptime() <= moment {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Wraps a command. `boot_id` is a file that stands in for the kernel's.
+pub fn after_reboot(command: &Command, boot_id: &Path) -> Command {
+    let mut wrapped = Command::new("unshare");
+    wrapped.args(NAMESPACES).args([
+        "--kill-child",
+        &format!("--boottime=-{}", uptime()),
+        "sh",
+        "-c",
+    ]);
+    wrapped.arg(format!("mount --bind \"$0\" {BOOT_ID} && exec \"$@\"")).arg(boot_id);
+    wrapped.arg(command.get_program());
+    with_environment(wrapped, command, command.get_args())
+}

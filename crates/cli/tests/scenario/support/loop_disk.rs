@@ -1,0 +1,139 @@
+//! Loop devices, and file systems mounted from them. Programs do all of it, so that a hang is a hang of a child process.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{run, run::GUARD};
+
+/// A loop device, detached when dropped.
+pub struct LoopDevice(PathBuf);
+
+/// A mounted file system, unmounted when dropped.
+pub struct MountedDisk {
+    folder: PathBuf,
+    /// `None` if the kernel detaches the loop device at the end of the mount.
+    device: Option<LoopDevice>,
+}
+
+impl LoopDevice {
+    /// Attaches any free device to a file; reads and writes go past the page cache of the file where it allows that.
+    pub fn attach(file: &Path) -> Self {
+        Self::attach_at(file, None)
+    }
+
+    /// Attaches this device if it is free, or any other one.
+    pub fn attach_at(file: &Path, number: Option<u64>) -> Self {
+        if let Some(number) = number {
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let ran = run(Command::new("losetup").args([&path, file]));
+            if ran.code() == 0 {
+                return Self(path);
+            }
+        }
+        let words = ["--find", "--show", "--direct-io=on"];
+        let ran = run(Command::new("losetup").args(words).arg(file)).expect(0);
+        Self(PathBuf::from(String::from_utf8_lossy(&ran.stdout).trim()))
+    }
+
+    /// Limits the size of a request. The loop driver of Linux 6.18 takes a write of which the file took a part for
+    /// complete; a request that the file takes whole or not at all has no such part.
+    pub fn with_requests_of(self, kib: u64) -> Self {
+        let name = self.0.file_name().unwrap_or_default();
+        let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
+        std::fs::write(limit, kib.to_string()).unwrap();
+        self
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The number in its name.
+    pub fn number(&self) -> u64 {
+        let name = self.0.to_string_lossy();
+        name.trim_start_matches("/dev/loop").parse().expect("/dev/loopN")
+    }
+
+    /// Waits until the kernel has let go of the file; whether it did.
+    fn detach(&self) -> bool {
+        let name = self.0.file_name().unwrap_or_default();
+        let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+        let began = Instant::now();
+        // A mount namespace of another test may hold the mount for a moment: the kernel then detaches later.
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).output();
+        while backing.exists() && began.elapsed() < GUARD {
+            thread::sleep(Duration::from_millis(2));
+        }
+        !backing.exists()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if !self.detach() {
+            eprintln!("{} is still attached", self.0.display());
+        }
+    }
+}
+
+impl MountedDisk {
+    /// Mounts an attached device.
+    pub fn of_device(device: LoopDevice, folder: &Path, options: &str) -> Result<Self, String> {
+        mount(device.path(), folder, options)?;
+        Ok(Self { folder: folder.to_owned(), device: Some(device) })
+    }
+
+    /// Mounts an image by a loop device that ends with the mount.
+    pub fn of_image(image: &Path, folder: &Path, options: &str) -> Result<Self, String> {
+        mount(image, folder, &format!("loop,{options}"))?;
+        Ok(Self { folder: folder.to_owned(), device: None })
+    }
+
+    /// Mounts memory.
+    pub fn of_memory(folder: &Path, options: &str) -> Self {
+        mount_memory(folder, options);
+        Self { folder: folder.to_owned(), device: None }
+    }
+
+    /// Unmounts, lazily if it stays busy. It runs while a test panics, so it must not panic itself.
+    fn unmount(&self) {
+        let began = Instant::now();
+        loop {
+            let ended = Command::new("timeout").args(["60", "umount"]).arg(&self.folder).output();
+            let Ok(ended) = ended else { return };
+            let reason = String::from_utf8_lossy(&ended.stderr);
+            if ended.status.success() || reason.contains("not mounted") {
+                return;
+            }
+            if began.elapsed() > Duration::from_secs(10) {
+                eprintln!("unmounted lazily: {}", reason.trim());
+                let _ = Command::new("umount").arg("-l").arg(&self.folder).output();
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for MountedDisk {
+    fn drop(&mut self) {
+        self.unmount();
+        // After the unmount.
+        self.device.take();
+    }
+}
+
+/// Mounts memory. Unmounting something below it reaches the namespaces that were made meanwhile.
+pub fn mount_memory(folder: &Path, options: &str) {
+    let words = ["-t", "tmpfs", "--make-shared", "-o", options, "thalweg-tests"];
+    run(Command::new("mount").args(words).arg(folder)).expect(0);
+}
+
+fn mount(what: &Path, folder: &Path, options: &str) -> Result<(), String> {
+    let ran = run(Command::new("mount").args(["-o", options]).args([what, folder]));
+    if ran.code() == 0 { Ok(()) } else { Err(format!("mount: {}", ran.stderr.trim())) }
+}
