@@ -1,5 +1,5 @@
 //! Disks that fail below a mounted file system: a write or a flush that returns EIO, and a disk whose own store is full.
-//! No run with `--fsync` ends with exit status 0 unless the disk has everything, and no later run trusts what was lost.
+//! A run with `--fsync` ends with exit status 0 only if the disk has everything, and no later run trusts what was lost.
 //! `THALWEG_FAULTS=500` makes the campaign longer.
 
 use std::{fs, path::Path, time::Instant};
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What became of the runs.
+/// Counts of runs by their outcome.
 #[derive(Debug, Default)]
 struct Tally {
     runs: u64,
@@ -34,7 +34,7 @@ struct Tally {
     failures: Vec<String>,
 }
 
-/// A case, the file system it runs on, and what it has led to.
+/// Runs of one command on one file system.
 struct FaultTrial<'a> {
     case: &'a CutCase,
     system: &'a DiskSystem,
@@ -58,7 +58,7 @@ impl<'a> FaultTrial<'a> {
         fuse.set_fault(fault);
         let ran = self.case.run(&self.place, &[], same_command).expect_no_panic();
         let counts = fuse.counts();
-        // A fault that nobody could have noticed before the command ended does not count.
+        // The unmount must not meet the fault: the command could not have reported it.
         fuse.set_fault(None);
         drop(disk);
         Some((ran, counts))

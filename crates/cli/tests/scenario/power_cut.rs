@@ -27,7 +27,7 @@ use campaign::Campaign;
 use command::CutCase;
 use system::SYSTEMS;
 
-/// Whether disks can be cut here. If not, that is a skip.
+/// Returns whether disks can be cut here; if not, counts a skip.
 pub fn may_cut(test: &str) -> bool {
     if !is_root(test) || !has_tools(test, &["losetup", "unshare", "sha256sum"]) {
         return false;
@@ -39,7 +39,7 @@ pub fn may_cut(test: &str) -> bool {
     missing.is_none()
 }
 
-/// Whether a variable of the environment asks for this one, for all, or is not set.
+/// Returns `true` if an environment variable is unset, is `all`, or is this name.
 pub fn is_wanted(name: &str, variable: &str) -> bool {
     std::env::var(variable).map_or(true, |wanted| wanted == "all" || wanted == name)
 }
@@ -135,7 +135,7 @@ fn requests_of_a_loop_device_are_logged_in_their_order() {
     drop(device);
 }
 
-/// Does nothing unless `THALWEG_CUT_REPEAT` names what a failing cut has left.
+/// Does nothing unless `THALWEG_CUT_REPEAT` names a directory in which a failing cut was kept.
 #[test]
 fn a_kept_power_cut_is_repeated() {
     if let Some(kept) = std::env::var_os("THALWEG_CUT_REPEAT") {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::dice::Dice;
 
-/// How many cuts share a recorded run.
+/// Number of cuts made from one recorded run.
 const CUTS_OF_A_RUN: u64 = 10;
 /// Failing cuts of one campaign that are kept: the first ones.
 const KEPT: usize = 3;
@@ -111,7 +111,7 @@ impl<'a> Campaign<'a> {
     }
 }
 
-/// Repeats a failing cut from what was kept of it.
+/// Repeats a failing cut from the directory in which it was kept.
 pub fn repeat(kept: &Path) -> Result<(), String> {
     let text = fs::read_to_string(kept.join("case")).unwrap();
     let lines: Vec<_> = text.lines().collect();

@@ -10,7 +10,7 @@ use std::{
 use super::{contents::Hashes, place::Place};
 use crate::support::{Ran, Running, dice::Dice, thalweg};
 
-/// What makes a destination.
+/// The command that writes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutCommand {
     /// `copy -aT` of the tree, with these words.
@@ -127,8 +127,8 @@ impl CutCase {
         command
     }
 
-    /// What a cut may never leave, whether or not the command had finished: a file that was replaced is old or new, and
-    /// what `fetch` has given a name is whole.
+    /// Checks what holds after a cut at any moment. A replaced file has its old or its new content. A new file of `fetch`
+    /// is absent or complete.
     pub fn judge_names(&self, place: &Place, found: &Hashes) -> Result<(), String> {
         let new = place.expected(self);
         for (path, old) in place.old_hashes(self) {

@@ -1,4 +1,4 @@
-//! What is in a directory, by `find` and `sha256sum`, never by the code that wrote it.
+//! Contents of a directory as `find` and `sha256sum` report them, independent of the code under test.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 

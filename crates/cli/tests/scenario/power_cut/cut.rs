@@ -1,4 +1,4 @@
-//! The disk that a power cut leaves, made from the log of its requests.
+//! Builds the disk that a power cut leaves from the log of its requests.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
@@ -8,7 +8,7 @@ use crate::support::{dice::Dice, fuse::disk::DiskEvent};
 /// File systems rely on no larger unit that a disk writes whole.
 const ATOM: usize = 4096;
 
-/// Which of the writes after the last flush reached the disk.
+/// The writes after the last flush that reached the disk.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     /// Each with this chance, in percent.

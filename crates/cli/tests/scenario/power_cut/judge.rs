@@ -62,7 +62,7 @@ impl CutRun<'_> {
     }
 }
 
-/// What is on the disk beside the destination and the file of the other writer.
+/// Names on the disk beside the destination and the file of the other writer.
 fn leftovers(disk: &Path) -> Vec<String> {
     let is_left = |name: &String| !["copy", "lost+found", "other"].contains(&name.as_str());
     names(disk).into_iter().filter(is_left).collect()

@@ -1,4 +1,4 @@
-//! Where one command is cut on one file system: a source that is read only, a mount point, images.
+//! The directories and images of one command on one file system: a read-only source, a mount point, an empty disk.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -103,7 +103,7 @@ impl Place {
         bare.furnish(case, Some(former), |_| {})
     }
 
-    /// What a journal may have recorded of this place.
+    /// Returns the properties of this place that a journal may have recorded.
     pub fn former(&self) -> FormerPlace {
         let port = self.served.as_ref().map_or("0", Served::port).to_owned();
         FormerPlace { loop_number: self.source_number, port }
@@ -122,7 +122,7 @@ impl Place {
         fs::metadata(self.base()).unwrap().blocks() * 512
     }
 
-    /// Where the disk is mounted.
+    /// The mount point of the disk.
     pub fn disk(&self) -> PathBuf {
         self.memory.join("disk")
     }
@@ -161,7 +161,7 @@ impl Place {
         if case.replaces { &self.old } else { &NONE }
     }
 
-    /// Whether the destination is complete and right.
+    /// Checks that the destination has all files, names and attributes of the source.
     pub fn judge_copy(&self, case: &CutCase, found: &Hashes) -> Result<(), String> {
         for (path, hash) in &self.expected(case) {
             match found.get(path) {

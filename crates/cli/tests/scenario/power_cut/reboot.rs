@@ -1,15 +1,15 @@
-//! A command that believes that the machine has started anew: another boot id, and a clock of the boot that began now.
+//! Runs a command as after a reboot: with another boot id, and with a `CLOCK_BOOTTIME` that starts now.
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use super::command::with_environment;
 use crate::support::run;
 
-/// What `unshare` needs to give a process both.
+/// Options of `unshare` for a process with another boot id and boot time.
 const NAMESPACES: [&str; 4] = ["--mount", "--propagation=slave", "--time", "--fork"];
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Why no process here can be given another boot id and boot time.
+/// Returns the reason if no process here can be given another boot id and boot time.
 pub fn missing() -> Option<String> {
     let mut command = Command::new("unshare");
     command.args(NAMESPACES).args(["--boottime=0", "mount", "--bind", "/proc/version", BOOT_ID]);

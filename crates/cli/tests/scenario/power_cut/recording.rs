@@ -1,4 +1,4 @@
-//! A run of a command, and what the disk saw of it.
+//! Records the requests that a disk receives while a command runs.
 
 use std::{fs, ops::Range, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -46,7 +46,7 @@ impl Recording {
         let other = OtherWriter::start(place, dice);
         let ran = case.run(place, &words, same_command);
         let end = fuse.position();
-        // What was not synced reaches the disk in the time after the command, in an order of the kernel's choice.
+        // The kernel writes back unsynced data after the command, in an order of its choice.
         thread::sleep(Duration::from_millis(dice.within(0..400)));
         other.stop();
         drop(disk);

@@ -1,4 +1,5 @@
-//! Loop devices, and file systems mounted from them. Programs do all of it, so that a hang is a hang of a child process.
+//! Loop devices, and file systems mounted from them. Child processes attach, mount and unmount, so that a hang is
+//! confined to a child.
 
 use std::{
     path::{Path, PathBuf},
@@ -93,7 +94,7 @@ impl MountedDisk {
         Ok(Self { folder: folder.to_owned(), device: None })
     }
 
-    /// Mounts memory.
+    /// Mounts a tmpfs.
     pub fn of_memory(folder: &Path, options: &str) -> Self {
         mount_memory(folder, options);
         Self { folder: folder.to_owned(), device: None }
@@ -127,7 +128,8 @@ impl Drop for MountedDisk {
     }
 }
 
-/// Mounts memory. Unmounting something below it reaches the namespaces that were made meanwhile.
+/// Mounts a tmpfs. It is shared, so that an unmount below it also reaches mount namespaces that were created after the
+/// mount.
 pub fn mount_memory(folder: &Path, options: &str) {
     let words = ["-t", "tmpfs", "--make-shared", "-o", options, "thalweg-tests"];
     run(Command::new("mount").args(words).arg(folder)).expect(0);

@@ -89,7 +89,7 @@ impl FuseDisk {
         self.mounted.folder().join(NAME)
     }
 
-    /// How many requests have completed.
+    /// Returns the number of completed requests.
     pub fn position(&self) -> usize {
         self.state.lock().unwrap().log.len()
     }
