@@ -60,6 +60,34 @@ fn a_tree_is_the_same_as_on_the_server_with_modes_and_times() {
 }
 
 #[test]
+fn no_name_is_seen_before_what_it_names_is_synced() {
+    let served = Served::new();
+    for n in 0..300 {
+        served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13, n as u64));
+    }
+    let get = |rules: Vec<Rule>, options: &TreeOptions| {
+        let outcome = Script::new(rules).run(|| get(&served.url(), &served.dst(), options));
+        (outcome.value.unwrap(), outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync])
+    };
+    // A new folder is synced whole. Where that fails nothing of it stays.
+    let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
+    let (failed, ..) = get(vec![rule], &options());
+    assert!(failed.halted.is_some() && failed.kept.is_none(), "{failed:?}");
+    assert_eq!(names(served.dst().parent().unwrap()), ["root"]);
+    let (fetched, whole, single) = get(Vec::new(), &options());
+    assert!(fetched.halted.is_none(), "{fetched:?}");
+    assert_eq!((whole, single), (1, 0));
+    // In a folder that is there many files wait for one sync.
+    for n in 0..300 {
+        served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13 + 1, n as u64));
+    }
+    let (fetched, whole, single) = get(Vec::new(), &options());
+    assert_eq!((fetched.files, fetched.missed.len()), (300, 0), "{fetched:?}");
+    assert!((1..30).contains(&whole) && single < 30, "{whole} {single}");
+    assert_eq!(tree(&served.dst()), tree(&served.root("")));
+}
+
+#[test]
 fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
     let served = Served::new();
     fill(&served);

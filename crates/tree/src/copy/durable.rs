@@ -62,12 +62,13 @@ pub(crate) enum FileSync {
 }
 
 impl FileSync {
-    /// For a copy in this directory over `there`; `elsewhere`: a link leads out of the directory.
+    /// For a copy in this directory over `there`; `elsewhere`: a link leads out of the directory; `has_links`: other names
+    /// are linked to the copy, perhaps in the place of other files.
     pub fn of(
         options: &CopyOptions,
         company: Company,
         directory: &Directory,
-        (there, elsewhere): (Option<&Existing>, bool),
+        (there, elsewhere, has_links): (Option<&Existing>, bool, bool),
     ) -> Self {
         // A pipe or a terminal holds nothing.
         if !there.is_none_or(Existing::can_be_read_again) {
@@ -75,13 +76,13 @@ impl FileSync {
         }
         let is_hidden = directory.is_staged && !elsewhere;
         let has_company = matches!(company, Company::Workers | Company::Stragglers);
-        let is_replaced = there.is_some_and(|there| !there.is_written_into(options));
+        let is_replaced =
+            there.map_or(has_links && !directory.is_fresh, |there| !there.is_written_into(options));
         match options.fsync {
-            Fsync::Never => Self::Nothing,
             Fsync::Always if is_hidden && directory.is_synced_whole => Self::Nothing,
             Fsync::Always => Self::All,
             Fsync::Auto if is_replaced && !is_hidden && !has_company => Self::Data,
-            Fsync::Auto => Self::Nothing,
+            Fsync::Auto | Fsync::Never => Self::Nothing,
         }
     }
 

@@ -167,7 +167,8 @@ impl Worker<'_> {
         }
         let elsewhere = behind.is_some() || there.is_some_and(Existing::is_behind_link);
         let (options, company) = (self.run.options, self.run.company);
-        let sync = FileSync::of(options, company, leaf.directory, (there, elsewhere));
+        let has_links = options.links_names(leaf.named_by_caller(), stat.st_nlink);
+        let sync = FileSync::of(options, company, leaf.directory, (there, elsewhere, has_links));
         let finished =
             written.and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)));
         let waits = finished.is_ok() && contents.is_whole && self.may_wait(leaf, stat, sync);
@@ -193,8 +194,6 @@ impl Worker<'_> {
                     let _ = remove_leftover(spot.dir, spot.name, Id::of(stat));
                 }
                 self.count_file(leaf, backup.as_deref());
-                let named = leaf.named_by_caller();
-                let has_links = self.run.options.links_names(named, stat.st_nlink);
                 let copy = has_links.then(|| fstat(sink.fd()).map_err(at_sink("fstat")));
                 Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
             }
