@@ -100,6 +100,39 @@ fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
     assert!(count > 0, "no page has a block that begins with sh");
 }
 
+/// The sources of all tests, in one text.
+fn test_sources(folder: &Path, all: &mut String) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let extension = entry.extension().unwrap_or_default();
+        if entry.is_dir() && !entry.ends_with("target") {
+            test_sources(&entry, all);
+        } else if extension == "rs" || extension == "py" || extension == "java" {
+            all.push_str(&fs::read_to_string(&entry).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn every_guarantee_names_a_test_that_exists() {
+    let mut sources = String::new();
+    for folder in ["crates", "python/tests", "java/src/test"] {
+        test_sources(&root().join(folder), &mut sources);
+    }
+    let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ") && !line.contains("| test |")).collect();
+    assert!(rows.len() > 30, "{} rows", rows.len());
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap();
+        let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        for name in names {
+            let is_function = ["fn ", "def "].iter().any(|word| sources.contains(&format!("{word}{name}(")));
+            let is_suite = root().join("tests/audit/suites").join(name).is_file();
+            assert!(is_function || is_suite, "'{name}' is neither a test nor a suite: {row}");
+        }
+    }
+}
+
 #[test]
 fn five_lines_of_the_readme_fuzz_a_java_parser() {
     let test = "five_lines_of_the_readme_fuzz_a_java_parser";

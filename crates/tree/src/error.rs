@@ -122,6 +122,10 @@ pub enum Refusal {
     /// A fleet makes a new tree, and this is there already.
     #[error("exists: a fleet makes a new folder")]
     NotNew,
+    /// It looks like a finished copy of a fleet, but was written before this machine started: a power cut may have taken its
+    /// data.
+    #[error("was there before this machine started: its data may not be complete")]
+    NotSince,
     /// The plan of a fleet cannot be used.
     #[error("is no plan of a fleet: {0}")]
     NoPlan(String),
@@ -157,6 +161,15 @@ impl Error {
     /// Whether a file is copied without the access list of its source.
     pub fn is_list_refused(&self) -> bool {
         matches!(self, Self::Call { call: SET_ACCESS_LIST | SET_DEFAULT_LIST, .. })
+    }
+
+    /// Returns `true` if bytes that were written before may be gone, also bytes of other files.
+    pub(crate) fn loses_written_bytes(&self) -> bool {
+        match self {
+            Self::Call { call, .. } => loses_written_bytes(call),
+            Self::Move { error, .. } => loses_written_bytes(error.call),
+            _ => false,
+        }
     }
 
     /// What the kernel answered, if it was the kernel that said no.
@@ -234,13 +247,18 @@ impl Failure {
         }
     }
 
-    /// Whether what was written so far is worth going on with.
-    pub fn may_be_resumed(&self) -> bool {
-        let are_bytes_gone = match self {
+    /// Whether bytes that were written before may be gone.
+    pub fn loses_written_bytes(&self) -> bool {
+        match self {
             Self::Sink(call, ..) => loses_written_bytes(call),
             Self::Moved(error) => loses_written_bytes(error.call),
             _ => false,
-        };
+        }
+    }
+
+    /// Whether what was written so far is worth going on with.
+    pub fn may_be_resumed(&self) -> bool {
+        let are_bytes_gone = self.loses_written_bytes();
         let is_refused = matches!(
             self,
             Self::Differ | Self::Refused(_) | Self::RefusedSource(_) | Self::IntoItself(..)

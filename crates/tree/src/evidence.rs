@@ -44,6 +44,13 @@ impl Evidence {
     }
 }
 
+/// Returns `true` if a file or directory was last changed before this machine started. A time from the future may be that of
+/// another machine's clock, and says nothing.
+pub(crate) fn is_from_before_this_boot(file: &Stat) -> bool {
+    let (seconds, nanoseconds) = ctime(file);
+    (seconds, nanoseconds as u32) < Boot::now().began
+}
+
 /// The running boot, by the clocks of this process. Both clocks are read each time: the wall clock may be stepped, and
 /// a time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
 struct Boot {

@@ -22,7 +22,7 @@ use super::{
     descent::Descent,
     existing::link_in,
     mover::{Grounds, error_of},
-    place::{FINISHER, Place, failed},
+    place::{FINISHER, Place, SYNC_FAILED, failed},
     plan::{Entry, Plan, Seen, Task},
     watch::Watch,
 };
@@ -82,6 +82,12 @@ pub(crate) fn finish(
     let options = CopyOptions { target: Target::Exact, resume: true, ..options.clone() };
     let (sources, tree) = ([source.to_owned()], grounds.tree_path.join("."));
     let mut report = copy_among((&sources[..], &*tree), &options, events, Company::Stragglers)?;
+    if let Some(lost) = report.errors.iter().position(Error::loses_written_bytes)
+        && options.fsync == Fsync::Always
+    {
+        place.flag(SYNC_FAILED)?;
+        return Err(report.errors.swap_remove(lost));
+    }
     // What was there already is what the tasks brought: the workers have booked it, but for the names of large files.
     (report.resumed, report.skipped) = (0, 0);
     // Copied here is what no task had, and again what a task had and is not as it should be.

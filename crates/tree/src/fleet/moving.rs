@@ -15,13 +15,13 @@ use super::{
     journals::{Journals, Own},
     member::Duty,
     mover::{Grounds, Mover, error_of},
-    place::{EPOCH, FULL, Place, failed},
+    place::{EPOCH, FULL, Place, SYNC_FAILED, failed},
     plan::Plan,
     share::Share,
     watch::{Stop, Watch},
 };
 use crate::{
-    CopyOptions, Error, Halt, TreeReport,
+    CopyOptions, Error, Fsync, Halt, TreeReport,
     copy::{
         crew::Crew,
         report::Tally,
@@ -140,6 +140,9 @@ impl<'m> Moving<'m> {
             // Where the folder is gone, that is why.
             if run.go_on().is_err() {
                 break;
+            }
+            if run.options.fsync == Fsync::Always && failure.0.loses_written_bytes() {
+                let _ = self.place.flag(SYNC_FAILED);
             }
             let is_full = failure.0.ends_the_run();
             run.failed(error_of(failure));

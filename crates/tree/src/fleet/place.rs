@@ -29,6 +29,7 @@ use crate::{
         staged_dir::{open_new, remove_contents},
     },
     error::{Attempt, Failure, at_sink},
+    evidence,
     identity::{Id, kind, mtime},
     listing::{DIRECTORY, ancestors, listing_buffer},
     names::{c_string, cut, os},
@@ -42,6 +43,9 @@ pub(crate) const PLAN: &CStr = c"plan";
 pub(crate) const EPOCH: &CStr = c"epoch";
 /// The destination is full: all stop.
 pub(crate) const FULL: &CStr = c"full";
+/// A sync failed in a fleet whose caller asked for `--fsync`: the kernel may have dropped bytes of any task, so the next
+/// fleet begins from nothing.
+pub(crate) const SYNC_FAILED: &CStr = c"sync-failed";
 /// Who finishes holds its lock.
 pub(crate) const FINISHER: &CStr = c"finisher";
 /// All of the tree is in a destination that was there: only this folder is left to remove.
@@ -130,6 +134,10 @@ impl Place {
                     let reason = Refusal::NotNew;
                     return Err(Error::Refused { path: destination.to_owned(), reason });
                 }
+                There::EarlierCopy => {
+                    let reason = Refusal::NotSince;
+                    return Err(Error::Refused { path: destination.to_owned(), reason });
+                }
                 there => there == There::Copy,
             }
         };
@@ -146,6 +154,11 @@ impl Place {
                 let _ = remove(above_fd.as_fd(), &own, &fd);
             }
             return Ok(Found::Published);
+        }
+        if makes && has(fd.as_fd(), SYNC_FAILED) {
+            let removed = remove(above_fd.as_fd(), &own, &fd);
+            removed.map_err(|failure| failure.at(|| path.clone(), || path.clone()))?;
+            return Self::make_once(source, destination, how);
         }
         let below = |name| folder(fd.as_fd(), name).map_err(self::failed(&path, "mkdirat"));
         let (tree, parts) = (below(TREE)?, below(PARTS)?);
@@ -212,7 +225,8 @@ impl Place {
         if self.is_there {
             return !self.is_in_place();
         }
-        there(self.above.as_fd(), &self.name, source) == Ok(There::Copy)
+        let there = there(self.above.as_fd(), &self.name, source);
+        matches!(there, Ok(There::Copy | There::EarlierCopy))
     }
 
     /// Whether the folder has its name still.
@@ -269,6 +283,8 @@ enum There {
     Nothing,
     /// A folder that was last modified when the source was, and holds the same names: nobody makes such a one but a copy.
     Copy,
+    /// The same, last changed before this machine started. Its name and times may have outlived its data.
+    EarlierCopy,
     SomethingElse,
 }
 
@@ -283,7 +299,11 @@ fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Err
         && mtime(&there) == mtime(&stat(source)?)
         && names(openat(above, name, DIRECTORY, Mode::empty())?)?
             == names(openat(CWD, source, DIRECTORY, Mode::empty())?)?;
-    Ok(if is_copy { There::Copy } else { There::SomethingElse })
+    Ok(match is_copy {
+        true if evidence::is_from_before_this_boot(&there) => There::EarlierCopy,
+        true => There::Copy,
+        false => There::SomethingElse,
+    })
 }
 
 /// How many names a folder has that a copy would take, and a sum of their hashes: their order says nothing.

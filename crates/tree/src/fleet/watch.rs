@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_core::Cancelled;
 
-use super::place::{FULL, has};
+use super::place::{FULL, SYNC_FAILED, has};
 use crate::{Event, Events, Progress};
 
 /// How often the folder is looked at.
@@ -23,7 +23,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) enum Stop {
     /// Its caller wants it.
     Cancelled,
-    /// Others have found everything done: what it is about to write is there already.
+    /// Others have found everything done: what it is about to write is there already. Or a sync has failed, and nothing of
+    /// this fleet will be used.
     Over,
     /// The destination is full, as another worker found.
     Full,
@@ -58,7 +59,8 @@ impl<'w> Watch<'w> {
         if has(self.folder, FULL) {
             return self.because(Stop::Full);
         }
-        if has(self.folder, self.sign) { Ok(()) } else { self.because(Stop::Over) }
+        let is_over = has(self.folder, SYNC_FAILED) || !has(self.folder, self.sign);
+        if is_over { self.because(Stop::Over) } else { Ok(()) }
     }
 
     fn because(&self, why: Stop) -> Result<(), Cancelled> {

@@ -20,7 +20,7 @@ use super::{
     journals::{Journals, Own, REPORT, report},
     member::{Duty, Member},
     mover::Grounds,
-    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, failed},
+    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
     plan::{Plan, Surveyed},
     record::{WorkerName, WorkerRecord},
 };
@@ -203,7 +203,7 @@ impl Assignment<'_> {
         if self.member.moves() {
             self.take_part(&plan, &mut journals, (grounds, threads), report)?;
         }
-        if report.tree.halted.is_some() {
+        if report.tree.halted.is_some() || place.has(SYNC_FAILED) {
             return Ok(());
         }
         let looked = self.see_all_done(&plan, &mut journals);

@@ -82,6 +82,10 @@ fn refused(error: &Error) -> Failure {
             let what_next = "-T copies into one that is there, file by file";
             Failure::new(Exit::Unsupported, format!("{error}; {what_next}"))
         }
+        Error::Refused { reason: Refusal::NotSince, .. } => {
+            let what_next = "`thalweg copy -aT --resume SRC DST` compares it with SRC";
+            Failure::new(Exit::Unsupported, format!("{error}; {what_next}"))
+        }
         error => begun_in_vain(error),
     }
 }
