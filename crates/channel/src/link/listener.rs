@@ -1,7 +1,11 @@
 //! The side that waits to be found. Its socket file goes when it goes; one left by a process that
 //! was killed is replaced by the next, but never one at which a process still listens.
 
-use super::{Address, Admit, Link, left, place::Place, wait};
+use super::{
+    Address, Admit, Link, left,
+    place::{Place, fresh_name},
+    wait,
+};
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
@@ -42,7 +46,7 @@ impl Listener {
             Admit::User(_) | Admit::Anyone => Mode::RWXU | Mode::RWXG | Mode::RWXO,
         };
         let place = Place::of(&path)?;
-        let fresh = place.unique();
+        let fresh = fresh_name();
         let socket = place.listen(&fresh, mode)?;
         let file = place.name(&fresh).inspect_err(|_| place.remove(&fresh))?;
         Ok(Self { socket, path, file, owner: std::process::id(), admit })

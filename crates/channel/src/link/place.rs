@@ -42,11 +42,6 @@ impl<'a> Place<'a> {
         Ok(Self { path, directory, name })
     }
 
-    /// A name in the directory that no other process uses. It is short, whatever the final one is.
-    pub fn unique(&self) -> CString {
-        unique(c"socket")
-    }
-
     /// Listens under the name `fresh`.
     pub fn listen(&self, fresh: &CStr, mode: Mode) -> Result<OwnedFd> {
         // The final name must fit too: clients use it.
@@ -103,7 +98,7 @@ impl<'a> Place<'a> {
         if !is_socket || peer::is_bound(self.path) != Ok(false) {
             return Err(Error::at("bind", self.path)(Errno::ADDRINUSE));
         }
-        let aside = self.unique();
+        let aside = fresh_name();
         match io::rename_new(&self.directory, &*self.name, &self.directory, &*aside) {
             Err(Errno::NOENT) => return Ok(()),
             answer => answer.map_err(Error::at("rename", self.path))?,
@@ -116,6 +111,11 @@ impl<'a> Place<'a> {
         self.remove(&aside);
         Ok(())
     }
+}
+
+/// A name that no other process uses. It is short, whatever the final one is.
+pub(super) fn fresh_name() -> CString {
+    unique(c"socket")
 }
 
 fn is_same(one: &Stat, other: &Stat) -> bool {

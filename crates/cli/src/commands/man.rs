@@ -47,10 +47,10 @@ impl Subcommand for ManArgs {
         for command in root.get_subcommands() {
             if command.get_name() != "help" && !command.is_hide_set() {
                 let name = format!("thalweg-{}", command.get_name());
-                write_page(folder, &name, page(command.clone(), &environment(command))?)?;
+                write_page(folder, &name, &page(command.clone(), &environment(command))?)?;
             }
         }
-        write_page(folder, "thalweg", page(root, &mechanisms())?)?;
+        write_page(folder, "thalweg", &page(root, &mechanisms())?)?;
         Ok(Exit::Done)
     }
 }
@@ -80,9 +80,9 @@ fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-fn write_page(folder: &Path, name: &str, page: Vec<u8>) -> Result<(), Failure> {
+fn write_page(folder: &Path, name: &str, page: &[u8]) -> Result<(), Failure> {
     let path = folder.join(format!("{name}.1"));
-    write_file(&path, &page).map_err(|error| Failure::of_destination(error, &path))
+    write_file(&path, page).map_err(|error| Failure::of_destination(error, &path))
 }
 
 fn mechanisms() -> Roff {

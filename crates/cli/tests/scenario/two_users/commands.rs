@@ -28,78 +28,83 @@ const ALL: u32 = 0o7777;
 /// The permissions, without set-user-ID, set-group-ID and the sticky bit.
 const PERMISSIONS: u32 = 0o777;
 
-const fn copy(
-    name: &'static str,
-    line: &'static str,
-    target: &'static str,
-    (source, mode_bits): (&'static str, u32),
-) -> Row {
-    Row { name, line, target, makes: Makes::Copy { source, mode_bits }, has_fixed_name: false }
+const fn copy_of(source: &'static str, mode_bits: u32) -> Makes {
+    Makes::Copy { source, mode_bits }
 }
 
-const fn text(name: &'static str, line: &'static str, target: &'static str, makes: Makes) -> Row {
+const fn row(name: &'static str, line: &'static str, target: &'static str, makes: Makes) -> Row {
     Row { name, line, target, makes, has_fixed_name: false }
 }
 
 pub const ROWS: &[Row] = &[
-    copy("copy", "$T copy $OWN/secret $D/out", "out", ("secret", PERMISSIONS)),
-    copy("copy --resume", "$T copy -a --resume $OWN/secret $D/out", "out", ("secret", ALL)),
-    copy("copy into", "$T copy -a --resume $OWN/secret $D/", "secret", ("secret", ALL)),
-    copy("copy -r", "$T copy -r $OWN/tree $D/tree", "tree", ("tree", PERMISSIONS)),
-    copy("copy -a tree", "$T copy -a $OWN/tree $D/tree", "tree", ("tree", ALL)),
-    copy(
+    row("copy", "$T copy $OWN/secret $D/out", "out", copy_of("secret", PERMISSIONS)),
+    row("copy --resume", "$T copy -a --resume $OWN/secret $D/out", "out", copy_of("secret", ALL)),
+    row("copy into", "$T copy -a --resume $OWN/secret $D/", "secret", copy_of("secret", ALL)),
+    row("copy -r", "$T copy -r $OWN/tree $D/tree", "tree", copy_of("tree", PERMISSIONS)),
+    row("copy -a tree", "$T copy -a $OWN/tree $D/tree", "tree", copy_of("tree", ALL)),
+    row(
         "copy --tune",
         "THALWEG_PROFILE=$OWN/../state/tuned.json $T copy -a --tune $OWN/tree $D/tree",
         "tree",
-        ("tree", ALL),
+        copy_of("tree", ALL),
     ),
-    copy("copy --resume tree", "$T copy -a --resume $OWN/tree $D/tree", "tree", ("tree", ALL)),
+    row(
+        "copy --resume tree",
+        "$T copy -a --resume $OWN/tree $D/tree",
+        "tree",
+        copy_of("tree", ALL),
+    ),
     Row {
         has_fixed_name: true,
-        ..copy("copy --shard", "$T copy -a --shard 0/1 $OWN/tree $D/tree", "tree", ("tree", ALL))
+        ..row(
+            "copy --shard",
+            "$T copy -a --shard 0/1 $OWN/tree $D/tree",
+            "tree",
+            copy_of("tree", ALL),
+        )
     },
-    copy(
+    row(
         "receive",
         "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/out; s=$?; kill $! 2>/dev/null; wait; exit $s",
         "out",
-        ("public", PERMISSIONS),
+        copy_of("public", PERMISSIONS),
     ),
-    copy(
+    row(
         "receive into",
         "$T send --to $OWN/sock $OWN/public & $T receive --from $OWN/sock $D/; s=$?; kill $! 2>/dev/null; wait; exit $s",
         "public",
-        ("public", PERMISSIONS),
+        copy_of("public", PERMISSIONS),
     ),
-    copy("fetch", "$T fetch $URL/install.sh $D/out", "out", ("web/install.sh", PERMISSIONS)),
-    copy(
+    row("fetch", "$T fetch $URL/install.sh $D/out", "out", copy_of("web/install.sh", PERMISSIONS)),
+    row(
         "fetch here",
         "cd $D; $T fetch $URL/install.sh",
         "install.sh",
-        ("web/install.sh", PERMISSIONS),
+        copy_of("web/install.sh", PERMISSIONS),
     ),
-    copy(
+    row(
         "fetch --sha256",
         "$T fetch --verify --sha256 $(sha256sum <$OWN/web/install.sh | cut -c1-64) $URL/install.sh $D/out",
         "out",
-        ("web/install.sh", PERMISSIONS),
+        copy_of("web/install.sh", PERMISSIONS),
     ),
-    copy("fetch -r", "$T fetch -r $URL/tree/ $D/tree", "tree", ("web/tree", PERMISSIONS)),
-    copy("fetch -r -a", "$T fetch -r -a $URL/tree/ $D/tree", "tree", ("web/tree", ALL)),
-    copy(
+    row("fetch -r", "$T fetch -r $URL/tree/ $D/tree", "tree", copy_of("web/tree", PERMISSIONS)),
+    row("fetch -r -a", "$T fetch -r -a $URL/tree/ $D/tree", "tree", copy_of("web/tree", ALL)),
+    row(
         "pipe --tee",
         "$T pipe --tee $D/out <$OWN/public >/dev/null",
         "out",
-        ("public", PERMISSIONS),
+        copy_of("public", PERMISSIONS),
     ),
-    text("manifest", "$T manifest -o $D/out $OWN/tree", "out", Makes::Text),
-    text("report", "$T report -o $D/out $OWN/results", "out", Makes::Text),
-    text(
+    row("manifest", "$T manifest -o $D/out $OWN/tree", "out", Makes::Text),
+    row("report", "$T report -o $D/out $OWN/results", "out", Makes::Text),
+    row(
         "study --csv",
         "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --no-save --at $OWN --csv $D/out",
         "out",
         Makes::Text,
     ),
-    text(
+    row(
         "study --save",
         "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --at $OWN --save $D/out",
         "out",

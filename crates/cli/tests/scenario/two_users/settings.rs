@@ -23,6 +23,11 @@ const TUNE: &str = "$T tune --assume-idle --quick --budget 1s --pair memory:memo
 const STUDY: &str =
     "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --at $OWN";
 
+/// Puts something with a text at the path of the profile.
+type LayProfile = fn(&Path, &str);
+/// Puts something at the path of the lock, and keeps it open; the second path is that of the canaries.
+type LayLock = fn(&Path, &Path) -> Option<fs::File>;
+
 /// The home directory of the attacker, in `d`; `sudo` without `-H` leaves it in root's environment.
 fn home(arena: &Arena) -> PathBuf {
     let home = arena.d().join("home");
@@ -73,8 +78,7 @@ fn a_profile_of_another_user_is_reported_once_and_not_used() {
     assert_eq!(fs::metadata(arena.own("profile.json")).unwrap().mode() & 0o7777, 0o644);
     let plan = format!("{AT_HOME} $T plan $OWN/secret $D/out --json");
     let copy = format!("{AT_HOME} $T copy $OWN/secret $D/out");
-    type Lay = fn(&Path, &str);
-    let lay: [(&str, Lay); 3] = [
+    let lay: [(&str, LayProfile); 3] = [
         ("file", |path, text| drop(plant(path, text, 0o644))),
         ("FIFO", |path, _| fifo(path)),
         ("directory", |path, _| fs::create_dir(path).unwrap()),
@@ -148,8 +152,7 @@ fn a_lock_of_another_user_beside_the_profile_is_not_waited_for() {
         return;
     }
     let arena = Arena::new();
-    type Lay = fn(&Path, &Path) -> Option<fs::File>;
-    let lay: [(&str, Lay); 3] = [
+    let lay: [(&str, LayLock); 3] = [
         ("lock", |path, _| {
             let file = plant(path, "", 0o666);
             flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();

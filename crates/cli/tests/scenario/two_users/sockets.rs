@@ -23,6 +23,9 @@ use super::{
 };
 use crate::support::skip::is_root;
 
+/// Puts something at the path of the socket; the second path is that of the canaries.
+type LaySocket = fn(&Path, &Path);
+
 const RECEIVE: &str = "$T send --to $D/sock --wait 15s $OWN/public & \
     $T receive --from $D/sock --wait 15s $OWN/received; s=$?; kill $! 2>/dev/null; wait; exit $s";
 
@@ -53,7 +56,7 @@ fn receive_leaves_whatever_another_user_has_put_at_the_name_of_its_socket() {
         return;
     }
     let arena = Arena::new();
-    let lay: [(&str, fn(&Path, &Path)); 5] = [
+    let lay: [(&str, LaySocket); 5] = [
         // A socket at which no process listens.
         ("stale socket", |name, _| drop(UnixListener::bind(name).unwrap())),
         ("file", |name, _| drop(plant(name, "mine", 0o666))),

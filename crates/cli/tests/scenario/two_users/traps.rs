@@ -71,7 +71,7 @@ pub const TRAPS: &[Trap] = &[
     hidden("FIFO as part", |v, _| fifo(&v.part())),
     hidden("FIFO as journal", |v, _| fifo(&v.journal())),
     hidden("FIFO under each hidden name", |v, _| {
-        v.hidden_names().iter().for_each(|name| fifo(name))
+        v.hidden_names().iter().for_each(|name| fifo(name));
     }),
     hidden("hard link as part", |v, held| hard_link(v, &v.part(), held)),
     hidden("hard link as journal", |v, held| hard_link(v, &v.journal(), held)),
@@ -95,7 +95,7 @@ pub const TRAPS: &[Trap] = &[
     target("symbolic link to a file of root", |v, _| link(&v.canary.join("config"), &v.target())),
     target("symbolic link to a secret of root", |v, _| link(&v.canary.join("secret"), &v.target())),
     target("symbolic link to a directory of root", |v, _| {
-        link(&v.canary.join("folder"), &v.target())
+        link(&v.canary.join("folder"), &v.target());
     }),
     target("symbolic link to nothing", |v, _| link(&v.canary.join("new"), &v.target())),
     target("FIFO", |v, _| fifo(&v.target())),
