@@ -133,7 +133,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
     let ran = short(&scratch, &["--save", "taken", "--csv", "no/such.csv", "--json"]).ended(1);
     assert_eq!(ran.json()["claims"][0]["verdict"], "contradicted");
     assert!(
-        ran.err.contains("taken") && ran.err.contains("cannot write 'no/such.csv'"),
+        ran.err.contains("taken") && ran.err.contains("cannot open 'no/such.csv'"),
         "{}",
         ran.err
     );

@@ -53,12 +53,13 @@ impl StoreError {
         Self { path: path.to_owned(), reason: reason.into() }
     }
 
-    fn untrusted(path: &Path, error: &TrustError) -> Self {
-        let hint = match error {
-            TrustError::Untrusted { .. } => "; hint: sudo -H, or another directory by --save",
-            TrustError::Io { .. } => "",
-        };
-        Self::of(path, format!("{error}{hint}"))
+    fn untrusted(error: &TrustError) -> Self {
+        match error {
+            TrustError::Io { path, source, .. } => Self::of(path, source.to_string()),
+            TrustError::Untrusted { path, why } => {
+                Self::of(path, format!("{why}; hint: sudo -H, or another directory by --save"))
+            }
+        }
     }
 }
 

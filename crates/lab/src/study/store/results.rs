@@ -42,7 +42,7 @@ pub enum ResultError {
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
-    make_directory(&folder).map_err(|error| StoreError::untrusted(&folder, &error))?;
+    make_directory(&folder).map_err(|error| StoreError::untrusted(&error))?;
     let samples = samples::csv(std::slice::from_ref(result));
     let samples = compressed(&samples).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let more = (2..).map(|number| format!("{}-{number}", result.study));
