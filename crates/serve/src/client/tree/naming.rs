@@ -35,16 +35,13 @@ impl Naming {
         self.waiting.len() >= MOST
     }
 
-    /// Syncs the files and gives them their names. Of a run that is being stopped they go.
+    /// Syncs the files and gives them their names, also in a run that is being stopped: the next one need not fetch them.
     pub fn finish(&mut self, job: &Job<'_>) {
         let waiting = std::mem::take(&mut self.waiting);
-        let whole = job.whole.filter(|_| waiting.len() > FEW && !job.account.is_halting());
+        let whole = job.whole.filter(|_| waiting.len() > FEW);
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
-            if job.account.is_halting() {
-                continue;
-            }
             // If something could not be written, each file says whether it was its own.
             match name(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),

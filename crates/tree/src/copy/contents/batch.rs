@@ -82,12 +82,11 @@ impl Worker<'_> {
         true
     }
 
-    /// Syncs the files that wait and gives them their names.
+    /// Syncs the files that wait and gives them their names, also in a run that is being stopped: they are whole.
     pub fn name_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let whole = self.run.whole.as_ref().filter(|_| waiting.len() > FEW);
-        // A run that is being stopped syncs no more: what waits goes.
-        let is_synced = !self.run.is_halting() && whole.is_some_and(|whole| whole.sync().is_ok());
+        let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for Waiting { directory, from, source, name, stat, there, file, sync } in waiting {
             let leaf = Leaf { directory: &directory, from: &from, source: &source, name: &name };
             // If something could not be written, each file says whether it was its own.
@@ -108,7 +107,6 @@ impl Worker<'_> {
     ) -> Attempt<()> {
         let Some(dir) = leaf.directory.open()? else { return Ok(()) };
         let mut sink = Sink::Hidden(file.unpark(dir.as_fd(), leaf.name));
-        self.run.go_on()?;
         sync.perform(sink.fd(), size(stat))?;
         let spot = Spot { dir: dir.as_fd(), name: leaf.name };
         match self.publish(leaf, stat, (&mut sink, spot), there) {
