@@ -24,7 +24,7 @@ use crate::{
     journal::Remote,
 };
 
-pub use crate::copy::durable::WholeSync;
+pub use crate::copy::whole_sync::WholeSync;
 
 /// A new folder under its temporary name, with a journal of whose copy it is. It is locked while it is open.
 pub struct Stage {

@@ -15,10 +15,10 @@ use crate::{
     Fsync,
     copy::{
         attributes::{self, Births, Body, Wanted},
-        durable::WholeSync,
         run::{Company, Run},
         spot::Spot,
         staged_dir::{StagedDir, note_synced, remove_leftovers},
+        whole_sync::WholeSync,
     },
     error::{Attempt, Failure, at_sink},
     evidence::{self, Evidence},

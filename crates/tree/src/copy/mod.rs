@@ -16,5 +16,7 @@ pub(crate) mod spot;
 pub(crate) mod staged_dir;
 pub(crate) mod start;
 pub(crate) mod task;
+pub(crate) mod waiting;
 pub(crate) mod walk;
+pub(crate) mod whole_sync;
 pub(crate) mod worker;

@@ -19,8 +19,8 @@ use thalweg_sys::{Errno, host::filesystem};
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
     copy::{
-        durable::WholeSync,
         report::{MOST_ERRORS, TreeReport},
+        whole_sync::WholeSync,
     },
     error::Failure,
     folder::Kept,

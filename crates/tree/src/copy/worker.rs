@@ -12,8 +12,7 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
-        contents::batch::Waiting, crew::Crew, leaf::Leaf, plans::contest::Known, report::Tally,
-        run::Run,
+        crew::Crew, leaf::Leaf, plans::contest::Known, report::Tally, run::Run, waiting::Waiting,
     },
     error::Failure,
     identity::Id,

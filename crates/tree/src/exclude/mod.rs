@@ -70,7 +70,9 @@ mod tests {
 
     fn leaves_out(patterns: &[&str], path: &str) -> bool {
         let mut list = ExcludePatterns::default();
-        patterns.iter().for_each(|pattern| list.add(pattern.as_bytes()));
+        for pattern in patterns {
+            list.add(pattern.as_bytes());
+        }
         list.leaves_out(Path::new(path), false)
     }
 

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
-    copy::{attributes::times, durable::WholeSync, run::Company, start::copy_among},
+    copy::{attributes::times, run::Company, start::copy_among, whole_sync::WholeSync},
     error::{Attempt, Failure, at_sink},
     identity::{kind, size},
     threads::{for_reading, on_threads},

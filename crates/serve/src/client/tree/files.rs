@@ -20,7 +20,6 @@ use thalweg_tree::foreign::Attributes;
 use super::{
     entry::{Entry, stays_inside},
     folders::{Folder, TWICE},
-    naming::name,
 };
 use crate::{client::Error, manifest::Meta};
 
@@ -223,7 +222,7 @@ impl Sink<'_> {
         };
         match self {
             Self::Hidden(file, replaces) if parked.is_none() => {
-                name(file, replaces, Some(manner.fsync))?;
+                publish(file, replaces, Some(manner.fsync))?;
             }
             Self::Own(fd) if manner.fsync != Fsync::Never => {
                 io::sync(&fd).map_err(failed("fsync"))?;
@@ -238,4 +237,20 @@ fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Err
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)
+}
+
+/// Gives a file its name, synced before if it is not yet.
+pub fn publish(
+    mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
+    replaces: bool,
+    fsync: Option<Fsync>,
+) -> Result<(), Error> {
+    // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
+    // whenever it was fetched, as the server's bytes cannot be compared.
+    match fsync {
+        None | Some(Fsync::Never) => {}
+        Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,
+        Some(Fsync::Always) => io::sync(&file.fd).map_err(failed("fsync"))?,
+    }
+    Ok(file.publish(!replaces)?)
 }

@@ -1,12 +1,11 @@
 //! Small files that have come into a folder that is there: many of them wait for one sync before they get their names.
 
-use std::{ffi::CStr, os::fd::BorrowedFd};
+use thalweg_core::atomic_file::{Fsync, Parked};
 
-use thalweg_core::atomic_file::{AtomicFile, Fsync, Parked, failed};
-use thalweg_sys::io;
-
-use super::{files::Wanted, job::Job};
-use crate::client::Error;
+use super::{
+    files::{Wanted, publish},
+    job::Job,
+};
 
 /// So many of one connection wait at most: enough that the cost of a sync is shared.
 const MOST: usize = 64;
@@ -43,26 +42,10 @@ impl Naming {
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
             // If something could not be written, each file says whether it was its own.
-            match name(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
+            match publish(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),
                 Err(error) => job.account.missed(&wanted.path, error),
             }
         }
     }
-}
-
-/// Gives a file its name, synced before if it is not yet.
-pub fn name(
-    mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
-    replaces: bool,
-    fsync: Option<Fsync>,
-) -> Result<(), Error> {
-    // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
-    // whenever it was fetched, as the server's bytes cannot be compared.
-    match fsync {
-        None | Some(Fsync::Never) => {}
-        Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,
-        Some(Fsync::Always) => io::sync(&file.fd).map_err(failed("fsync"))?,
-    }
-    Ok(file.publish(!replaces)?)
 }

@@ -4,7 +4,7 @@
 //! until one syncfs(2) was made for all of them.
 
 use rustix::fs::Stat;
-use std::{ffi::CString, os::fd::AsFd, sync::Arc};
+use std::{os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::Parked;
 
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
         dest::{conflict::Existing, publish::Sink},
         directory::Directory,
         durable::FileSync,
-        leaf::{Leaf, Origin},
+        leaf::Leaf,
         spot::Spot,
+        waiting::Waiting,
         worker::Worker,
     },
     error::{Attempt, Failure},
@@ -24,19 +25,6 @@ use crate::{
 
 /// Fewer are synced one by one: syncfs(2) may have to wait for what other processes wrote.
 const FEW: usize = 4;
-
-/// A file that is whole and waits for its name.
-pub(crate) struct Waiting {
-    // Its directory is complete only when it has its name.
-    directory: Arc<Directory>,
-    from: Origin,
-    source: CString,
-    name: CString,
-    stat: Stat,
-    there: Option<Existing>,
-    file: Parked,
-    sync: FileSync,
-}
 
 impl Worker<'_> {
     /// Whether a small file of this directory may wait for its name.

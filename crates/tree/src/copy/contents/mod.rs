@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod clone;
 pub(crate) mod job;
 pub(crate) mod large;
+mod open_sink;
 pub(crate) mod recheck;
 pub(crate) mod resume;
 pub(crate) mod small;
