@@ -119,14 +119,16 @@ fn every_guarantee_names_a_test_that_exists() {
         test_sources(&root().join(folder), &mut sources);
     }
     let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
-    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ") && !line.contains("| test |")).collect();
+    let rows: Vec<_> =
+        page.lines().filter(|line| line.starts_with("| ") && !line.contains("| test |")).collect();
     assert!(rows.len() > 30, "{} rows", rows.len());
     for row in rows {
         let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap();
         let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "no test: {row}");
         for name in names {
-            let is_function = ["fn ", "def "].iter().any(|word| sources.contains(&format!("{word}{name}(")));
+            let is_function =
+                ["fn ", "def "].iter().any(|word| sources.contains(&format!("{word}{name}(")));
             let is_suite = root().join("tests/audit/suites").join(name).is_file();
             assert!(is_function || is_suite, "'{name}' is neither a test nor a suite: {row}");
         }
