@@ -284,13 +284,21 @@ impl Directory {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
         }
-        let Some((stage, spot)) = stage else { return };
-        // Before it gets its name: no name is to be seen after a power cut without what is behind it.
+        if let Some((stage, spot)) = stage {
+            self.publish(run, (stage, &fd), spot);
+        }
+    }
+
+    /// Gives a complete stage its name, with `--fsync` after all in it was synced: after a power cut no name is seen without
+    /// its contents.
+    fn publish(&self, run: &Run<'_>, (stage, fd): (&StagedDir, &OwnedFd), spot: Spot<'_>) {
+        let path = || self.paths.destination_path();
+        let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
             // Which of the files lost bytes is not known, so none is left to a later run.
-            if let Err(failure) = stage.discard(spot, &fd) {
+            if let Err(failure) = stage.discard(spot, fd) {
                 run.incomplete(failed(failure));
             }
             return run.failed(failed(error.into()));
@@ -299,7 +307,7 @@ impl Directory {
             // Another process was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
-            } else if let Err(failure) = stage.discard(spot, &fd) {
+            } else if let Err(failure) = stage.discard(spot, fd) {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));

@@ -106,21 +106,32 @@ pub(crate) fn finish(
     if report.halted.is_some() {
         return Ok((report, files));
     }
-    if !place.is_there {
+    if place.is_there {
+        link_into_existing(place, &options, events, &mut report)?;
+    } else {
         place.publish(options.fsync == Fsync::Always)?;
-        return Ok((report, files));
     }
-    // The files get second names in the place of others: each name has the old contents or the new after a power cut.
+    Ok((report, files))
+}
+
+/// Gives the files of the tree their names in a destination that existed before.
+fn link_into_existing(
+    place: &Place,
+    options: &CopyOptions,
+    events: &Watch<'_>,
+    report: &mut TreeReport,
+) -> Result<(), Error> {
+    // The files replace others: after a power cut each name has the old contents or the new.
     if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
     {
         whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
     }
-    let linked = link_in(place, &options, events)?;
+    let linked = link_in(place, options, events)?;
     report.error_count += linked.error_count;
     report.errors.extend(linked.errors);
     report.errors.truncate(MOST_ERRORS);
     report.halted = linked.halted;
-    Ok((report, files))
+    Ok(())
 }
 
 impl Check<'_> {

@@ -129,17 +129,11 @@ impl Place {
             expect_room((&above_fd, &name), (source, destination))?;
             false
         } else {
-            match there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))? {
-                There::SomethingElse => {
-                    let reason = Refusal::NotNew;
-                    return Err(Error::Refused { path: destination.to_owned(), reason });
-                }
-                There::EarlierCopy => {
-                    let reason = Refusal::NotSince;
-                    return Err(Error::Refused { path: destination.to_owned(), reason });
-                }
-                there => there == There::Copy,
+            let there = there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))?;
+            if let Some(reason) = there.refusal() {
+                return Err(Error::Refused { path: destination.to_owned(), reason });
             }
+            there == There::Copy
         };
         let makes = !is_published && matches!(how, How::New | How::Into);
         let Some((own, fd)) = open_own(above_fd.as_fd(), &name, makes).map_err(failed("openat"))?
@@ -286,6 +280,17 @@ enum There {
     /// The same, last changed before this machine started. Its name and times may have outlived its data.
     EarlierCopy,
     SomethingElse,
+}
+
+impl There {
+    /// Returns why no fleet makes a tree there.
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Nothing | Self::Copy => None,
+            Self::EarlierCopy => Some(Refusal::NotSince),
+            Self::SomethingElse => Some(Refusal::NotNew),
+        }
+    }
 }
 
 fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Errno> {
