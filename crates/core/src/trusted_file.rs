@@ -36,7 +36,7 @@ pub enum Untrusted {
     /// Writable by group or others.
     #[error("can be written by other users (mode {0:04o}; chmod go-w makes it usable)")]
     Mode(u32),
-    /// A FIFO, a device or a directory.
+    /// A FIFO or a device.
     #[error("is not a regular file")]
     NotAFile,
 }
@@ -79,10 +79,11 @@ pub fn open_any(path: &Path) -> Result<(File, Stat), TrustError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = open_path(path, flags, Mode::empty()).map_err(TrustError::io(path, "open"))?;
     let stat = fstat(&fd).map_err(TrustError::io(path, "fstat"))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(TrustError::Untrusted { path: path.to_owned(), why: Untrusted::NotAFile });
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((File::from(fd), stat)),
+        FileType::Directory => Err(TrustError::io(path, "read")(Errno::ISDIR)),
+        _ => Err(TrustError::Untrusted { path: path.to_owned(), why: Untrusted::NotAFile }),
     }
-    Ok((File::from(fd), stat))
 }
 
 /// Opens a file for reading; `None` if there is none. An error if another user may have made or changed it.

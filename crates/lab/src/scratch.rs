@@ -21,10 +21,10 @@ impl Folder {
         Self::make(parent, "tune", 0o700)
     }
 
-    /// A new folder for another purpose than tuning, which every user can read: a program may start children as
-    /// another user.
+    /// A new folder for another purpose than tuning, with the mode that the umask leaves: a program may start children
+    /// as another user.
     pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
-        Self::make(parent, purpose, 0o755)
+        Self::make(parent, purpose, 0o777)
     }
 
     fn make(parent: &Path, purpose: &str, mode: u32) -> io::Result<Self> {

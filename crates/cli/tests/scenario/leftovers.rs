@@ -209,6 +209,16 @@ fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
 }
 
 #[test]
+fn a_part_of_a_killed_copy_goes_when_its_name_becomes_a_hard_link() {
+    let scratch = Scratch::new();
+    // Of two names of one file the first one met is copied, and the other one is linked to it.
+    let line = "mkdir s d; echo old | tee d/one >d/two; echo text >s/one; ln s/one s/two; echo half | tee d/.one.thalweg-part >d/.two.thalweg-part; \
+        $T copy -aT s d";
+    shell(scratch.path(), line).expect(0);
+    assert_eq!(names(&scratch.join("d")), ["one", "two"]);
+}
+
+#[test]
 fn a_part_of_a_killed_copy_goes_when_the_next_one_needs_none() {
     let leave = "for n in d/big d/small; do part=${n%/*}/.${n#*/}; echo half >$part.thalweg-part; \
         echo journal >$part.thalweg-journal; done";

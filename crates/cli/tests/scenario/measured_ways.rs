@@ -44,7 +44,9 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
         measured("pipe", Tuning::default(), 0.9),
         measured("unix-stream", Tuning::of("piece", 64 << 10), 0.5),
     ]);
-    let path = place.scratch.join("profile.json");
+    // Every user may write the scratch directory, so no profile is kept there.
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join("profile.json");
     profile.save(&path).unwrap();
     let mut send = place.send(&["--json", "--as-bytes"]);
     let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));

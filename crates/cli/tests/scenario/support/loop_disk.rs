@@ -100,6 +100,12 @@ impl MountedDisk {
         Self { folder: folder.to_owned(), device: None }
     }
 
+    /// Gives a mounted tmpfs this size.
+    pub fn resize_memory(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        run(Command::new("mount").args(["-o", &options]).arg(&self.folder)).expect(0);
+    }
+
     /// Unmounts, lazily if it stays busy. It runs while a test panics, so it must not panic itself.
     fn unmount(&self) {
         let began = Instant::now();

@@ -5,7 +5,7 @@ use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd},
 };
-use thalweg_core::atomic_file::{name::unique, rename, unlink};
+use thalweg_core::atomic_file::{name::unique, remove_leftover, rename, unlink};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -125,6 +125,10 @@ impl Worker<'_> {
         }
         match linked? {
             Linked::Done(backup) => {
+                if !leaf.directory.is_fresh {
+                    // An earlier run may have been copying the file under this name.
+                    let _ = remove_leftover(at.0, leaf.name, Id::of(at.1));
+                }
                 self.tally.links += 1;
                 self.tell_copied(leaf, backup.as_deref());
             }
