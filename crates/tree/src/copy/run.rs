@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::{Cancelled, atomic_file::ownership::LeftAlone, rate_limit::RateLimit};
-use thalweg_sys::{Errno, host::filesystem};
+use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
@@ -143,7 +143,11 @@ impl Me {
     pub fn umask(&self) -> Option<u32> {
         *self.umask.get_or_init(|| {
             // Reading the mask by umask(2) would set it, for every thread of the process.
-            let status = std::fs::read_to_string("/proc/self/status").ok()?;
+            let mut start = [0; 256];
+            let file = std::fs::File::open("/proc/self/status").ok()?;
+            // The second line has it: the rest need not be read.
+            let len = io::read(&file, &mut start).ok()?;
+            let status = String::from_utf8_lossy(&start[..len]);
             let text = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
             u32::from_str_radix(text.trim(), 8).ok()
         })
