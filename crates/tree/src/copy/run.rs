@@ -94,6 +94,9 @@ struct Unfinished {
     is_staged: bool,
 }
 
+/// Directories that a walk needs open at least.
+pub(crate) const FEWEST_DIRECTORIES: usize = 4;
+
 /// Shares out descriptors for a walk: how many of the wanted threads have enough for their work, and how many
 /// directories beside those they work in can stay open.
 pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
@@ -101,13 +104,12 @@ pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     // and their parents, two files, a pipe, a lock. Of these, directories are given up as others are.
     const ALL: usize = 6;
     const EACH: usize = 10;
-    const DIRECTORIES: usize = 4;
     // One more thread is worth it only with some room for what is above: they part, and each has its own way.
     const ROOM: usize = 40;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let left = limit.saturating_sub(ALL);
     let threads = (left / (EACH + ROOM)).clamp(1, wanted.max(1));
-    (threads, left.saturating_sub((EACH - DIRECTORIES) * threads).max(DIRECTORIES))
+    (threads, left.saturating_sub((EACH - FEWEST_DIRECTORIES) * threads).max(FEWEST_DIRECTORIES))
 }
 
 /// Who we are, as far as new files are concerned.

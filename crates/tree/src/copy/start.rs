@@ -18,7 +18,7 @@ use crate::{
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
-        run::{Company, Me, Run, share},
+        run::{Company, FEWEST_DIRECTORIES, Me, Run, share},
         task::Task,
         walk::Walker,
         whole_sync::WholeSync,
@@ -84,7 +84,9 @@ pub(crate) fn copy_among(
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let most;
         (enough, most) = share(limit, threads(options, sources.len(), true));
-        let is_synced = options.fsync != Fsync::Never && !options.dry_run;
+        // Where descriptors are scarce, each file is synced by itself.
+        let has_room = most > FEWEST_DIRECTORIES;
+        let is_synced = options.fsync != Fsync::Never && !options.dry_run && has_room;
         run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
         // A file that waits holds itself and perhaps its directory open; half of what there is stays for the walk.
         run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
