@@ -22,6 +22,8 @@ USER_RACES ?= 10000
 # Power cuts of each command on each file system by `make campaign`, and runs of each on disks that fail.
 CUTS ?= 1000
 FAULTS ?= 500
+# Rounds of `make flaky`.
+FLAKY ?= 50
 # What `make study` passes to `thalweg study`, as in STUDY='002 --quick'; empty lists the studies.
 STUDY ?=
 # Where its results are kept.
@@ -30,7 +32,7 @@ RESULTS ?= studies/results
 JMH ?=
 # The suites that `make audit` runs, e.g. SUITES='licences fuzz'; empty runs all.
 SUITES ?=
-# Not empty: `make build` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
+# Not empty: `make optimized` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
 PIE ?=
 # The oldest systems that `make wheel` builds for, e.g. COMPAT=manylinux_2_28; empty is this one.
 export COMPAT ?=
@@ -45,29 +47,36 @@ export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/skips.txt
 FEATURES := --features thalweg-sys/faults
 
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
+# What is installed and measured: with link-time optimization.
+DIST := $(CARGO_TARGET_DIR)/dist
+ARCHIVE := $(DIST)/libthalweg_c.a
 # The command is there at once: nothing to load, nothing to relocate (docs/decisions/022).
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build optimized test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build thalweg, thalweg-packets and the C library for release; PIE=1: with a loader, at an address of chance
-	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
-	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
+build: ## build the command, as `cargo build --release` does, and show which crates took longest
+	@tests/setup/timed $(CARGO) build --release --locked
+
+optimized: ## build what is installed into target/dist, with link-time optimization: the command, thalweg-packets, the C library; PIE=1: a command with a loader, at an address of chance
+	$(CARGO) build --profile dist --locked --package thalweg-packets --package thalweg-capi
+	$(CARGO) rustc --profile dist --locked --package thalweg-cli --bin thalweg -- $(START)
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@# Nothing is compiled while tests run: the wheel is built here too.
 	@status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
 	@# Java's and Python's tests mostly wait and measure nothing. The wheel that Python tests has the command that the tests were
-	@# built with.
+	@# built with, and Java the C library.
 	@# Studies build programs into the user's cache; those of tests stay here.
-	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/with-filesystems tests/setup/run \
-		"java=tests/setup/java verify" \
-		"python=THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python test" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
+	@status=0; export XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg; \
+	THALWEG_ARCHIVE=$$(find "$$CARGO_TARGET_DIR/debug/deps" -name 'libthalweg_c-*.a' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2) \
+	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify" "python=tests/setup/python test" -- \
+		--locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
@@ -76,20 +85,24 @@ audit: start-skips setup build ## what needs tools built from source or other pr
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
 campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; CUTS of power and FAULTS of a disk for each command on each file system; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change; USER_RACES rounds of each race between root and another user
-	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
+	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills -- --nocapture
 	THALWEG_KILLS=$(KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_the_same_command
 	THALWEG_KILLS=$(FLEET_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- ranks_that_are_killed machines_that_die after_a_kill_at_any_moment --nocapture
 	THALWEG_SLURM=1 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- under_slurm
 	THALWEG_KILLS=$(SERVER_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_of_the_server
 	THALWEG_CUTS=$(CUTS) THALWEG_FAULTS=$(FAULTS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- power_cut:: failing_disks:: --nocapture
 	THALWEG_KILLS=$(KILLS) THALWEG_VIEWS=1000000 tests/setup/python test --timeout 3600 -s -k "killed or views_of_random_lives"
-	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
-	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test exchange -- both_ways messages what --nocapture
-	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serving -- swapped whatever --nocapture
+	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test channel over_two_gibibytes_arrive_whole -- --nocapture
+	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
+	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture
 
+flaky: ## long: every test FLAKY times, the last fifth of the rounds beside a busy core; lists what failed in any
+	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES)
+	@XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/flaky $(FLAKY) $$(($(FLAKY) / 5)) --locked $(TESTS) $(FEATURES)
+
 honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
-	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test honesty -- --ignored --nocapture
+	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test lab honesty:: -- --ignored --nocapture
 
 lint: ## formatting, clippy, arrows between crates, licences and sources, shell scripts
 	$(CARGO) fmt --all --check
@@ -101,11 +114,11 @@ lint: ## formatting, clippy, arrows between crates, licences and sources, shell 
 	@tests/setup/shell
 	@tests/setup/version
 
-study bench: build ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
-	$(BIN) study $(STUDY) --allow-missing --save $(RESULTS)
+study bench: optimized ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
+	$(DIST)/thalweg study $(STUDY) --allow-missing --save $(RESULTS)
 
-jars: build ## build the Java module and the jar that carries the C library for it
-	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
+jars: optimized ## build the Java module and the jar that carries the C library for it
+	THALWEG_ARCHIVE=$(ARCHIVE) tests/setup/java package -DskipTests
 
 packages: start-skips ## build what is installed elsewhere (target/packages, target/wheels, java/target) and prove it: in an empty root, in a clean Debian, from a repository of files, in an empty environment; crates from their archives
 	@built=$$(CARGO_TARGET_DIR=$$CARGO_TARGET_DIR/packages/build tests/setup/release-build | tail -n 1); status=0; \
@@ -130,8 +143,8 @@ sdist: ## the sources of that, with all crates that it is built from, into targe
 api: ## renew docs/api, the lists of what the library crates offer
 	@tests/setup/api --write
 
-jmh: build ## run the micro-benchmarks of the Java module, those that JMH names
-	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
+jmh: optimized ## run the micro-benchmarks of the Java module, those that JMH names
+	THALWEG_ARCHIVE=$(ARCHIVE) tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz $(FUZZ_SECONDS)
@@ -145,8 +158,8 @@ miri: ## the portable kernels under miri, as x86-64 and as aarch64 (installs a n
 cross: ## compile the kernels and their tests for aarch64
 	@tests/setup/cross
 
-install: build ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
-	@SYMBOLS="$(SYMBOLS:%=$(DESTDIR)%)" tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(abspath $(PREFIX))"
+install: optimized ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
+	@SYMBOLS="$(SYMBOLS:%=$(DESTDIR)%)" tests/setup/install $(DIST)/thalweg $(ARCHIVE) "$(DESTDIR)" "$(abspath $(PREFIX))"
 
 clean: ## remove target/ and .tools/
 	$(CARGO) clean --quiet

@@ -9,12 +9,11 @@ use std::process::Command;
 use serde_json::Value;
 use thalweg_architecture::circles::circles;
 
-#[path = "../../cli/tests/support/skip.rs"]
-mod skip;
-use skip::skip;
+use thalweg_testing::skip;
 
 /// A crate may depend only on crates of a row above its own.
 const ROWS: &[&[&str]] = &[
+    &["thalweg-testing"],
     &["thalweg-kernels", "thalweg-sys", "thalweg-architecture"],
     &["thalweg-core", "thalweg-preload"],
     &["thalweg-channel", "thalweg-tree"],

@@ -16,7 +16,5 @@ mod large;
 mod odd;
 #[path = "conformance/plain.rs"]
 mod plain;
-#[path = "conformance/skips.rs"]
-mod skips;
 #[path = "conformance/steps.rs"]
 mod steps;

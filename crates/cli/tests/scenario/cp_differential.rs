@@ -6,9 +6,7 @@
 //! into), and `-n` together with `-i` (`-n` always wins).
 
 use crate::support::{
-    Scratch,
-    dice::{Dice, from_env},
-    run,
+    Scratch, run,
     run::{Ran, quiet_environment},
     skip::has_tools,
 };
@@ -16,6 +14,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
+use thalweg_testing::{Dice, from_env};
 
 /// Flags that may stand together in any number.
 const FLAGS: [&str; 27] = [

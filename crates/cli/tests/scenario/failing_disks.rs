@@ -14,12 +14,12 @@ use crate::{
     },
     support::{
         Ran,
-        dice::{Dice, from_env},
         fuse::disk::{DiskFault, FuseDisk, REQUEST_KIB, RequestCounts},
         loop_disk::{LoopDevice, MountedDisk},
         skip::has_tools,
     },
 };
+use thalweg_testing::{Dice, from_env};
 
 /// Counts of runs by their outcome.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 #[allow(dead_code, reason = "the tests of the library use all of it")]
-#[path = "../../../serve/tests/support/liar.rs"]
+#[path = "../../../serve/tests/serve/support/liar.rs"]
 pub mod liar;
 use liar::{Liar, honest, send};
 

@@ -11,7 +11,6 @@ use thalweg_tree::fleet::{
 
 use crate::support::{
     Running, Scratch, bytes,
-    dice::{Dice, from_env},
     fleet::{
         SHARD, expect_copied, fleet, has_plan, manifest, number, of_fleet, plant, plant_some, rank,
         start_slowly, status,
@@ -23,6 +22,7 @@ use crate::support::{
     skip::has_tools,
     thalweg,
 };
+use thalweg_testing::{Dice, from_env};
 
 #[test]
 fn two_ranks_copy_a_tree_and_one_of_them_finishes_it() {

@@ -5,10 +5,10 @@ use std::{fs, process::Command, thread, time::Duration};
 
 use crate::support::{
     Running, Scratch, bytes,
-    dice::{Dice, from_env},
     fleet::{expect_same, fleet, has_plan, of_fleet, plant, rank, start_slowly},
     names, run, thalweg,
 };
+use thalweg_testing::{Dice, from_env};
 
 /// A tree, an older and different copy of it, and what `cp -a` makes of that.
 fn plant_both() -> Scratch {

@@ -10,7 +10,6 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use crate::support::{
     Running, Scratch,
-    dice::{Dice, from_env},
     fleet::{
         SHARD, expect_copied, fleet, has_plan, number, of_fleet, plant, rank, start_slowly, status,
     },
@@ -21,6 +20,7 @@ use crate::support::{
     skip::{has_tools, is_root},
     thalweg,
 };
+use thalweg_testing::{Dice, from_env};
 
 /// A folder, and how some machines see it; a skip without FUSE.
 fn machines(test: &str, count: usize) -> Option<(Scratch, Vec<SharedMount>)> {

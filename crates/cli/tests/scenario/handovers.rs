@@ -14,12 +14,12 @@ use thalweg_channel::{Address, Link, bulk::MECHANISMS};
 use crate::support::{
     Running, Scratch, bytes,
     deny::{Call, FAST, SHARED, run_without},
-    dice::{Dice, from_env},
     names,
     run::{Ran, ended_by},
     scratch::unfinished,
     skip, thalweg,
 };
+use thalweg_testing::{Dice, from_env};
 
 pub const LEN: u64 = (20 << 20) + 17;
 

@@ -11,12 +11,9 @@ use std::{
 };
 
 use crate::support::{
-    Running, Scratch, bytes,
-    dice::{Dice, from_env},
-    file_methods, names, run,
-    scratch::unfinished,
-    thalweg,
+    Running, Scratch, bytes, file_methods, names, run, scratch::unfinished, thalweg,
 };
+use thalweg_testing::{Dice, from_env};
 
 const LEN: u64 = 32 << 20;
 /// With this limit an undisturbed copy takes a quarter of a second, and a kill within it lands inside.

@@ -2,9 +2,7 @@
 //! `--resume` finishes it.
 
 use rustix::process::Signal;
-use std::{
-    fs, os::unix::process::CommandExt, path::Path, process::Command, thread, time::Duration,
-};
+use std::{fs, os::unix::process::CommandExt, process::Command, thread, time::Duration};
 
 use crate::support::{
     Running, Scratch, bytes,

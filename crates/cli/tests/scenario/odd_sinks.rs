@@ -6,7 +6,6 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::Mutex,
 };
 
 use crate::support::{
@@ -62,15 +61,13 @@ struct Loop {
     device: PathBuf,
 }
 
-// Two that look for a free device at once find the same one.
-static ONE: Mutex<()> = Mutex::new(());
-
 impl Loop {
     fn attach(test: &str, scratch: &Scratch) -> Option<Self> {
         if !is_root(test) || !has_tools(test, &["losetup"]) {
             return None;
         }
-        let _one = ONE.lock().unwrap();
+        // Two that look for a free device at once find the same one.
+        let _one = thalweg_testing::lock("losetup");
         let image = scratch.join("image");
         fs::write(&image, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();
         let output =

@@ -6,12 +6,12 @@ use std::{fs::File, path::Path, process::Command};
 
 use crate::support::{
     Scratch,
-    dice::from_env,
     fuse::disk::{DiskEvent, FuseDisk, REQUEST_KIB},
     loop_disk::LoopDevice,
     run, skip,
     skip::{has_tools, is_root},
 };
+use thalweg_testing::from_env;
 
 mod campaign;
 pub mod command;

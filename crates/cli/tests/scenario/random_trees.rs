@@ -12,7 +12,6 @@ use std::{
 
 use crate::support::{
     Scratch,
-    dice::from_env,
     growth::{entries, grow},
     mounts,
     mounts::ROOMY,
@@ -20,6 +19,7 @@ use crate::support::{
     skip::has_tools,
     thalweg,
 };
+use thalweg_testing::from_env;
 
 const TOOLS: [&str; 4] = ["diff", "getfattr", "find", "rsync"];
 

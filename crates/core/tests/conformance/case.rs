@@ -10,9 +10,9 @@ use thalweg_sys::fault::{Counts, Script};
 
 use crate::{
     ends::{Basin, Feed, Room, Streams, pattern},
-    skips::skip,
     steps::{Hands, step_through},
 };
+use thalweg_testing::skip;
 
 /// How many bytes are asked for, of a source of a certain size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

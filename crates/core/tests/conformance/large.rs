@@ -12,8 +12,8 @@ use thalweg_core::{Driver, Kind, Transfer, Tuning};
 use crate::{
     case::{movers, plan_of},
     ends::{GUARD, pattern},
-    skips::skip,
 };
+use thalweg_testing::skip;
 
 const SIZE: u64 = (2 << 30) + (5 << 20) + 77;
 

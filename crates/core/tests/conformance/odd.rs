@@ -22,8 +22,8 @@ use thalweg_sys::{
 use crate::{
     case::{folders, mounts, movers, plan_of},
     ends::pattern,
-    skips::skip,
 };
+use thalweg_testing::skip;
 
 /// By this mechanism, whether or not it thinks that it fits: what it refuses, another moves.
 fn drive(mechanism: &'static dyn Mechanism, source: &impl AsFd, sink: &impl AsFd) -> Outcome {

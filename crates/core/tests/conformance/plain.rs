@@ -13,8 +13,8 @@ use thalweg_sys::fault::Script;
 use crate::{
     case::{Ask, Case, folders, movers},
     ends::Room,
-    skips::skip,
 };
+use thalweg_testing::skip;
 
 const SIZES: [usize; 6] = [0, 1, 4095, 4096, 4097, (1 << 20) + 1];
 

@@ -1,6 +1,6 @@
 //! Patterns as in `.gitignore`, which leave entries out of a copy.
 //!
-//! The rules are those of gitignore(5); the test `crates/tree/tests/exclude.rs` compares random pattern lists with
+//! The rules are those of gitignore(5); the test `crates/tree/tests/tree/exclude.rs` compares random pattern lists with
 //! `git ls-files -o --exclude-from`.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};

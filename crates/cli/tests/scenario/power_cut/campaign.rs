@@ -11,7 +11,7 @@ use super::{
     recording::Recording,
     system::{DiskSystem, copy_image},
 };
-use crate::support::dice::Dice;
+use thalweg_testing::Dice;
 
 /// Number of cuts made from one recorded run.
 const CUTS_OF_A_RUN: u64 = 10;

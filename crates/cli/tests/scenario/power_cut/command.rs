@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::{contents::Hashes, place::Place};
-use crate::support::{Ran, Running, dice::Dice, thalweg};
+use crate::support::{Ran, Running, thalweg};
+use thalweg_testing::Dice;
 
 /// The command that writes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

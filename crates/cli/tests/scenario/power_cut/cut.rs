@@ -3,7 +3,8 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use super::system::copy_image;
-use crate::support::{dice::Dice, fuse::disk::DiskEvent};
+use crate::support::fuse::disk::DiskEvent;
+use thalweg_testing::Dice;
 
 /// File systems rely on no larger unit that a disk writes whole.
 const ATOM: usize = 4096;

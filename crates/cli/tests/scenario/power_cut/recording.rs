@@ -11,10 +11,10 @@ use super::{
 };
 use crate::support::{
     Running,
-    dice::Dice,
     fuse::disk::{DiskEvent, FuseDisk},
     loop_disk::{LoopDevice, MountedDisk},
 };
+use thalweg_testing::Dice;
 
 /// The log of a disk.
 pub struct Recording {

@@ -14,10 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Scratch, Served, dice::from_env, skip};
+use crate::support::{Scratch, Served, skip};
 use behaved::Behaved;
 use group::MemoryGroup;
 use hostile::{Hostile, KINDS};
+use thalweg_testing::from_env;
 
 /// The budget: resident memory of the server, in a group of twice as much.
 const RESIDENT: u64 = 128 << 20;

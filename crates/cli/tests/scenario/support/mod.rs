@@ -3,7 +3,6 @@
 
 pub mod bytes;
 pub mod deny;
-pub mod dice;
 pub mod fleet;
 pub mod fuse;
 pub mod growth;

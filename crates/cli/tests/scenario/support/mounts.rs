@@ -1,11 +1,12 @@
 //! Real file systems on loop devices, one set for the whole test binary.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::LazyLock,
 };
 
 use super::skip;
@@ -81,17 +82,16 @@ impl Mounts {
     }
 
     /// The tiny disk, for one test at a time: each measures its free space.
-    pub fn small(&self, test: &str) -> Option<(MutexGuard<'static, ()>, &Path)> {
-        static ALONE: Mutex<()> = Mutex::new(());
+    pub fn small(&self, test: &str) -> Option<(fs::File, &Path)> {
         let path = self.get(test, "small8")?;
         // A test that failed has left its own folder only; the next one may still run.
-        Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), path))
+        Some((thalweg_testing::lock("small8"), path))
     }
 }
 
 /// Bytes that are free on the file system of `path`, after what is pending has been settled.
 pub fn free(path: &Path) -> u64 {
-    let folder = std::fs::File::open(path).unwrap();
+    let folder = fs::File::open(path).unwrap();
     rustix::fs::syncfs(&folder).unwrap();
     let stat = rustix::fs::fstatvfs(&folder).unwrap();
     stat.f_bfree * stat.f_frsize

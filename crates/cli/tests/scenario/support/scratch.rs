@@ -6,10 +6,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-use executable::executable;
-
-#[path = "../../support/executable.rs"]
-mod executable;
+use thalweg_testing::executable;
 
 /// A folder of one test.
 pub struct Scratch(TempDir);

@@ -17,7 +17,8 @@ use super::{
     swaps,
     traps::Trap,
 };
-use crate::support::{dice::from_env, skip::is_root};
+use crate::support::skip::is_root;
+use thalweg_testing::from_env;
 
 /// Rounds of each race in `make test`: a smoke test.
 const FEW: u64 = 10;

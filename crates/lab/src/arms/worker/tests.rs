@@ -2,9 +2,6 @@ use super::*;
 use crate::arms::tests::skip;
 use std::fs;
 
-#[path = "../../../../cli/tests/support/executable.rs"]
-mod executable;
-
 fn studies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
 }
@@ -25,7 +22,7 @@ fn reason<T>(result: Result<T, Unfit>) -> String {
 fn shell(script: &str) -> (tempfile::TempDir, toml::Table) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker.sh");
-    executable::script(&path, script);
+    thalweg_testing::script(&path, script);
     let mut with = toml::Table::new();
     with.insert("program".to_owned(), path.display().to_string().into());
     (folder, with)

@@ -3,9 +3,6 @@
 use super::*;
 use std::cell::{Cell, RefCell};
 
-#[path = "../../../../cli/tests/support/skip.rs"]
-mod skip;
-
 struct Setup {
     kernels: Vec<String>,
     metric: Metric,
@@ -48,7 +45,7 @@ fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
 fn reached(test: &str) -> bool {
     let missing = thalweg_preload::object().err();
     if let Some(reason) = missing {
-        skip::skip(test, &format!("no object to preload: {reason}"));
+        thalweg_testing::skip(test, &format!("no object to preload: {reason}"));
     }
     missing.is_none()
 }

@@ -6,7 +6,7 @@ final class Messages {
 
     private Messages() {}
 
-    /** Message {@code seq}, as {@code message} in crates/channel/tests/support. */
+    /** Message {@code seq}, as {@code message} in crates/testing. */
     static byte[] message(long seq) {
         var dice = new Dice(seq + 1);
         long at = dice.below(20);

@@ -1,0 +1,203 @@
+//! This process on one side, a program in C or Python on the other.
+
+use super::program::{Language, crc_of};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options, Producer, Wait};
+use thalweg_testing::{Dice, again, from_env, message};
+
+const CHILD: &str = "THALWEG_EXCHANGE_CHILD";
+
+/// In each of the tests of deaths: either role in each of the ways.
+const KILLS: u64 = 6;
+
+/// Not a promise of speed: whoever is still there after this long hangs.
+const GUARD: Duration = Duration::from_secs(120);
+
+fn listen(folder: &Path) -> Listener {
+    Listener::bind(&Address::at(folder.join("socket"))).unwrap()
+}
+
+fn accept(listener: &Listener) -> Link {
+    listener.accept_until(Some(Instant::now() + GUARD)).unwrap()
+}
+
+/// The options of this side, and the same in the words of the programs.
+pub fn ways() -> [(Options, &'static [&'static str]); 3] {
+    let plain = Options { capacity: 65536, ..Options::default() };
+    let careful = Options { wait: Wait::Block, trusted: false, checksums: true, ..plain };
+    let tight = Options { capacity: 8192, ..plain };
+    [
+        (plain, &[]),
+        (careful, &["wait=block", "checksums", "untrusted"]),
+        (tight, &["capacity=8192", "wait=spin"]),
+    ]
+}
+
+fn send(producer: &mut Producer, from: u64, count: u64) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    (from..from + count).try_for_each(|seq| {
+        message(seq, &mut bytes);
+        producer.send(&bytes)
+    })
+}
+
+/// Receives and checks until the end; how many came, their CRC, and the end.
+fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
+    let (mut seq, mut crc, mut expected) = (0, 0, Vec::new());
+    loop {
+        match consumer.receive() {
+            Ok(sample) => {
+                message(seq, &mut expected);
+                assert!(*sample == expected[..], "message {seq} is not what was sent");
+                crc = thalweg_kernels::crc32c(&sample, crc);
+                seq += 1;
+            }
+            Err(end) => return (seq, crc, end),
+        }
+    }
+}
+
+pub fn how_many(way: usize) -> u64 {
+    // A message is a good thousand bytes long: 20,000 go three hundred times round the ring of 64 KiB,
+    // a fifth of them sixty times, and five hundred times round that of 8 KiB, whose sides wait for
+    // each other in every lap. More of them cross no other border: no counter wraps before 4 GiB.
+    let most = from_env("THALWEG_MESSAGES", 20_000);
+    if way == 0 { most } else { most / 5 }
+}
+
+/// The languages at the other end; Java is there in crates/channel.
+fn partners(test: &str) -> impl Iterator<Item = Language> {
+    [Language::C, Language::Python].into_iter().filter(move |language| language.is_here(test))
+}
+
+#[test]
+fn rust_receives_what_others_send() {
+    for language in partners("rust_receives_what_others_send") {
+        let folder = tempfile::tempdir().unwrap();
+        for (way, (options, words)) in ways().into_iter().enumerate() {
+            let (listener, count) = (listen(folder.path()), how_many(way));
+            let partner = language.start(folder.path(), "send", count, words);
+            let mut consumer = Consumer::open(accept(&listener), &options).unwrap();
+            let (came, crc, end) = receive(&mut consumer);
+            assert_eq!((came, end), (count, Error::Closed { delivered: count }), "{language:?}");
+            assert_eq!(crc, crc_of(count));
+            partner.finish().assert("done", count);
+        }
+    }
+}
+
+#[test]
+fn others_receive_what_rust_sends() {
+    for language in partners("others_receive_what_rust_sends") {
+        let folder = tempfile::tempdir().unwrap();
+        for (way, (options, words)) in ways().into_iter().enumerate() {
+            let (count, words) = (how_many(way), [words, &["listen"]].concat());
+            let partner = language.start(folder.path(), "receive", 0, &words);
+            let link = Link::connect(&Address::at(folder.path().join("socket"))).unwrap();
+            let mut producer = Producer::open(link, &options).unwrap();
+            send(&mut producer, 0, count).unwrap();
+            drop(producer);
+            partner.finish().assert("closed", count);
+        }
+    }
+}
+
+#[test]
+fn both_ways_at_once() {
+    let (folder, count) = (tempfile::tempdir().unwrap(), how_many(0));
+    let (options, words) = ways()[0];
+    let listener = listen(folder.path());
+    let partner = Language::C.start(folder.path(), "echo", 0, words);
+    let (there, back) = (accept(&listener), accept(&listener));
+    let mut producer = Producer::open(there, &options).unwrap();
+    let mut consumer = Consumer::open(back, &options).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || send(&mut producer, 0, count).unwrap());
+        let (came, _, end) = receive(&mut consumer);
+        assert_eq!((came, end), (count, Error::Closed { delivered: count }));
+        partner.finish().assert("closed", count);
+    });
+}
+
+/// Kills after this long; so many, if nobody says otherwise.
+pub fn delays(kills: u64) -> impl Iterator<Item = Duration> {
+    let (mut dice, kills) = (Dice::new(module_path!()), from_env("THALWEG_KILLS", kills));
+    (0..kills).map(move |_| Duration::from_micros(dice.below(20_000)))
+}
+
+#[test]
+fn rust_is_told_that_a_sender_was_killed() {
+    for language in partners("rust_is_told_that_a_sender_was_killed") {
+        let folder = tempfile::tempdir().unwrap();
+        for (delay, (options, words)) in delays(KILLS).zip(ways().into_iter().cycle()) {
+            let listener = listen(folder.path());
+            let mut partner = language.start(folder.path(), "send", 0, words);
+            let mut consumer = Consumer::open(accept(&listener), &options).unwrap();
+            std::thread::scope(|scope| {
+                let receiving = scope.spawn(|| receive(&mut consumer));
+                std::thread::sleep(delay);
+                partner.kill();
+                let (came, _, end) = receiving.join().unwrap();
+                let died = Error::PeerDied { delivered: came, partial: 0 };
+                assert_eq!(end, died, "{language:?} {words:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn rust_is_told_that_a_receiver_was_killed() {
+    for language in partners("rust_is_told_that_a_receiver_was_killed") {
+        let folder = tempfile::tempdir().unwrap();
+        for (delay, (options, words)) in delays(KILLS).zip(ways().into_iter().cycle()) {
+            let listener = listen(folder.path());
+            let mut partner = language.start(folder.path(), "receive", 0, words);
+            let mut producer = Producer::open(accept(&listener), &options).unwrap();
+            std::thread::scope(|scope| {
+                let sending = scope.spawn(|| (send(&mut producer, 0, u64::MAX), producer.sent()));
+                std::thread::sleep(delay);
+                partner.kill();
+                let (end, sent) = sending.join().unwrap();
+                let Err(Error::PeerDied { delivered, partial: 0 }) = end else {
+                    panic!("{language:?} {words:?}: {end:?}")
+                };
+                assert!(delivered <= sent, "{delivered} of {sent}");
+            });
+        }
+    }
+}
+
+/// The side in Rust that is killed: this test alone, run again in a process of its own.
+#[test]
+fn victim() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (role, place) = told.split_once(' ').unwrap();
+    let options = ways()[0].0;
+    let link = Link::connect(&Address::at(PathBuf::from(place))).unwrap();
+    if role == "send" {
+        let _ = send(&mut Producer::open(link, &options).unwrap(), 0, u64::MAX);
+    } else {
+        let _ = receive(&mut Consumer::open(link, &options).unwrap());
+    }
+}
+
+#[test]
+fn others_are_told_that_a_process_in_rust_was_killed() {
+    for language in partners("others_are_told_that_a_process_in_rust_was_killed") {
+        let folder = tempfile::tempdir().unwrap();
+        for (n, delay) in delays(KILLS).enumerate() {
+            let (ours, theirs) = [("send", "receive"), ("receive", "send")][n % 2];
+            let words = [ways()[n / 2 % 3].1, &["listen"]].concat();
+            let mut partner = language.start(folder.path(), theirs, 0, &words);
+            let place = folder.path().join("socket");
+            let mut victim =
+                again("exchange::rust::victim", CHILD, &format!("{ours} {}", place.display()));
+            partner.opened();
+            std::thread::sleep(delay);
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+            partner.finish().assert_died(theirs);
+        }
+    }
+}

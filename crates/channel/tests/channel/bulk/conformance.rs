@@ -1,0 +1,197 @@
+//! Every mechanism, between two processes: the same bytes, whatever the length and the place; what
+//! the sender writes later does not show.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thalweg_channel::bulk::{MECHANISMS, Mechanism, Receiver, Sender};
+use thalweg_core::Tuning;
+
+use super::peer::{Peer, Script, difference, fill};
+use thalweg_testing::skip;
+
+/// Mechanisms that work here.
+pub fn working() -> Vec<&'static dyn Mechanism> {
+    let works = |mechanism: &&&dyn Mechanism| match mechanism.probe() {
+        Ok(()) => true,
+        Err(why) => {
+            skip(mechanism.info().name, &why.reason);
+            false
+        }
+    };
+    MECHANISMS.iter().filter(works).copied().collect()
+}
+
+/// Lengths around everything that a mechanism may cut at, and places off every alignment.
+fn buffers(tuning: &Tuning, mechanism: &dyn Mechanism) -> Vec<(usize, usize)> {
+    let mut all = vec![(0, 0), (1, 0), (4095, 1), (4097, 3), (65536, 0), (65537, 63)];
+    for knob in mechanism.info().knobs {
+        let value = mechanism.info().knob(tuning, knob.name) as usize;
+        if (2..=256 << 10).contains(&value) {
+            all.extend([(value - 1, 5), (value, 0), (value + 1, 1), (value * 3 + 7, 4095)]);
+        }
+    }
+    all
+}
+
+fn script(mechanism: &dyn Mechanism, tuning: &Tuning, buffers: Vec<(usize, usize)>) -> Script {
+    Script {
+        mechanism: Some(mechanism.info().name.to_owned()),
+        tuning: tuning.clone(),
+        buffers,
+        ..Script::default()
+    }
+}
+
+/// The other process sends; each buffer is looked at when it came, and again after all have.
+#[track_caller]
+fn receive_all(script: &Script) {
+    let script = Script { sends: true, ..script.clone() };
+    let (peer, link) = Peer::start(&script);
+    let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
+    let mut kept = Vec::new();
+    for (seed, (len, at)) in script.buffers.iter().enumerate() {
+        let mut memory = vec![0xdd; at + len];
+        assert_eq!(receiver.recv_into(&mut memory[*at..]).expect("a buffer"), *len);
+        let wrong = difference(seed as u64, &memory[*at..]);
+        assert_eq!(wrong, None, "{script:?}: buffer {seed} of {len} bytes");
+        assert!(memory[..*at].iter().all(|byte| *byte == 0xdd), "written before the start");
+        kept.push(memory);
+    }
+    assert_eq!(receiver.next_len().expect("a goodbye"), None);
+    peer.finish();
+    for (seed, (memory, (_, at))) in kept.iter().zip(&script.buffers).enumerate() {
+        assert_eq!(difference(seed as u64, &memory[*at..]), None, "{script:?}: changed later");
+    }
+}
+
+/// The other process receives and checks; what it got is ours to write to afterwards.
+#[track_caller]
+fn send_all(script: &Script) {
+    let (peer, link) = Peer::start(script);
+    let mut sender = Sender::over(link, script.options()).expect("a mechanism");
+    for (seed, (len, at)) in script.buffers.iter().enumerate() {
+        let mut memory = vec![0; at + len];
+        fill(seed as u64, &mut memory[*at..]);
+        sender.send_from(&memory[*at..]).expect("a transfer");
+        memory.fill(0xee);
+    }
+    sender.finish();
+    peer.finish();
+}
+
+fn named(mechanism: &dyn Mechanism, tuning: &Tuning, body: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        eprintln!("with {} {tuning}", mechanism.info().name);
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn every_mechanism_delivers_every_length_from_every_place_to_every_place() {
+    for mechanism in working() {
+        for tuning in mechanism.info().tunings() {
+            let buffers = buffers(&tuning, mechanism);
+            named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, buffers)));
+        }
+    }
+}
+
+#[test]
+fn every_mechanism_sends_as_well_as_it_receives() {
+    for mechanism in working() {
+        let tuning = Tuning::default();
+        let buffers = buffers(&tuning, mechanism);
+        named(mechanism, &tuning, || send_all(&script(mechanism, &tuning, buffers)));
+    }
+}
+
+#[test]
+fn every_mechanism_delivers_large_buffers_one_after_the_other() {
+    let len = (8 << 20) + 3;
+    for mechanism in working() {
+        let tuning = Tuning::default();
+        let buffers = vec![(len, 0), (len, 1), (5, 0), (len - 4096, 17)];
+        named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, buffers)));
+    }
+}
+
+/// Loans, and new memory at the receiver, which is its own to write to.
+#[test]
+fn every_mechanism_moves_loans_into_new_memory() {
+    for mechanism in working() {
+        let tuning = Tuning::default();
+        let script = Script {
+            sends: true,
+            loans: true,
+            ..script(
+                mechanism,
+                &tuning,
+                vec![(0, 0), (1, 0), (4097, 0), ((2 << 20) + 5, 0), (70000, 0)],
+            )
+        };
+        named(mechanism, &tuning, || {
+            let (peer, link) = Peer::start(&script);
+            let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
+            let mut kept = Vec::new();
+            for (seed, (len, _)) in script.buffers.iter().enumerate() {
+                let mut memory = receiver.recv_new().expect("a buffer");
+                assert_eq!(memory.len(), *len);
+                assert_eq!(difference(seed as u64, &memory), None, "buffer {seed} of {len}");
+                if let Some(last) = memory.last_mut() {
+                    *last = !*last;
+                }
+                kept.push(memory);
+            }
+            assert_eq!(receiver.next_len().expect("a goodbye"), None);
+            peer.finish();
+            for (seed, memory) in kept.iter_mut().enumerate() {
+                if let Some(last) = memory.last_mut() {
+                    *last = !*last;
+                }
+                assert_eq!(difference(seed as u64, memory), None, "changed later");
+            }
+        });
+    }
+}
+
+/// Threads of one process instead of two processes: the mechanisms do not care.
+#[test]
+fn two_threads_are_served_like_two_processes() {
+    for mechanism in working() {
+        let (near, far) = thalweg_channel::Link::pair().unwrap();
+        let options = script(mechanism, &Tuning::default(), Vec::new()).options();
+        let mut memory = vec![0; 300_000];
+        fill(1, &mut memory);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let mut sender = Sender::over(near, options.clone()).expect("a mechanism");
+                sender.send_from(&memory).expect("a transfer");
+                sender.send_from(&memory).expect("a transfer");
+            });
+            let mut receiver = Receiver::over(far, &options).expect("a mechanism");
+            let mut got = vec![0; memory.len() + 1];
+            let short = receiver.recv_into(&mut got[..10]).unwrap_err();
+            assert!(matches!(short, thalweg_channel::Error::TooLarge { .. }), "{short}");
+            for _ in 0..2 {
+                assert_eq!(receiver.recv_into(&mut got).expect("a buffer"), memory.len());
+                assert_eq!(difference(1, &got[..memory.len()]), None, "{}", mechanism.info().name);
+            }
+            let end = receiver.recv_into(&mut got).unwrap_err();
+            assert!(matches!(end, thalweg_channel::Error::Closed { .. }), "{end}");
+            sender.join().unwrap();
+        });
+    }
+}
+
+/// More than any call takes at once, and more than 32 bits count.
+#[test]
+fn over_two_gibibytes_arrive_whole() {
+    let test = "over_two_gibibytes_arrive_whole";
+    let len = (2 << 30) + 4097;
+    if std::env::var_os("THALWEG_LARGE").is_none() {
+        return skip(test, "takes memory for three buffers of 2 GiB; set THALWEG_LARGE=1");
+    }
+    for mechanism in working() {
+        let tuning = Tuning::default();
+        named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, vec![(len, 0)])));
+    }
+}

@@ -1,0 +1,364 @@
+//! A peer that does not keep to the protocol: every lie is an error, none is a crash, and nothing
+//! outside the ring is read by it. The liar writes the format with its own hands.
+
+use proptest::prelude::*;
+use rustix::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+use thalweg_channel::layout::{Frame, Geometry, Hello, Kind, Refusal, Role};
+use thalweg_channel::{Consumer, Error, Link, Options, Producer, Wait};
+use thalweg_sys::map::{Access, Map};
+use thalweg_sys::{io, memfd};
+
+const DATA: u64 = 8192;
+
+fn geometry() -> Geometry {
+    let header = rustix::param::page_size() as u32;
+    let capacity = DATA.max(u64::from(header));
+    Geometry { header, capacity, checksums: false, epoch: 7, process: 1 }
+}
+
+/// Memory as its owner could make it.
+struct Side {
+    fd: OwnedFd,
+    map: Map,
+}
+
+impl Side {
+    fn new(role: Role, told: Geometry, bytes: u64) -> Self {
+        let fd = memfd::create("liar", bytes).unwrap();
+        let mut map = Map::of_file(&fd, 0, bytes as usize, Access::Write).unwrap();
+        poke(&mut map, 0, &told.to_bytes(role));
+        Self { fd, map }
+    }
+
+    fn sealed(self) -> Self {
+        memfd::seal_for_one_writer(&self.fd).unwrap();
+        self
+    }
+
+    fn producer() -> Self {
+        let geometry = geometry();
+        Self::new(Role::Producer, geometry, geometry.capacity + u64::from(geometry.header)).sealed()
+    }
+
+    fn consumer(geometry: Geometry) -> Self {
+        Self::new(Role::Consumer, geometry, u64::from(geometry.header)).sealed()
+    }
+
+    /// Puts a frame at a position of the data and moves the head.
+    fn frame(&mut self, at: u64, header: &[u8], head: u64) {
+        poke(&mut self.map, u64::from(geometry().header) + at, header);
+        poke(&mut self.map, 128, &head.to_le_bytes());
+    }
+}
+
+/// Writes through a mapping that was there before the seals.
+fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    assert_eq!(io::write(&writer, bytes), Ok(bytes.len()));
+    let range = at as usize..at as usize + bytes.len();
+    assert_eq!(map.read_from(range, &reader, None), Ok(bytes.len()));
+}
+
+fn say(link: &Link, kind: Kind, fds: &[&OwnedFd]) {
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    link.send(&Hello::of_ring(kind, 7).to_bytes(), &fds).unwrap();
+}
+
+fn soon() -> Instant {
+    Instant::now() + std::time::Duration::from_millis(200)
+}
+
+/// For what is there already, however slow the machine is.
+fn in_time() -> Instant {
+    Instant::now() + std::time::Duration::from_secs(60)
+}
+
+/// What a consumer answers to these descriptors, and what it told the liar.
+fn offered(fds: &[&OwnedFd]) -> (Error, Option<Kind>) {
+    let (near, far) = Link::pair().unwrap();
+    say(&far, Kind::Offer, fds);
+    let error = Consumer::open_until(near, &Options::default(), Some(in_time())).unwrap_err();
+    let mut told = None;
+    let mut bytes = [0; 64];
+    while let Ok((len, _)) = far.receive_until(&mut bytes, Some(in_time())) {
+        told = Some(Hello::parse(&bytes[..len]).unwrap().kind);
+    }
+    (error, told)
+}
+
+/// A consumer that took the liar's ring.
+fn consumer_of(side: &Side, trusted: bool) -> (Consumer, Link) {
+    let (near, far) = Link::pair().unwrap();
+    say(&far, Kind::Offer, &[&side.fd]);
+    say(&far, Kind::Ready, &[]);
+    (Consumer::open(near, &Options { trusted, ..Options::default() }).unwrap(), far)
+}
+
+#[test]
+fn memory_that_is_not_what_was_agreed_is_refused() {
+    let good = geometry();
+    let whole = good.capacity + u64::from(good.header);
+    let unsealed = Side::new(Role::Producer, good, whole);
+    let (error, told) = offered(&[&unsealed.fd]);
+    assert!(matches!(&error, Error::NotPermitted { why } if why.contains("fixed size")), "{error}");
+    assert_eq!(told, Some(Kind::Refuse(Refusal::Memory)));
+    // It could shrink now, and reading it would be SIGBUS: nobody maps it.
+    io::ftruncate(&unsealed.fd, 0).unwrap();
+    assert!(matches!(offered(&[&unsealed.fd]).0, Error::NotPermitted { .. }));
+
+    let half = Side::new(Role::Producer, good, whole);
+    let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(&half.fd, seals).unwrap();
+    assert!(matches!(offered(&[&half.fd]).0, Error::NotPermitted { .. }));
+
+    let (reader, _writer) = rustix::pipe::pipe().unwrap();
+    assert!(matches!(offered(&[&reader]).0, Error::NotPermitted { .. }));
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    assert!(matches!(offered(&[&file]).0, Error::NotPermitted { .. }));
+}
+
+#[test]
+fn sizes_that_lie_are_refused() {
+    let good = geometry();
+    let whole = good.capacity + u64::from(good.header);
+    let lies = [
+        (good, whole - 4096),
+        (good, whole + 4096),
+        (Geometry { capacity: good.capacity * 2, ..good }, whole),
+        (Geometry { capacity: good.capacity / 2, ..good }, whole),
+        (Geometry { capacity: 12288, ..good }, 12288 + u64::from(good.header)),
+        (Geometry { capacity: 1 << 63, ..good }, whole),
+        (Geometry { header: 0, ..good }, whole),
+        (Geometry { header: good.header * 2, ..good }, whole),
+        (Geometry { epoch: 8, ..good }, whole),
+    ];
+    for (told, bytes) in lies {
+        let side = Side::new(Role::Producer, told, bytes).sealed();
+        let error = offered(&[&side.fd]).0;
+        assert!(matches!(error, Error::Corrupt { .. }), "{told:?} in {bytes}: {error}");
+    }
+    let side = Side::new(Role::Consumer, good, whole).sealed();
+    assert!(matches!(offered(&[&side.fd]).0, Error::Corrupt { .. }));
+    let side = Side::producer();
+    assert!(matches!(offered(&[]).0, Error::Corrupt { .. }));
+    assert!(matches!(offered(&[&side.fd, &side.fd]).0, Error::Corrupt { .. }));
+}
+
+#[test]
+fn a_head_that_cannot_be_is_corrupt_for_good() {
+    for trusted in [true, false] {
+        for head in [1, 63, DATA + 64, DATA * 2, u64::MAX, 1 << 63, u64::MAX - 63] {
+            let mut side = Side::producer();
+            let (mut consumer, _far) = consumer_of(&side, trusted);
+            assert!(consumer.try_receive().unwrap().is_none());
+            side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), head);
+            for _ in 0..2 {
+                let error = consumer.receive().unwrap_err();
+                assert!(
+                    matches!(&error, Error::Corrupt { what } if what.contains("head")),
+                    "{error}"
+                );
+            }
+            // Also when it would be true again.
+            side.frame(0, &[], 64);
+            assert!(matches!(consumer.try_receive(), Err(Error::Corrupt { .. })));
+        }
+        // Back behind what was seen already.
+        let mut side = Side::producer();
+        let (mut consumer, _far) = consumer_of(&side, trusted);
+        side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
+        drop(consumer.receive().unwrap());
+        side.frame(0, &[], 0);
+        assert!(matches!(consumer.try_receive(), Err(Error::Corrupt { .. })));
+    }
+}
+
+#[test]
+fn a_frame_that_lies_is_corrupt() {
+    let good = Frame { len: 5, seq: 0, crc: None };
+    let mut lies: Vec<Vec<u8>> = [
+        Frame { len: 33, ..good },
+        Frame { len: u32::MAX, ..good },
+        Frame { len: 8192, ..good },
+        Frame { seq: 1, ..good },
+        Frame { crc: Some(12345), ..good },
+    ]
+    .iter()
+    .map(|frame| frame.to_bytes().to_vec())
+    .collect();
+    lies.push(vec![0; 32]);
+    lies.push(vec![0xff; 32]);
+    for (trusted, lie) in [true, false].iter().flat_map(|t| lies.iter().map(move |lie| (t, lie))) {
+        let mut side = Side::producer();
+        let (mut consumer, _far) = consumer_of(&side, *trusted);
+        side.frame(0, lie, 64);
+        assert!(matches!(consumer.receive(), Err(Error::Corrupt { .. })), "{lie:x?}");
+        assert_eq!(consumer.received(), 0);
+    }
+}
+
+#[test]
+fn an_untrusted_message_does_not_change_while_it_is_read() {
+    let mut side = Side::producer();
+    let (mut consumer, _far) = consumer_of(&side, false);
+    let mut frame = Frame { len: 4, seq: 0, crc: None }.to_bytes().to_vec();
+    frame.extend(b"good");
+    side.frame(0, &frame, 64);
+    let sample = consumer.receive().unwrap();
+    assert_eq!(&*sample, b"good");
+    poke(&mut side.map, u64::from(geometry().header) + 32, b"evil");
+    assert_eq!(&*sample, b"good");
+}
+
+#[test]
+fn a_tail_that_cannot_be_is_corrupt() {
+    for tail in [1, 64 * 3, u64::MAX, 1 << 63] {
+        let (near, far) = Link::pair().unwrap();
+        let told = std::thread::spawn(move || {
+            let mut bytes = [0; 64];
+            let (_, fds) = far.receive(&mut bytes).unwrap();
+            let mut theirs = [0; Geometry::LEN];
+            io::pread(&fds[0], &mut theirs, 0).unwrap();
+            let geometry = Geometry::parse(&theirs, Role::Producer).unwrap();
+            let side = Side::consumer(geometry);
+            say(&far, Kind::Ask, &[]);
+            let hello = Hello::of_ring(Kind::Accept, geometry.epoch);
+            far.send(&hello.to_bytes(), &[side.fd.as_fd()]).unwrap();
+            (side, far)
+        });
+        let options = Options { capacity: DATA, ..Options::default() };
+        let mut producer = Producer::open(near, &options).unwrap();
+        let (mut side, _far) = told.join().unwrap();
+        producer.send(b"first").unwrap();
+        producer.send(b"second").unwrap();
+        poke(&mut side.map, 128, &tail.to_le_bytes());
+        let error = producer.send(&vec![0; producer.largest()]).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { what } if what.contains("tail")), "{error}");
+        assert_eq!(producer.send(b"small").unwrap_err(), error);
+    }
+}
+
+#[test]
+fn noise_in_the_handshake_is_refused() {
+    let noise: [&[u8]; 4] = [b"x", &[0; 64], &[0xff; 64], b"GET / HTTP/1.1\r\n\r\n"];
+    for bytes in noise {
+        let (near, far) = Link::pair().unwrap();
+        far.send(bytes, &[]).unwrap();
+        let error = Consumer::open_until(near, &Options::default(), Some(in_time())).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    }
+    // The right words in the wrong order, another version, a refusal of a kind not yet known.
+    let (near, far) = Link::pair().unwrap();
+    say(&far, Kind::Ready, &[]);
+    let error = Consumer::open(near, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    for (at, value, part) in [(8, 2, "version 2"), (12, 9, "kind 9")] {
+        let (near, far) = Link::pair().unwrap();
+        let mut bytes = Hello::of_ring(Kind::Offer, 7).to_bytes();
+        bytes[at] = value;
+        far.send(&bytes, &[]).unwrap();
+        let error = Consumer::open(near, &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let (near, far) = Link::pair().unwrap();
+    let mut bytes = Hello::of_ring(Kind::Refuse(Refusal::Other), 7).to_bytes();
+    bytes[24] = 99;
+    far.send(&bytes, &[]).unwrap();
+    let error = Consumer::open(near, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+}
+
+#[test]
+fn a_flood_of_wake_ups_only_keeps_the_sender_busy() {
+    let side = Side::producer();
+    let (mut consumer, far) = consumer_of(&side, false);
+    while far.send_until(b"!", &[], Some(Instant::now())).is_ok() {}
+    assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+}
+
+#[test]
+fn a_silent_peer_is_left_at_the_deadline() {
+    let (near, _far) = Link::pair().unwrap();
+    let error = Consumer::open_until(near, &Options::default(), Some(soon())).unwrap_err();
+    assert_eq!(error, Error::Timeout);
+    let (near, _far) = Link::pair().unwrap();
+    let error = Producer::open_until(near, &Options::default(), Some(soon())).unwrap_err();
+    assert_eq!(error, Error::Timeout);
+}
+
+#[test]
+fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let mut side = Side::producer();
+        let (near, far) = Link::pair().unwrap();
+        say(&far, Kind::Offer, &[&side.fd]);
+        say(&far, Kind::Ready, &[]);
+        let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
+        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+        side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(far);
+        });
+        assert_eq!(consumer.receive().unwrap().len(), 5);
+        let died = Error::PeerDied { delivered: 1, partial: 0 };
+        assert_eq!(consumer.receive().err(), Some(died));
+        leaving.join().unwrap();
+    }
+}
+
+/// A word that says "alive" and is on no list: the kernel never marks it, and is asked after a while.
+#[test]
+fn a_peer_that_lies_about_its_life_is_found_out() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let mut side = Side::producer();
+        poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
+        let (near, far) = Link::pair().unwrap();
+        say(&far, Kind::Offer, &[&side.fd]);
+        say(&far, Kind::Ready, &[]);
+        let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
+        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(far);
+        });
+        let died = Error::PeerDied { delivered: 0, partial: 0 };
+        assert_eq!(consumer.receive().err(), Some(died));
+        leaving.join().unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    /// Frames as a liar would write them: mostly true, so that the lie comes late.
+    #[test]
+    fn no_frames_crash_a_consumer_or_show_it_more_than_the_ring(
+        trusted: bool,
+        frames in prop::collection::vec((0u32..5000, 0u64..40, any::<Option<u32>>()), 1..20),
+        head in prop_oneof![(0u64..300).prop_map(|frames| frames * 64), any::<u64>()],
+        noise in prop::collection::vec((0u64..DATA, any::<u64>()), 0..4),
+    ) {
+        let mut side = Side::producer();
+        let (mut consumer, _far) = consumer_of(&side, trusted);
+        let mut at = 0;
+        for (seq, (len, wrong, crc)) in (0..).zip(frames) {
+            let seq = if wrong == 0 { seq + 1 } else { seq };
+            let crc = crc.filter(|_| wrong == 1);
+            side.frame(at % (DATA - 64), &Frame { len, seq, crc }.to_bytes(), 0);
+            at += thalweg_channel::layout::occupied(u64::from(len));
+        }
+        for (at, word) in noise {
+            side.frame(at & !7, &word.to_le_bytes(), 0);
+        }
+        side.frame(0, &[], head);
+        let mut shown = 0;
+        while let Ok(Some(sample)) = consumer.try_receive() {
+            prop_assert!(sample.len() <= DATA as usize - 32);
+            // Reads all of it: a mapping too short would be a signal.
+            prop_assert!(sample.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX);
+            shown += 1;
+        }
+        prop_assert!(shown <= DATA / 64);
+    }
+}

@@ -1,0 +1,253 @@
+//! What is a death and what is not: stopped processes, threads that end, forks, other programs,
+//! machines that refuse a call. And many messages with everybody asleep at odd moments.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options, Producer, Wait, pair};
+use thalweg_sys::Errno;
+use thalweg_sys::fault::{Call, Effect, Rule, Script};
+use thalweg_testing::{Dice, again, from_env, message};
+
+const CHILD: &str = "THALWEG_LIVES_CHILD";
+
+fn small(wait: Wait) -> Options {
+    Options { capacity: 16384, wait, ..Options::default() }
+}
+
+fn in_a_while(millis: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(millis))
+}
+
+/// The other process: says one message, then does as it was told.
+#[test]
+fn other() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (what, place) = told.split_once(' ').unwrap();
+    let link = Link::connect(&Address::at(PathBuf::from(place).join("ring"))).unwrap();
+    let mut producer = Producer::open(link, &small(Wait::Block)).unwrap();
+    producer.send(b"hello").unwrap();
+    match what {
+        "leave" => {}
+        "exit" => std::process::exit(0),
+        "exec" => {
+            use std::os::unix::process::CommandExt;
+            panic!("{}", std::process::Command::new("sleep").arg("60").exec());
+        }
+        _ => loop {
+            std::thread::park();
+        },
+    }
+}
+
+fn start(what: &str) -> (std::process::Child, Consumer) {
+    let place = tempfile::tempdir().unwrap();
+    let listener = Listener::bind(&Address::at(place.path().join("ring"))).unwrap();
+    let child = again("lives::other", CHILD, &format!("{what} {}", place.path().display()));
+    let link = listener.accept_until(in_a_while(60_000)).unwrap();
+    let mut consumer = Consumer::open(link, &small(Wait::Block)).unwrap();
+    assert_eq!(&*consumer.receive().unwrap(), b"hello");
+    (child, consumer)
+}
+
+#[test]
+fn a_stopped_process_is_not_dead() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let (mut child, mut consumer) = start("stay");
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    assert_eq!(consumer.receive_until(in_a_while(100)).err(), Some(Error::Timeout));
+    assert!(consumer.try_receive().unwrap().is_none());
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(consumer.receive_until(in_a_while(20)).err(), Some(Error::Timeout));
+    child.kill().unwrap();
+    assert_eq!(consumer.receive().err(), Some(Error::PeerDied { delivered: 1, partial: 0 }));
+    child.wait().unwrap();
+}
+
+#[test]
+fn leaving_is_a_goodbye_and_vanishing_is_a_death() {
+    let (mut child, mut consumer) = start("leave");
+    assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: 1 }));
+    child.wait().unwrap();
+    // Without a goodbye, however politely: exit runs no destructors of the stack, and another
+    // program has not even the memory.
+    for what in ["exit", "exec"] {
+        let (mut child, mut consumer) = start(what);
+        let error = consumer.receive().err();
+        assert_eq!(error, Some(Error::PeerDied { delivered: 1, partial: 0 }), "{what}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_thread_that_opened_it_may_end() {
+    let opening = std::thread::spawn(|| pair(&small(Wait::Block)).unwrap());
+    let (mut producer, mut consumer) = opening.join().unwrap();
+    assert_eq!(consumer.receive_until(in_a_while(20)).err(), Some(Error::Timeout));
+    producer.send(b"still").unwrap();
+    assert_eq!(&*consumer.receive().unwrap(), b"still");
+}
+
+#[test]
+fn a_new_ring_after_a_death_has_new_memory_and_another_epoch() {
+    let (mut child, consumer) = start("stay");
+    let first = consumer.epoch();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(consumer);
+    let (mut child, consumer) = start("stay");
+    assert_ne!(consumer.epoch(), first);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_forked_child_owns_nothing_and_disturbs_nothing() {
+    let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
+    producer.send(b"before").unwrap();
+    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let owner = std::os::unix::process::parent_id();
+        let refused = producer.send(b"child").err() == Some(Error::Forked { owner })
+            && producer.try_loan(1).err() == Some(Error::Forked { owner })
+            && consumer.try_receive().err() == Some(Error::Forked { owner })
+            && consumer.arm().err() == Some(Error::Forked { owner });
+        drop(producer);
+        drop(consumer);
+        // It may have a ring of its own, with a thread of its own behind it.
+        let fresh = pair(&small(Wait::Block)).and_then(|(mut producer, mut consumer)| {
+            producer.send(b"mine")?;
+            Ok(&*consumer.receive()? == b"mine")
+        });
+        let fine = refused && fresh == Ok(true);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is written by the kernel.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    producer.send(b"after").unwrap();
+    assert_eq!(&*consumer.receive().unwrap(), b"before");
+    assert_eq!(&*consumer.receive().unwrap(), b"after");
+    assert_eq!(consumer.receive_until(in_a_while(10)).err(), Some(Error::Timeout));
+}
+
+#[test]
+fn a_forked_child_gives_back_nothing_that_its_parent_holds() {
+    let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
+    producer.send(b"held").unwrap();
+    producer.send(b"next").unwrap();
+    let held = consumer.receive().unwrap().hold();
+    // SAFETY: the child returns through _exit, and takes no lock.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let fine = &*held == b"held" && consumer.held() == 0;
+        drop(held);
+        drop(consumer);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is written by the kernel.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    drop(consumer.receive().unwrap());
+    assert_eq!(consumer.held(), 1);
+    assert_eq!(producer.drained_until(in_a_while(1)).err(), Some(Error::Timeout));
+    drop(held);
+    producer.drained_until(None).unwrap();
+}
+
+#[test]
+fn without_futex_waitv_the_link_wakes_and_tells() {
+    for errno in [Errno::NOSYS, Errno::PERM] {
+        let rule = Rule::always(Call::FutexWaitv, Effect::Errno(errno));
+        let run = Script::new(vec![rule]).run(|| {
+            let (mut child, mut consumer) = start("stay");
+            assert_eq!(consumer.receive_until(in_a_while(20)).err(), Some(Error::Timeout));
+            child.kill().unwrap();
+            assert_eq!(
+                consumer.receive().err(),
+                Some(Error::PeerDied { delivered: 1, partial: 0 })
+            );
+            child.wait().unwrap();
+        });
+        assert!(run.fired > 0);
+    }
+}
+
+#[test]
+fn without_memory_files_the_reason_is_told() {
+    let rule = Rule::always(Call::MemfdCreate, Effect::Errno(Errno::PERM));
+    let refused = Script::new(vec![rule]).run(|| pair(&small(Wait::Block))).value.unwrap_err();
+    assert_eq!(refused, Error::System { call: "memfd_create", errno: Errno::PERM });
+}
+
+/// A million messages of all sizes, with both sides asleep at random moments.
+fn sequence(messages: u64, wait: Wait) {
+    let mut dice = Dice::new(module_path!());
+    let seeds = [dice.below(1 << 30), dice.below(1 << 30)];
+    let (mut producer, mut consumer) = pair(&small(wait)).unwrap();
+    let pause = |dice: &mut Dice| {
+        if dice.below(20_000) == 0 {
+            std::thread::sleep(Duration::from_micros(dice.below(300)));
+        }
+    };
+    // Made once: the point is the order and the wake-ups, not the making.
+    let made: Vec<Vec<u8>> = (0..997)
+        .map(|seq| {
+            let mut bytes = Vec::new();
+            message(seq, &mut bytes);
+            bytes
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let made = &made;
+        scope.spawn(move || {
+            let mut dice = Dice::seeded(seeds[0]);
+            for seq in 0..messages {
+                let mut loan = producer.loan(made[(seq % 997) as usize].len() + 8).unwrap();
+                loan[..8].copy_from_slice(&seq.to_le_bytes());
+                loan[8..].copy_from_slice(&made[(seq % 997) as usize]);
+                loan.commit().unwrap();
+                pause(&mut dice);
+            }
+        });
+        let mut dice = Dice::seeded(seeds[1]);
+        for seq in 0..messages {
+            let sample = consumer.receive().unwrap();
+            assert!(sample[..8] == seq.to_le_bytes() && sample[8..] == made[(seq % 997) as usize]);
+            drop(sample);
+            pause(&mut dice);
+        }
+        assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: messages }));
+    });
+}
+
+/// Both ends on the same processor: whoever waits lets the other run.
+#[test]
+fn one_processor_is_enough() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let pinned = std::thread::spawn(|| {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        // This thread's alone, and of what it starts.
+        sched_setaffinity(None, &one).unwrap();
+        for (wait, messages) in [(Wait::Block, 20_000), (Wait::HYBRID, 20_000), (Wait::Spin, 500)] {
+            sequence(messages, wait);
+        }
+    });
+    pinned.join().unwrap();
+}
+
+#[test]
+fn a_long_sequence_arrives_in_order() {
+    let messages = from_env("THALWEG_MESSAGES", 1_000_000);
+    sequence(messages / 2, Wait::HYBRID);
+    sequence(messages / 2, Wait::Block);
+}

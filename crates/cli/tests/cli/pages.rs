@@ -1,0 +1,215 @@
+//! What README.md and the pages of docs tell people to copy, taken from there and run. Programs in C, Rust and Java have
+//! tests beside their crates.
+
+use crate::support;
+use thalweg_testing::jdk;
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use support::{Scratch, skip};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The lines of the block that begins so.
+fn block(page: &str, begins: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let (_, rest) = text.split_once(&format!("```\n{begins}")).expect(begins);
+    let (block, _) = rest.split_once("\n```").expect("its end");
+    format!("{begins}{block}").lines().map(str::to_owned).collect()
+}
+
+/// A folder like a checkout, as far as these lines look at one; what they write stays in it.
+fn checkout() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.file("java/pom.xml", fs::read(root().join("java/pom.xml")).unwrap());
+    symlink(root().join("java/src").canonicalize().unwrap(), scratch.path("java/src")).unwrap();
+    symlink(root().join("studies").canonicalize().unwrap(), scratch.path("studies")).unwrap();
+    scratch
+}
+
+/// Shell lines in that folder, with this JDK's programs before all others.
+fn shell(scratch: &Scratch, jdk: &Path, lines: &[String]) -> Command {
+    let mut path = OsString::from(jdk.join("bin"));
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    let mut command = Command::new("bash");
+    command.arg("-ec").arg(lines.join("\n")).current_dir(scratch.path(".")).stdin(Stdio::null());
+    command.env("PATH", path).env("JAVA_HOME", jdk);
+    command
+}
+
+fn jdk(test: &str) -> Option<PathBuf> {
+    let found = jdk::jdk(|release| release >= 25);
+    if found.is_none() {
+        skip(test, &jdk::none());
+    }
+    found
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The blocks of shell that a page marks as ones to be run: those that begin with `sh`.
+fn runnable(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let blocks = text.split("```sh\n").skip(1);
+    blocks.map(|rest| rest.split_once("\n```").expect("its end").0.to_owned()).collect()
+}
+
+#[test]
+fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut count = 0;
+    for page in pages.chain([root().join("README.md")]) {
+        for block in runnable(&page) {
+            let scratch = Scratch::new();
+            let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
+            let mut path = OsString::from(bin);
+            path.push(":");
+            path.push(env::var_os("PATH").unwrap_or_default());
+            let ran = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &block])
+                .current_dir(scratch.path("."))
+                .stdin(Stdio::null())
+                .env("PATH", path)
+                .env("HOME", scratch.path("."))
+                .env("XDG_RUNTIME_DIR", scratch.path("."))
+                .env("THALWEG_PROFILE", scratch.path("profile.json"))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+            assert!(ran.status.success(), "{}:\n{block}\n{}: {said}", page.display(), ran.status);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no page has a block that begins with sh");
+}
+
+/// The sources of all tests, in one text.
+fn test_sources(folder: &Path, all: &mut String) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let extension = entry.extension().unwrap_or_default();
+        if entry.is_dir() && !entry.ends_with("target") {
+            test_sources(&entry, all);
+        } else if extension == "rs" || extension == "py" || extension == "java" {
+            all.push_str(&fs::read_to_string(&entry).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn every_guarantee_names_a_test_that_exists() {
+    let mut sources = String::new();
+    for folder in ["crates", "python/tests", "java/src/test"] {
+        test_sources(&root().join(folder), &mut sources);
+    }
+    let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let rows: Vec<_> =
+        page.lines().filter(|line| line.starts_with("| ") && !line.contains("| test |")).collect();
+    assert!(rows.len() > 30, "{} rows", rows.len());
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap();
+        let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        for name in names {
+            let is_function =
+                ["fn ", "def "].iter().any(|word| sources.contains(&format!("{word}{name}(")));
+            let is_suite = root().join("tests/audit/suites").join(name).is_file();
+            assert!(is_function || is_suite, "'{name}' is neither a test nor a suite: {row}");
+        }
+    }
+}
+
+#[test]
+fn five_lines_of_the_readme_fuzz_a_java_parser() {
+    let test = "five_lines_of_the_readme_fuzz_a_java_parser";
+    let begins = "(cd java && mvn -q package dependency:copy";
+    let mut lines = block("README.md", begins);
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+    assert_eq!(lines, block("docs/java.md", begins), "the pages differ");
+    for program in ["mvn", "afl-fuzz"] {
+        if !is_installed(program) {
+            return skip(test, &format!("{program} is not installed"));
+        }
+    }
+    let Some(jdk) = jdk(test) else { return };
+    let scratch = checkout();
+    // Of its own accord it never ends: after so many executions, or when it hangs.
+    lines[4] = lines[4].replacen("afl-fuzz ", "afl-fuzz -E 5000 -V 3600 ", 1);
+    let ran = shell(&scratch, &jdk, &lines)
+        // It has no screen here, and neither the processors nor the core files to itself.
+        .env("AFL_NO_UI", "1")
+        .env("AFL_NO_AFFINITY", "1")
+        .env("AFL_SKIP_CPUFREQ", "1")
+        .env("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    assert!(ran.status.success(), "{}: {said}", ran.status);
+    let found = inputs(&scratch.path("out/default/queue"));
+    assert!(found.iter().any(|name| name.contains("orig:one")), "{found:?}");
+    let new = found.iter().filter(|name| name.contains("+cov")).count();
+    assert!(new > 3, "{found:?}: {said}");
+    // Its exceptions at wrong input are expected, and most inputs are wrong.
+    assert!(inputs(&scratch.path("out/default/crashes")).is_empty(), "{said}");
+}
+
+/// The names of a fuzzer's inputs.
+fn inputs(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("id:")).collect()
+}
+
+/// Ends with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_guides_programs_of_study_003_send_a_file() {
+    let test = "the_guides_programs_of_study_003_send_a_file";
+    let Some(jdk) = jdk(test) else { return };
+    let lines = block("docs/java.md", "javac --release 25");
+    let ([build @ .., server, client], true) = (&lines[..], lines.len() > 3) else {
+        panic!("{lines:#?}");
+    };
+    let scratch = checkout();
+    let built = shell(&scratch, &jdk, build).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    scratch.file("sent", vec![7; 3_000_001]);
+    for way in ["transferto", "traditional"] {
+        // Any port that is free, in the foreground.
+        let server = server.replace("transferto", way).replace("port=2000", "port=0");
+        let server = [format!("exec {}", server.strip_suffix(" &").unwrap())];
+        let mut server =
+            Ending(shell(&scratch, &jdk, &server).stdout(Stdio::piped()).spawn().unwrap());
+        let mut told = BufReader::new(server.0.stdout.take().unwrap()).lines();
+        let port = told.next().expect("its port").unwrap().replace("port ", "port=");
+        let client = client.replace("transferto", way).replace("port=2000", &port);
+        let client = [client.replace("FILE", "sent")];
+        let ran = shell(&scratch, &jdk, &client).output().unwrap();
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(said.starts_with("3000001 bytes sent in "), "{said}");
+        let served = told.next().expect("what it served").unwrap();
+        assert!(served.starts_with("served 3000001 "), "{served}");
+    }
+}

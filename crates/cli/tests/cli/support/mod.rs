@@ -1,0 +1,153 @@
+//! A scratch folder, the command in it, and the list of what could not be tested here.
+#![allow(dead_code)]
+
+use std::{
+    io::Write,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+
+pub mod trial;
+pub use thalweg_testing::{executable, skip};
+
+/// A folder of one test, removed at its end.
+pub struct Scratch(TempDir);
+
+impl Scratch {
+    /// A new one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a scratch folder"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A file in it with these bytes.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("its folder");
+        std::fs::write(&path, bytes).expect("a scratch file");
+        path
+    }
+
+    /// What a file in it holds.
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// The names in it, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("the scratch folder");
+        let names =
+            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// The command, at work in this folder, with no profile and nothing from our environment but what
+    /// it says of the processor.
+    pub fn thalweg<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("THALWEG_") && name != "THALWEG_CPU" {
+                command.env_remove(name);
+            }
+        }
+        command.args(args).current_dir(self.0.path()).env("COLUMNS", "120");
+        command.env("THALWEG_PROFILE", self.path("no/profile.json")).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.thalweg(args).output().expect("the command starts"))
+    }
+
+    /// Runs it with these bytes on its standard input, through a pipe.
+    pub fn feed(&self, args: &[&str], bytes: &[u8]) -> Ran {
+        let mut command = self.thalweg(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the command starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(stdin.write_all(bytes)));
+            Ran::of(child.wait_with_output().expect("its output"))
+        })
+    }
+
+    /// Runs a line of shell in which `$T` is the command.
+    pub fn shell(&self, line: &str) -> Ran {
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(line).current_dir(self.0.path()).stdin(Stdio::null());
+        command.env("T", env!("CARGO_BIN_EXE_thalweg"));
+        command.env("THALWEG_PROFILE", self.path("no/profile.json"));
+        Ran::of(command.output().expect("bash starts"))
+    }
+}
+
+/// What a run left behind.
+pub struct Ran {
+    /// The exit code; a signal counts 128 more, as in a shell.
+    pub code: i32,
+    /// Standard output.
+    pub out: Vec<u8>,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let signal = || 128 + output.status.signal().unwrap_or(0);
+        let code = output.status.code().unwrap_or_else(signal);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!err.contains("panicked"), "{err}");
+        Self { code, out: output.stdout, err }
+    }
+
+    /// What a child leaves behind that has been told to end.
+    pub fn of_child(child: Child) -> Self {
+        Self::of(child.wait_with_output().expect("its output"))
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    /// The same, of a run that must have ended with this code.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.text(), self.err);
+        self
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    /// The last line of standard error that is JSON.
+    #[track_caller]
+    pub fn err_json(&self) -> serde_json::Value {
+        let json = |line: &str| serde_json::from_str(line).ok();
+        self.err.lines().rev().find_map(json).unwrap_or_else(|| panic!("no JSON: {}", self.err))
+    }
+}
+
+/// Bytes without a pattern that a wrong offset could hide in.
+pub fn bytes(count: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..count).map(|_| next()).collect()
+}

@@ -1,0 +1,92 @@
+//! Studies for tests: run for real with planted faults, or simulated with a known truth.
+#![allow(dead_code)] // Not every test binary uses all of it.
+
+pub mod simulated;
+// Beside the binary that needs it too: the archive of the package has no tests.
+#[path = "../../../src/bin/thalweg-lab-helper/works.rs"]
+pub mod works;
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use thalweg_lab::study::{
+    file::Study,
+    preset::{Preset, Settings},
+    result::StudyResult,
+    run::{RunError, Stage, run},
+    store::Loaded,
+};
+
+/// The binary whose sessions know the planted works.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
+
+/// A study of these arms, the first of them the base, in one cell; `rest` has further tables.
+pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
+    let names: Vec<String> = arms.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let mut text = format!(
+        "schema = 1\nid = \"test\"\ntitle = \"a test\"\nsummary = \"of the lab\"\n\
+         [source]\ntitle = \"nothing\"\n\
+         [[cell]]\nname = \"cell\"\nsizes = [{size:?}]\narms = [{}]\n",
+        names.join(", ")
+    );
+    for (name, with) in arms {
+        let arm = format!("[[arm]]\nname = {name:?}\nwork = \"copy\"\n{with}\n");
+        text.push_str(&arm);
+    }
+    text + rest
+}
+
+/// Reads a study whose works are the planted ones.
+pub fn study(text: &str) -> Study {
+    Study::parse(text, &works::PLANTED).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// As short as a run can be that has intervals.
+pub fn settings(sessions: usize, rounds: usize) -> Settings {
+    Settings {
+        sessions,
+        rounds,
+        pause: Duration::ZERO,
+        sample: Duration::from_millis(1),
+        command: "thalweg study test".to_owned(),
+        ..Settings::of(Preset::QUICK, 1)
+    }
+}
+
+/// Runs a study in fresh processes.
+pub fn really(text: &str, settings: &Settings) -> Result<StudyResult, RunError> {
+    really_by(Path::new(PROGRAM), text, settings)
+}
+
+/// The same with another program than ours.
+pub fn really_by(program: &Path, text: &str, settings: &Settings) -> Result<StudyResult, RunError> {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    in_folder(folder.path(), program, text, settings)
+}
+
+/// The same in a folder that nobody may use, by a program that becomes nobody.
+pub fn as_nobody(program: &Path, text: &str, settings: &Settings) -> StudyResult {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let open = || fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder.path(), open()).expect("it is ours");
+    // Sessions' folders are made by us; nobody has to be let in there too.
+    let old = rustix::process::umask(rustix::fs::Mode::empty());
+    let answer = in_folder(folder.path(), program, text, settings);
+    rustix::process::umask(old);
+    answer.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn in_folder(
+    folder: &Path,
+    program: &Path,
+    text: &str,
+    settings: &Settings,
+) -> Result<StudyResult, RunError> {
+    let loaded =
+        Loaded { study: study(text), text: text.to_owned(), path: folder.join("test.toml") };
+    let mut stage = Stage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {} };
+    let answer = run(&[loaded], settings, &mut stage).pop().expect("one answer");
+    let left: Vec<_> = fs::read_dir(folder).expect("it is there").collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    answer
+}
+
+pub use thalweg_testing::skip;

@@ -1,0 +1,163 @@
+//! Every study file of the repository: it parses, names only what exists, and its parameters are
+//! ones that the works and probes take. Running them is for `thalweg study`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use thalweg_core::quantity::parse_some_bytes;
+use thalweg_lab::{
+    arms::{CATALOGUE, Job},
+    study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Load, Study},
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
+}
+
+fn studies() -> Vec<Study> {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|ext| ext == "toml")).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let read = |path: PathBuf| {
+        let study = Study::parse(&fs::read_to_string(&path).unwrap(), &CATALOGUE);
+        let study = study.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with(&format!("{}-", study.id)), "{name} has the id {}", study.id);
+        study
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_study_parses_and_numbers_its_claims_without_a_gap() {
+    for study in studies() {
+        for (number, claim) in study.claims.iter().enumerate() {
+            assert_eq!(claim.id, format!("{}.{}", study.id, number + 1));
+            assert!(claim.predicate.is_some() || claim.not_runnable.is_some(), "{}", claim.id);
+        }
+        assert!(!study.source.parameters.is_empty(), "{}", study.id);
+    }
+}
+
+/// What only a mistake in the file can be the reason of.
+const MISTAKES: &[&str] = &[
+    "parameters of",
+    "unknown parameter",
+    "no mechanism",
+    "no knob",
+    "there is no arm",
+    "serves no",
+    "100MB/s",
+    "no such parameter",
+    "not known here",
+    "not a number",
+    "key=value",
+    "no kernel",
+    "no distribution",
+    "goes with",
+    "it needs a kernel",
+    "cannot build",
+    "cannot be started",
+    "one process",
+    "compiled for",
+    "no file to",
+    "for a C source",
+    "for a Java source",
+    "needs jdk",
+    "power of two",
+];
+
+fn is_no_mistake(what: &str, reason: &str) {
+    assert!(!MISTAKES.iter().any(|mistake| reason.contains(mistake)), "{what}: {reason}");
+}
+
+#[test]
+fn the_parameters_of_every_arm_and_probe_are_taken() {
+    let scratch = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_thalweg-lab-helper"));
+    let scratch = scratch.path();
+    let none = toml::Table::new();
+    let studies = folder();
+    let job = Job { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
+    for study in &self::studies() {
+        let places =
+            study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
+        for (cell, name) in places {
+            let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
+            let work = CATALOGUE.arm_kind(&arm.work).unwrap();
+            // Nothing is allocated yet; a program may have been built for some sizes alone.
+            let bytes = match arm.work.as_str() {
+                "worker" | "memory" => parse_some_bytes(&cell.sizes[0]).unwrap(),
+                _ => job.bytes,
+            };
+            let job = Job { bytes, ..job };
+            // A file system or a congestion control that is not here is none of the file's faults.
+            if let Err(unfit) = work.open(&Job { with: &cell.parameters(arm), ..job }) {
+                is_no_mistake(&format!("{} {} {name}", study.id, cell.name), &unfit.reason);
+            }
+        }
+        for claim in &study.claims {
+            for check in claim.checks.iter().chain(&claim.flips) {
+                let Check::Probe { probe, with, .. } = check else { continue };
+                if let Err(unfit) = CATALOGUE.probe(probe).unwrap().run(&Job { with, ..job }) {
+                    is_no_mistake(&format!("{} {probe}", claim.id), &unfit.reason);
+                }
+            }
+        }
+    }
+}
+
+/// The names that serde would have taken in the place of this one.
+fn expected(error: &str) -> Vec<String> {
+    let names = error.split_once("expected").unwrap_or_else(|| panic!("{error}")).1;
+    names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn keys_of<T: serde::de::DeserializeOwned>(before: &str) -> Vec<String> {
+    let text = format!("{before}\nno-such-key = 1\n");
+    expected(&toml::from_str::<T>(&text).err().unwrap().to_string())
+}
+
+#[test]
+fn the_page_about_studies_names_all_that_a_study_may_say() {
+    let page = fs::read_to_string(folder().join("../docs/studies.md")).unwrap();
+    let mut names = keys_of::<Study>("");
+    names.extend(keys_of::<Article>(""));
+    names.extend(keys_of::<Item>(""));
+    names.extend(keys_of::<Cell>(""));
+    names.extend(keys_of::<Arm>(""));
+    names.extend(keys_of::<Claim>(""));
+    let tests = toml::from_str::<Check>("test = \"no-such-test\"").unwrap_err().to_string();
+    let tests = expected(&tests);
+    assert!(tests.len() >= 10, "{tests:?}");
+    for test in &tests {
+        names.extend(keys_of::<Check>(&format!("test = {test:?}")));
+    }
+    names.extend(tests);
+    names.extend(
+        [Load::Idle, Load::Busy, Load::Quarter, Load::Writeback].map(|l| l.name().to_owned()),
+    );
+    names.extend(KINDS.iter().map(|&kind| kind.to_owned()));
+    let with = toml::Table::from_iter([("no-such-key".to_owned(), toml::Value::Integer(1))]);
+    let refusals = CATALOGUE.arm_kinds.iter().map(|kind| (kind.name(), kind.parse(&with).err()));
+    let refusals = refusals
+        .chain(CATALOGUE.probes.iter().map(|probe| (probe.name(), probe.parse(&with).err())));
+    for (name, refused) in refusals {
+        names.push(name.to_owned());
+        let reason = refused.unwrap().reason;
+        if !reason.contains("known: none") {
+            names.extend(expected(&reason));
+        }
+    }
+    for name in names {
+        // `table` is written as in the file: `[[source.table]]`.
+        let shown = [format!("`{name}"), format!("[{name}"), format!(".{name}]")];
+        assert!(
+            shown.iter().any(|shown| page.contains(shown)),
+            "docs/studies.md does not name {name}"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Calls that take connections and wait for events, made to fail: every client is served, nothing is kept of them,
+//! and a worker that cannot take them rests.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use thalweg_serve::server::Address;
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Counts, Effect, Outcome, Rule, Script},
+};
+
+use crate::serving::{Client, Place};
+
+const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
+/// Nothing is asserted of how much sooner it is.
+const GUARD: Duration = Duration::from_secs(60);
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Three clients of a server under these rules, each of which asks twice; then nothing of them is left.
+fn serves_three(rules: Vec<Rule>, what: &str) -> Outcome<()> {
+    let before = descriptors();
+    let outcome = Script::new(rules).run(|| {
+        let place = Place::with(|options| (options.threads, options.metrics) = (Some(1), true));
+        place.file("file", "text");
+        let mut clients: Vec<Client> = (0..3).map(|_| place.connect()).collect();
+        for _ in 0..2 {
+            for client in &mut clients {
+                client.send(REQUEST);
+            }
+            for client in &mut clients {
+                assert_eq!(client.answer(false).text(), "text", "{what}");
+            }
+        }
+        drop(clients);
+        // The one that asks is there.
+        place.counts(|page| page.lines().any(|line| line == "thalweg_connections 1"));
+    });
+    let began = Instant::now();
+    while descriptors() != before {
+        assert!(began.elapsed() < GUARD, "{what}: {} and not {before}", descriptors());
+        thread::sleep(Duration::from_millis(5));
+    }
+    outcome
+}
+
+#[test]
+fn a_client_that_is_gone_before_it_is_taken_costs_the_others_nothing() {
+    let _alone = thalweg_testing::alone();
+    for errno in [
+        Errno::CONNABORTED,
+        Errno::INTR,
+        Errno::PROTO,
+        Errno::NETDOWN,
+        Errno::NOPROTOOPT,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
+        Errno::NETUNREACH,
+    ] {
+        for nth in 1..=4 {
+            let rule = Rule::once(Call::Accept, nth, Effect::Errno(errno));
+            let what = format!("{errno:?} at {nth}");
+            assert_eq!(serves_three(vec![rule], &what).fired, 1, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_client_for_whom_there_is_nothing_waits_and_is_served() {
+    let _alone = thalweg_testing::alone();
+    let often = [Errno::MFILE, Errno::NOBUFS];
+    let often = often.into_iter().flat_map(|errno| (1..=4).map(move |nth| (errno, nth)));
+    // What nobody thought of is no reason to spin either.
+    let once = [Errno::NFILE, Errno::NOMEM, Errno::PERM, Errno::INVAL].map(|errno| (errno, 2));
+    for (errno, nth) in often.chain(once) {
+        let rule = Rule::once(Call::Accept, nth, Effect::Errno(errno));
+        let what = format!("{errno:?} at {nth}");
+        assert_eq!(serves_three(vec![rule], &what).fired, 1, "{what}");
+    }
+}
+
+#[test]
+fn waiting_that_is_interrupted_or_tells_of_little_loses_no_event() {
+    let _alone = thalweg_testing::alone();
+    for effect in [Effect::Errno(Errno::INTR), Effect::Zero, Effect::Short(1)] {
+        let fired: u64 = (1..=8)
+            .map(|nth| {
+                let rule = Rule::once(Call::EpollWait, nth, effect);
+                serves_three(vec![rule], &format!("{effect:?} at {nth}")).fired
+            })
+            .sum();
+        // How often it waits depends on how much comes at once.
+        assert!(fired >= 3, "{effect:?}: {fired}");
+    }
+    let rule = Rule::always(Call::EpollWait, Effect::Short(1));
+    assert!(serves_three(vec![rule], "one at a time").fired >= 3);
+    let rules = (1..100).map(|n| Rule::once(Call::EpollWait, 2 * n, Effect::Errno(Errno::INTR)));
+    assert!(serves_three(rules.collect(), "every other one").fired >= 2);
+}
+
+/// A worker looks once a second whether it can take somebody again; one that spun would have tried at once.
+fn is_rested_from(errno: Errno) -> (Duration, Counts) {
+    const REFUSED: u64 = 4;
+    let began = Instant::now();
+    let rules = (1..=REFUSED).map(|nth| Rule::once(Call::Accept, nth, Effect::Errno(errno)));
+    let outcome = Script::new(rules.collect()).run(|| {
+        let place = Place::with(|options| options.threads = Some(1));
+        place.file("file", "text");
+        assert_eq!(place.get("/file", "").text(), "text");
+        began.elapsed()
+    });
+    assert_eq!(outcome.fired, REFUSED);
+    (outcome.value, outcome.calls)
+}
+
+#[test]
+fn a_worker_that_can_take_nobody_rests_and_tries_again() {
+    let _alone = thalweg_testing::alone();
+    for errno in [Errno::MFILE, Errno::NOBUFS, Errno::PERM] {
+        let (took, calls) = is_rested_from(errno);
+        // Of the four, the first was at once and the second whenever the clock was next looked at.
+        assert!(took >= Duration::from_secs(2), "{errno:?}: {took:?}");
+        let (accepts, waits) = (calls[Call::Accept], calls[Call::EpollWait]);
+        assert!(accepts <= 8 && waits <= 200, "{errno:?}: {accepts} and {waits} calls");
+    }
+}
+
+#[test]
+fn at_a_socket_of_two_workers_one_that_can_take_nobody_keeps_nobody_waiting_for_good() {
+    let _alone = thalweg_testing::alone();
+    let before = descriptors();
+    for nth in 1..=3 {
+        let rule = Rule::once(Call::Accept, nth, Effect::Errno(Errno::MFILE));
+        let outcome = Script::new(vec![rule]).run(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let name = folder.path().join("socket");
+            let place = Place::with(|options| {
+                options.threads = Some(2);
+                options.listen = vec![Address::Unix(name.clone())];
+            });
+            place.file("file", "text");
+            let mut clients: Vec<UnixStream> =
+                (0..4).map(|_| UnixStream::connect(&name).unwrap()).collect();
+            for client in &mut clients {
+                client.set_read_timeout(Some(GUARD)).unwrap();
+                client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).unwrap();
+                assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
+            }
+        });
+        assert_eq!(outcome.fired, 1);
+    }
+    let began = Instant::now();
+    while descriptors() != before {
+        assert!(began.elapsed() < GUARD, "{} and not {before}", descriptors());
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,457 @@
+//! Fetching one file of servers that err and lie.
+
+use std::{fs, io::Write, path::Path, sync::Mutex, thread, time::Duration};
+
+use thalweg_core::{
+    Cancelled, Request,
+    atomic_file::{Destination, Until},
+    rate_limit::RateLimit,
+};
+use thalweg_serve::client::{
+    Error, Expected, Extra, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way, fetch,
+};
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Effect, Rule, Script},
+};
+use thalweg_tree::{Hash, hashing::hash_file};
+
+use crate::support::fetch::options;
+use crate::support::liar::{Liar, await_hang_up, full, honest, partial, send};
+use crate::support::noise::noise;
+
+const LEN: usize = 1_000_000;
+
+#[derive(Default)]
+struct Quiet(Mutex<Vec<String>>);
+
+impl Watcher for Quiet {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        assert!(now.size.is_none_or(|size| now.there <= size));
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, news: &str) {
+        self.0.lock().unwrap().push(news.to_owned());
+    }
+}
+
+fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+    let destination = Destination::open_until(path, Until::Part).unwrap();
+    fetch(&Target::parse(url).unwrap(), destination, options, &Quiet::default())
+}
+
+fn once() -> Options {
+    Options { retries: 0, ..options() }
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[track_caller]
+fn is_whole(folder: &Path, bytes: &[u8]) {
+    assert!(fs::read(folder.join("f")).unwrap() == bytes);
+    assert_eq!(names(folder), ["f"]);
+}
+
+#[test]
+fn a_file_is_asked_for_once_and_is_whole() {
+    for len in [0, 1, 5000, LEN] {
+        let place = tempfile::tempdir().unwrap();
+        let bytes = noise(len, 1);
+        let own = bytes.clone();
+        let server =
+            Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+        let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+        assert_eq!(
+            (fetched.bytes, fetched.resumed, fetched.report.bytes),
+            (len as u64, 0, len as u64)
+        );
+        is_whole(place.path(), &bytes);
+        let asked = server.asked();
+        assert_eq!((asked.len(), asked[0].get("range")), (1, Some("bytes=0-")));
+        assert_eq!(asked[0].get("accept-encoding"), Some("identity"));
+        assert_eq!((asked[0].path.as_str(), asked[0].get("if-range")), ("/x", None));
+    }
+}
+
+#[test]
+fn a_connection_that_ends_early_is_gone_on_with() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 2);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), 300_000);
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.report.bytes, LEN as u64);
+    is_whole(place.path(), &bytes);
+    let asked = server.asked();
+    let froms: Vec<_> = asked.iter().map(|asked| asked.from().unwrap()).collect();
+    assert_eq!(froms, [0, 300_000, 600_000, 900_000]);
+    assert!(asked[1..].iter().all(|asked| asked.get("if-range") == Some("\"a\"")));
+}
+
+#[test]
+fn a_later_run_moves_only_what_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let bytes = noise(LEN, 3);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn == 0 { 700_000 } else { LEN };
+        send(stream, &honest(asked, &own, "\"a\""), most);
+    });
+    let failed = get(&server.url("x"), &path, &once()).unwrap_err();
+    assert!(failed.kept && matches!(failed.error, Error::Short { .. }), "{failed:?}");
+    assert_eq!((failed.there, failed.size), (700_000, Some(LEN as u64)));
+    assert_eq!(names(place.path()), [".f.thalweg-journal", ".f.thalweg-part"]);
+    let fetched = get(&server.url("x"), &path, &once()).unwrap();
+    assert_eq!((fetched.resumed, fetched.report.bytes), (700_000, 300_000));
+    is_whole(place.path(), &bytes);
+}
+
+type Spoil = fn(&Path);
+
+#[test]
+fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
+    let bytes = noise(LEN, 4);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn % 2 == 0 { 700_000 } else { LEN };
+        send(stream, &honest(asked, &own, "\"a\""), most);
+    });
+    let shorter: Spoil = |at| {
+        fs::File::options()
+            .write(true)
+            .open(at.join(".f.thalweg-part"))
+            .unwrap()
+            .set_len(9)
+            .unwrap();
+    };
+    let garbled: Spoil = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
+    let gone: Spoil = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
+    let rebooted: Spoil = |at| {
+        let path = at.join(".f.thalweg-journal");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replacen("\"boot_id\":\"", "\"boot_id\":\"x", 1)).unwrap();
+    };
+    for (path, spoil) in
+        [("y", (|_| {}) as Spoil), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
+    {
+        let place = tempfile::tempdir().unwrap();
+        get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
+        spoil(place.path());
+        let fetched = get(&server.url(path), &place.path().join("f"), &once()).unwrap();
+        assert_eq!((fetched.resumed, fetched.report.bytes), (0, LEN as u64));
+        is_whole(place.path(), &bytes);
+    }
+}
+
+#[test]
+fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let (old, new) = (noise(LEN, 5), noise(LEN + 7, 6));
+    let own = new.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => send(stream, &honest(asked, &old, "\"a\""), 400_000),
+        _ => send(stream, &honest(asked, &own, "\"b\""), LEN * 2),
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.bytes, LEN as u64 + 7);
+    is_whole(place.path(), &new);
+}
+
+#[test]
+fn a_file_that_changes_every_time_is_given_up_and_never_put_together() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Liar::new(move |asked, stream| {
+        let etag = format!("\"{}\"", asked.turn);
+        send(stream, &honest(asked, &noise(LEN, asked.turn as u64), &etag), 400_000);
+    });
+    let failed = get(&server.url("x"), &place.path().join("f"), &options()).unwrap_err();
+    assert!(matches!(failed.error, Error::Changing), "{failed:?}");
+    assert!(!place.path().join("f").exists());
+}
+
+#[test]
+fn a_server_that_does_not_take_its_own_tag_is_asked_without_condition() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 7);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn == 0 { 400_000 } else { LEN };
+        let answer = match asked.get("if-range") {
+            Some(_) => (full(LEN, "\"a\""), own.clone()),
+            None => honest(asked, &own, "\"a\""),
+        };
+        send(stream, &answer, most);
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.report.bytes, LEN as u64);
+    is_whole(place.path(), &bytes);
+    let conditions: Vec<_> = server.asked().iter().map(|a| a.get("if-range").is_some()).collect();
+    assert_eq!(conditions, [false, true, false]);
+}
+
+#[test]
+fn a_wrong_total_in_mid_file_means_another_file() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 8);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => send(stream, &honest(asked, &own, "\"a\""), 400_000),
+        1 => send(stream, &(partial(400_000, LEN + 1, "\"a\""), own[400_000..].to_vec()), LEN),
+        _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
+    });
+    get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    is_whole(place.path(), &bytes);
+    assert_eq!(server.asked()[2].from(), Some(0));
+}
+
+#[test]
+fn bodies_in_chunks_and_without_a_length_are_taken_too() {
+    let bytes = noise(300_000, 9);
+    let mut chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in bytes.chunks(70_001) {
+        chunked.extend(format!("{:X};ext=1\r\n", chunk.len()).bytes());
+        chunked.extend_from_slice(chunk);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\nTrailer: x\r\n\r\n");
+    let until_close = [b"HTTP/1.0 200 OK\r\n\r\n".to_vec(), bytes.clone()].concat();
+    let announced = [b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n".to_vec(), chunked.clone()].concat();
+    for answer in [chunked, until_close, announced] {
+        let place = tempfile::tempdir().unwrap();
+        let server = Liar::always(answer);
+        let fetched = get(&server.url("x"), &place.path().join("f"), &once()).unwrap();
+        assert_eq!(fetched.report.bytes, bytes.len() as u64);
+        is_whole(place.path(), &bytes);
+    }
+}
+
+/// The most bytes that came from one telling to the next.
+#[derive(Default)]
+struct Largest(Mutex<(u64, u64)>);
+
+impl Watcher for Largest {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        let (before, most) = &mut *self.0.lock().unwrap();
+        *most = now.there.saturating_sub(*before).max(*most);
+        *before = now.there;
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, _: &str) {}
+}
+
+/// What is written at once is paid for at once: with a limit of all connections the others would wait for it.
+#[test]
+fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
+    let bytes = noise(LEN, 9);
+    let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{LEN:X}\r\n");
+    let server = Liar::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
+    let step = RateLimit::new(LEN as u64).step();
+    for of_all in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        let own = once();
+        let way = if of_all {
+            Way { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
+        } else {
+            Way { limit_each: Some(LEN as u64), ..own.way.clone() }
+        };
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let (target, seen) = (Target::parse(&server.url("x")).unwrap(), Largest::default());
+        fetch(&target, destination, &Options { way, ..own }, &seen).unwrap();
+        is_whole(place.path(), &bytes);
+        let most = seen.0.lock().unwrap().1;
+        assert!((1..=step).contains(&most), "{most} bytes at once");
+    }
+}
+
+#[test]
+fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
+    let bytes = b"some bytes";
+    let server = Liar::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
+    let sha256 = "0d22cdcc10e6d049dbe1af5123d50873fdfc1a4f58306e58cb6241be9472014d";
+    let expected = vec![Expected::of_digits(Hash::Sha256, sha256, "a test").unwrap()];
+    for (expected, told) in [(Vec::new(), 1), (expected, 0)] {
+        let place = tempfile::tempdir().unwrap();
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let (target, watcher) = (Target::parse(&server.url("x")).unwrap(), Quiet::default());
+        let options = Options { expected, ..once() };
+        fetch(&target, destination, &options, &watcher).unwrap();
+        assert_eq!(watcher.0.lock().unwrap().len(), told);
+        is_whole(place.path(), bytes);
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 10);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => drop(
+            stream.write_all(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"),
+        ),
+        1 => {
+            send(stream, &honest(asked, &own, "\"a\""), 100_000);
+            await_hang_up(stream);
+        }
+        _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
+    });
+    // Long enough for the other answers on a machine that stands still.
+    let options = Options { patience: Duration::from_secs(5), ..options() };
+    get(&server.url("x"), &place.path().join("f"), &options).unwrap();
+    is_whole(place.path(), &bytes);
+    assert_eq!(server.asked()[2].from(), Some(100_000));
+}
+
+#[test]
+fn redirects_are_followed_and_secrets_are_not_told_to_others() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(1000, 11);
+    let own = bytes.clone();
+    let other = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let (there, turn) = (other.url("there"), "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: ");
+    let server = Liar::new(move |asked, stream| {
+        let location = if asked.path == "/x" { "/y".to_owned() } else { there.clone() };
+        drop(stream.write_all(format!("{turn}{location}\r\n\r\n").as_bytes()));
+    });
+    let headers =
+        vec![("Authorization".to_owned(), "secret".to_owned()), ("X".to_owned(), "y".to_owned())];
+    let options = Options { extra: Extra { headers, wants_digest: false }, ..options() };
+    get(&server.url("x"), &place.path().join("f"), &options).unwrap();
+    is_whole(place.path(), &bytes);
+    assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("secret")));
+    assert_eq!(
+        (other.asked()[0].get("authorization"), other.asked()[0].get("x")),
+        (None, Some("y"))
+    );
+}
+
+#[test]
+fn digests_are_compared_before_anything_gets_its_name() {
+    let bytes = noise(LEN, 12);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let (head, body) = honest(asked, &own, "\"a\"");
+        let said = "Repr-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";
+        let head = if asked.path == "/said" {
+            head.replacen("\r\n\r\n", &format!("\r\n{said}"), 1)
+        } else {
+            head
+        };
+        send(stream, &(head, body), LEN);
+    });
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let digits = "0".repeat(64);
+    for hash in [Hash::Sha256, Hash::Blake3] {
+        let expected = vec![Expected::of_digits(hash, &digits, "--hash says").unwrap()];
+        let failed = get(&server.url("x"), &path, &Options { expected, ..options() }).unwrap_err();
+        assert!(matches!(failed.error, Error::Differs { .. }) && !failed.kept, "{failed:?}");
+        assert!(names(place.path()).is_empty());
+    }
+    let failed = get(&server.url("said"), &path, &options()).unwrap_err();
+    assert!(matches!(failed.error, Error::Differs { .. }), "{failed:?}");
+    let verify = Options { verify: true, ..options() };
+    let failed = get(&server.url("x"), &path, &verify).unwrap_err();
+    assert!(matches!(failed.error, Error::Unsupported(_)), "{failed:?}");
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    // More than a few writes, however large this machine's buffers are.
+    let bytes = noise(16 * LEN, 13);
+    let own = bytes.clone();
+    let server =
+        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
+    let plain = Options {
+        way: Way { policy: Policy { request, ..options().way.policy }, ..options().way },
+        ..options()
+    };
+    // The first writes are those of the journal and of what came with the head.
+    let rule =
+        Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
+    let failed =
+        Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
+    let Error::Moved(error) = &failed.error else { panic!("{failed:?}") };
+    assert!(failed.kept && failed.there > 0, "{failed:?}");
+    // What is said to be kept is what the message says was moved.
+    assert_eq!(error.moved, failed.there);
+    let fetched = get(&server.url("x"), &path, &options()).unwrap();
+    // If all of it was there, its last byte is asked for: the answer shows whether the file is still that one.
+    assert_eq!(fetched.resumed, failed.there.min(LEN as u64 - 1));
+    is_whole(place.path(), &bytes);
+}
+
+#[test]
+fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
+    let bytes = noise(LEN, 14);
+    let own = bytes.clone();
+    let server =
+        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let digits = hash_of(&bytes);
+    let checked = Options {
+        expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],
+        verify: true,
+        ..options()
+    };
+    // The first sync is that of --verify; without it, that of the data before the name.
+    for wanted in [&checked, &options()] {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("f");
+        let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
+        let failed =
+            Script::new(vec![rule]).run(|| get(&server.url("x"), &path, wanted)).value.unwrap_err();
+        assert!(!failed.kept && failed.error.to_string().contains("EIO"), "{failed:?}");
+        assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+        let fetched = get(&server.url("x"), &path, wanted).unwrap();
+        assert_eq!((fetched.resumed, fetched.report.bytes), (0, LEN as u64));
+        is_whole(place.path(), &bytes);
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> String {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut buffer = [0; 4096];
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    let room = (&mut buffer[..], u64::MAX);
+    let failed = |errno: Errno| Error::Usage(errno.to_string());
+    hash_file(fd, Hash::Blake3, room, &|| Ok(()), failed).unwrap().1.to_string()
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Liar::new(|_, stream| {
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
+        while stream.write_all(b"a").is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let options = Options { patience: Duration::from_millis(500), ..once() };
+    let failed = get(&server.url("x"), &place.path().join("f"), &options).unwrap_err();
+    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
+    assert!(names(place.path()).is_empty());
+}

@@ -1,0 +1,95 @@
+//! Every way in which an answer to `fetch` can be none, a test each: nothing gets the name.
+
+use thalweg_core::{
+    Cancelled,
+    atomic_file::{Destination, Until},
+};
+use thalweg_serve::client::{Options, Progress, Target, Watcher, fetch};
+
+use crate::support::liar::Liar;
+
+struct Quiet;
+
+impl Watcher for Quiet {
+    fn progress(&self, _: Progress) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, _: &str) {}
+}
+
+fn gets_no_name(text: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let server = Liar::always(text.as_bytes().to_vec());
+    let options = Options { retries: 0, ..crate::support::fetch::options() };
+    let destination = Destination::open_until(&path, Until::Part).unwrap();
+    let target = Target::parse(&server.url("x")).unwrap();
+    let failed = fetch(&target, destination, &options, &Quiet).unwrap_err();
+    assert!(!path.exists());
+    assert!(!failed.kept || failed.there > 0, "{failed:?}");
+}
+
+macro_rules! lies {
+    ($($name:ident: $text:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                gets_no_name(&$text);
+            }
+        )*
+    };
+}
+
+fn ok(rest: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{rest}")
+}
+
+fn part(rest: &str) -> String {
+    format!("HTTP/1.1 206 X\r\n{rest}")
+}
+
+fn moved(to: &str) -> String {
+    format!("HTTP/1.1 302 X\r\nLocation: {to}\r\n\r\n")
+}
+
+lies! {
+    another_range_than_was_asked_for: part("Content-Range: bytes 5-9/10\r\n\r\n01234");
+    a_range_beyond_its_total: part("Content-Range: bytes 0-9/5\r\n\r\n0123456789");
+    more_bytes_than_the_range_has:
+        part("Content-Range: bytes 0-9/10\r\nContent-Length: 11\r\n\r\n01234567890");
+    a_part_that_says_no_range: part("Content-Length: 5\r\n\r\n01234");
+    chunks_longer_than_the_range: part(
+        "Content-Range: bytes 0-4/5\r\nETag: \"a\"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n0\r\n\r\n"
+    );
+    chunks_that_are_nonsense: ok("Transfer-Encoding: chunked\r\n\r\nnonsense");
+    a_chunk_longer_than_it_says: ok("Transfer-Encoding: chunked\r\n\r\n3\r\n01234\r\n0\r\n\r\n");
+    a_chunk_of_all_bytes_there_can_be: ok("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx");
+    a_chunk_that_ends_early: ok("Transfer-Encoding: chunked\r\n\r\n5\r\n01");
+    gzip_among_the_transfer_codings: ok("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n");
+    gzip_that_nobody_asked_for: ok("Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx");
+    a_length_beside_chunks:
+        ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n");
+    chunks_beside_a_length_of_a_part: part(
+        "Content-Range: bytes 0-4/5\r\nETag: \"a\"\r\nTransfer-Encoding: chunked\r\n\
+         Content-Length: 5\r\n\r\n5\r\n01234\r\n0\r\n\r\n"
+    );
+    chunks_of_an_old_protocol:
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n";
+    chunks_twice:
+        ok("Transfer-Encoding: chunked, chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n");
+    two_lengths: ok("Content-Length: 1\r\nContent-Length: 2\r\n\r\nx");
+    a_body_that_is_too_short: ok("Content-Length: 9\r\n\r\nshort");
+    a_head_without_end: ok(&format!("A: {}\r\n\r\n", "a".repeat(70_000)));
+    a_redirect_to_itself: moved("/x");
+    redirects_without_end: moved("/again");
+    a_redirect_to_a_file_of_ours: moved("file:///etc/passwd");
+    not_modified_although_nothing_was_said_to_be_there: "HTTP/1.1 304 X\r\n\r\n";
+    not_found: "HTTP/1.1 404 X\r\n\r\n";
+    another_protocol: "SSH-2.0-OpenSSH\r\n";
+    nothing_at_all: "";
+}

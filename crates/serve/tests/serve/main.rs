@@ -1,0 +1,10 @@
+//! The server and the client through the public interface.
+#![allow(clippy::unwrap_used)]
+
+mod connections;
+mod fetch;
+mod lies;
+mod owners;
+mod serving;
+mod support;
+mod trees;

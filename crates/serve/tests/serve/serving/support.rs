@@ -1,0 +1,236 @@
+//! A server on a folder of its own, and a client that reads answers byte by byte.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use thalweg_serve::server::{Options, Running};
+
+pub use crate::support::serve::{address, serve};
+
+/// No answer takes longer; nothing is asserted of how much shorter it is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Place {
+    folder: tempfile::TempDir,
+    server: Option<Running>,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A server that is told something more.
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("root")).unwrap();
+        let server = Some(serve(&folder.path().join("root"), change));
+        Self { folder, server }
+    }
+
+    /// Beside the root.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join("root").join(name)
+    }
+
+    /// A file below the root.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::of(TcpStream::connect(address(self.running())).unwrap())
+    }
+
+    pub fn running(&self) -> &Running {
+        self.server.as_ref().unwrap()
+    }
+
+    pub fn take(&mut self) -> Running {
+        self.server.take().unwrap()
+    }
+
+    /// One request on a connection of its own.
+    pub fn get(&self, target: &str, fields: &str) -> Answer {
+        self.connect().ask(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
+    }
+
+    /// The page of counts, once it is as it should become: an answer is counted after its last byte left.
+    pub fn counts(&self, is_right: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let page = self.get("/-/metrics", "").text();
+            if is_right(&page) {
+                return page;
+            }
+            assert!(began.elapsed() < PATIENCE, "{page}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    came: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+    /// The body is as long as was said, or its end was marked.
+    pub is_whole: bool,
+}
+
+impl Answer {
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        let mut named = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| value)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+}
+
+impl Client {
+    pub fn of(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, came: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        // A server that has said enough may be gone.
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    pub fn ask(&mut self, request: &str) -> Answer {
+        self.send(request);
+        self.answer(request.starts_with("HEAD"))
+    }
+
+    /// Reads more; false at the end.
+    fn more(&mut self) -> bool {
+        let mut buffer = vec![0; 1 << 16];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.came.extend_from_slice(&buffer[..count]);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("no answer came")
+            }
+            // A reset.
+            Err(_) => false,
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub fn is_at_end(&mut self) -> bool {
+        self.came.is_empty() && !self.more()
+    }
+
+    pub fn head(&mut self) -> String {
+        loop {
+            if let Some(end) = self.came.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head = self.came.drain(..end + 4).collect();
+                return String::from_utf8(head).unwrap();
+            }
+            assert!(
+                self.more(),
+                "the end instead of a head: {:?}",
+                String::from_utf8_lossy(&self.came)
+            );
+        }
+    }
+
+    pub fn answer(&mut self, to_head: bool) -> Answer {
+        let head = self.head();
+        let status = head[9..12].parse().unwrap();
+        let mut answer = Answer { status, head, body: Vec::new(), is_whole: true };
+        let has_none = to_head || status == 304;
+        if answer.field("Transfer-Encoding").is_some() && !has_none {
+            answer.is_whole = self.chunks(&mut answer.body);
+        } else if let Some(len) = answer.field("Content-Length").filter(|_| !has_none) {
+            let len: usize = len.parse().unwrap();
+            while self.came.len() < len && self.more() {}
+            answer.is_whole = self.came.len() >= len;
+            answer.body = self.came.drain(..len.min(self.came.len())).collect();
+        } else if !has_none {
+            while self.more() {}
+            answer.body = std::mem::take(&mut self.came);
+        }
+        answer
+    }
+
+    fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.came.windows(2).position(|two| two == b"\r\n") {
+                let line: Vec<u8> = self.came.drain(..end + 2).collect();
+                return Some(String::from_utf8_lossy(&line[..end]).into_owned());
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    fn chunks(&mut self, body: &mut Vec<u8>) -> bool {
+        while let Some(len) = self.line() {
+            let len = usize::from_str_radix(&len, 16).unwrap();
+            while self.came.len() < len + 2 {
+                if !self.more() {
+                    return false;
+                }
+            }
+            body.extend(self.came.drain(..len));
+            assert_eq!(self.came.drain(..2).collect::<Vec<_>>(), b"\r\n");
+            if len == 0 {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Waits until files that are there are old enough for strong tags.
+pub fn settle() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+/// Bytes of which no two stretches are alike.
+pub fn noise(len: usize) -> Vec<u8> {
+    crate::support::noise::noise(len, 1)
+}
+
+pub fn name(bytes: &[u8]) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(bytes))
+}
+
+impl Client {
+    /// The same, with what came thrown away.
+    pub fn drained(mut self) -> Self {
+        self.came.clear();
+        self
+    }
+}
+
+/// How often something is tried: as a variable of the environment says, for campaigns.
+pub fn times(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}

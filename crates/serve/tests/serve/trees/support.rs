@@ -1,0 +1,154 @@
+//! A folder that is served, and one that is fetched into.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use thalweg_core::Cancelled;
+use thalweg_serve::{
+    client::{
+        Error, Target,
+        tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+    },
+    server::{Options, Running},
+};
+use thalweg_tree::{Progress, Total};
+
+pub use crate::support::{fetch, liar, serve as serving};
+
+#[derive(Default)]
+pub struct Quiet {
+    pub told: Mutex<Vec<String>>,
+    /// How much the list says there is.
+    pub total: Mutex<Total>,
+    pub last: Mutex<Option<Progress>>,
+}
+
+impl TreeWatcher for Quiet {
+    fn total(&self, total: Total) {
+        *self.total.lock().unwrap() = total;
+    }
+
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        *self.last.lock().unwrap() = Some(now);
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, news: &str) {
+        self.told.lock().unwrap().push(news.to_owned());
+    }
+}
+
+pub fn options() -> TreeOptions {
+    TreeOptions {
+        files: fetch::options(),
+        jobs: 3,
+        owner: false,
+        by_hash: false,
+        most_list: 1 << 30,
+    }
+}
+
+pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Error> {
+    let target = Target::parse(url).unwrap().as_folder();
+    fetch_tree(&target, Place::open(path).unwrap(), options, &Quiet::default())
+}
+
+/// A server on `root` in a scratch folder, which has room for what is fetched.
+pub struct Served {
+    folder: tempfile::TempDir,
+    server: Running,
+}
+
+impl Served {
+    pub fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        let server = serving::serve(&folder.path().join("root"), |options| {
+            options.hidden = true;
+            change(options);
+        });
+        Self { folder, server }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", serving::address(&self.server))
+    }
+
+    pub fn root(&self, name: &str) -> PathBuf {
+        self.folder.path().join("root").join(name)
+    }
+
+    pub fn dst(&self) -> PathBuf {
+        self.folder.path().join("dst")
+    }
+
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        write(&self.root(name), bytes);
+    }
+}
+
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// All below a folder: path, and what it is. The time of a link is its own.
+pub fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let itself = root.join(&folder);
+        all.insert(folder.clone(), shown(&itself));
+        for entry in fs::read_dir(&itself).unwrap() {
+            let path = folder.join(entry.unwrap().file_name());
+            if root.join(&path).symlink_metadata().unwrap().is_dir() {
+                folders.push(path);
+            } else {
+                all.insert(path.clone(), shown(&root.join(&path)));
+            }
+        }
+    }
+    all
+}
+
+fn shown(path: &Path) -> String {
+    let meta = path.symlink_metadata().unwrap();
+    let time = format!("{}.{}", meta.mtime(), meta.mtime_nsec());
+    let mode = meta.permissions().mode() & 0o7777;
+    if meta.is_symlink() {
+        return format!("link {} {time}", fs::read_link(path).unwrap().display());
+    }
+    if meta.is_dir() {
+        return format!("folder {mode:o} {time}");
+    }
+    // Of bytes that may not be read, the size will do.
+    let sum = fs::read(path).map(|bytes| fnv(&bytes)).unwrap_or_default();
+    format!("file {mode:o} {time} {} {sum:x}", meta.len())
+}
+
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The names in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,52 @@
+//! Random numbers that a seed repeats: a failing test prints its seed, and `THALWEG_SEED` runs it again.
+
+use std::{ops::Range, time::SystemTime};
+
+/// A sequence of random numbers (xorshift64*).
+#[derive(Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Seeds from `THALWEG_SEED`, or else from the clock.
+    pub fn new(test: &str) -> Self {
+        Self::fixed(test, SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64))
+    }
+
+    /// Uses this seed in every run, unless `THALWEG_SEED` is set.
+    pub fn fixed(test: &str, seed: u64) -> Self {
+        let seed = from_env("THALWEG_SEED", seed);
+        // The test harness shows this only if the test fails.
+        eprintln!("{test}: THALWEG_SEED={seed}");
+        Self::seeded(seed)
+    }
+
+    /// Uses this seed whatever `THALWEG_SEED` is.
+    pub fn seeded(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Returns a number of this range.
+    pub fn within(&mut self, range: Range<u64>) -> u64 {
+        range.start + (self.next() >> 16) % (range.end - range.start)
+    }
+
+    /// Returns a number below `most`, which is at most 2^31. The ends of rings in C and Java compute the same sequence.
+    pub fn below(&mut self, most: u64) -> u64 {
+        (self.next() >> 33) % most
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// Returns a number from the environment, or `default`: campaigns run a test for longer by it.
+///
+/// # Panics
+/// If the variable holds anything else.
+pub fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}

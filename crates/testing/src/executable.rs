@@ -1,0 +1,18 @@
+//! Programs made by tests; shared by the test binaries of several crates. Another process writes them: what this one
+//! has open for writing, a child that another thread is starting has too for a moment, and as long as anybody has, the
+//! kernel runs no such file (ETXTBSY).
+
+use std::{path::Path, process::Command};
+
+/// Copies a program.
+pub fn executable(from: &Path, to: &Path) {
+    let copied = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
+}
+
+/// Writes a script for `sh`.
+pub fn script(to: &Path, text: &str) {
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let written = Command::new("sh").args(["-c", write, "sh"]).arg(to).arg(text).status();
+    assert!(written.is_ok_and(|status| status.success()), "{} cannot be written", to.display());
+}

@@ -1,0 +1,83 @@
+//! JDKs of this machine, and the end in Java (`Peer` of `java/src/test`) that tests of any crate run.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The first that memory access and system calls from Java are final in.
+const LEAST: u32 = 25;
+
+/// Why there is no peer.
+pub fn none() -> String {
+    format!("no JDK {LEAST} or later in $JAVA_HOME or /usr/lib/jvm")
+}
+
+/// The feature release of a JDK, from the file that every JDK has.
+fn release(home: &Path) -> Option<u32> {
+    let text = fs::read_to_string(home.join("release")).ok()?;
+    let told = text.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
+    told.split(['.', '"', '-', '+']).next()?.parse().ok()
+}
+
+/// A JDK of this machine whose release is wanted.
+pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
+    let told = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    let mut homes: Vec<PathBuf> = fs::read_dir("/usr/lib/jvm")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
+    homes.sort();
+    let usable =
+        |home: &PathBuf| home.join("bin/javac").exists() && release(home).is_some_and(&wanted);
+    told.into_iter().chain(homes).find(usable)
+}
+
+/// What a Java program with a short life is started with, compilers included: the second compiler would take most of that
+/// life, and the collector with many threads the rest.
+pub const SHORT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
+/// The compiler of a JDK, to be given its words.
+pub fn javac(jdk: &Path) -> Command {
+    let mut command = Command::new(jdk.join("bin/javac"));
+    command.args(SHORT.map(|word| format!("-J{word}")));
+    command
+}
+
+/// The folder of the Java module.
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java")
+}
+
+/// The peer, compiled once, to be given its words; `None` without a JDK.
+pub fn peer(short: bool) -> Option<Command> {
+    static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
+    let compile = || {
+        let jdk = jdk(|release| release >= LEAST)?;
+        // Beside the test binary, and named after it.
+        let classes = std::env::current_exe().ok()?.with_extension("java-peer");
+        let _ = fs::remove_dir_all(&classes);
+        let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));
+        let path = [main.as_os_str(), test.as_os_str()].join(OsStr::new(":"));
+        let status = javac(&jdk)
+            .args(["-nowarn", "-d"])
+            .arg(&classes)
+            .arg("-sourcepath")
+            .arg(path)
+            .arg(test.join("dev/thalweg/ring/Peer.java"))
+            .status();
+        assert!(
+            status.expect("javac runs").success(),
+            "javac of java/src/test/java/dev/thalweg/ring/Peer.java"
+        );
+        Some((jdk, classes))
+    };
+    let (jdk, classes) = PEER.get_or_init(compile).as_ref()?;
+    let mut command = Command::new(jdk.join("bin/java"));
+    command.args(if short { &SHORT[..] } else { &SHORT[1..] });
+    command.args(["--enable-native-access=ALL-UNNAMED", "-cp"]);
+    command.arg(classes).arg("dev.thalweg.ring.Peer");
+    Some(command)
+}

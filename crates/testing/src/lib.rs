@@ -1,0 +1,18 @@
+//! Shared by the tests of all crates: skips that are counted, random numbers with a seed, programs and processes.
+//!
+//! Crates name it without a version in their dev-dependencies, so that their published archives do not need it.
+
+#![forbid(unsafe_code)]
+
+mod dice;
+mod executable;
+pub mod jdk;
+mod message;
+mod process;
+mod skip;
+
+pub use dice::{Dice, from_env};
+pub use executable::{executable, script};
+pub use message::message;
+pub use process::{again, alone, lock, open_files, peak_resident};
+pub use skip::{has_tools, skip};

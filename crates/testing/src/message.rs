@@ -1,0 +1,16 @@
+//! Messages that the tests of rings send, from every language.
+
+use crate::Dice;
+
+/// Writes message `seq` into a buffer: its length and its bytes differ from those of all others. `Messages` of java/src/test
+/// writes the same.
+pub fn message(seq: u64, into: &mut Vec<u8>) {
+    let mut dice = Dice::seeded(seq + 1);
+    let odd = [0, 1, 4095, 4097, 32, 33];
+    let len = match dice.below(20) {
+        at @ 0..6 => odd[at as usize],
+        _ => dice.below(2000),
+    };
+    into.clear();
+    into.extend((0..len).map(|at| (seq.wrapping_mul(31) ^ at.wrapping_mul(7) ^ (at >> 8)) as u8));
+}

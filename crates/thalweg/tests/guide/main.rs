@@ -1,0 +1,5 @@
+//! The programs of the guide, and copies through the public interface.
+#![allow(clippy::unwrap_used)]
+
+mod copies;
+mod guide;

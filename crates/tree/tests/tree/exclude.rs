@@ -1,0 +1,160 @@
+//! Exclude patterns mean what they mean to git.
+
+use crate::support;
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use thalweg_tree::{ExcludePatterns, Filter};
+
+/// Pieces of patterns and of names; the names are made of the ordinary ones.
+const PIECES: [&str; 36] = [
+    "a",
+    "b",
+    "9",
+    "x",
+    "A",
+    "{a,b}",
+    "*",
+    "**",
+    "?",
+    "/",
+    "/",
+    "/",
+    "**/",
+    "/**",
+    "[ab]",
+    "[!a]",
+    "[^b]",
+    "[[:digit:]]",
+    "[[:alpha:]x]",
+    "[a-x]",
+    "[]a]",
+    "[",
+    "]",
+    "\\",
+    "\\*",
+    "\\ ",
+    " ",
+    "\t",
+    "!",
+    "#",
+    "[[:nope:]]",
+    "[b-]",
+    ",",
+    "a*",
+    "-",
+    "\\a",
+];
+
+fn below(at: u64, most: usize) -> usize {
+    (at % most as u64) as usize
+}
+
+/// Numbers that look random and are the same in every run of one seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn list(&mut self) -> Vec<u8> {
+        let mut list = Vec::new();
+        for _ in 0..=below(self.next(), 4) {
+            for _ in 0..=below(self.next(), 5) {
+                list.extend(PIECES[below(self.next(), PIECES.len())].as_bytes());
+            }
+            list.extend(if self.next().is_multiple_of(8) { &b"\r\n"[..] } else { b"\n" });
+        }
+        list
+    }
+}
+
+fn make_tree(root: &Path) -> Vec<PathBuf> {
+    let names = [
+        "a", "b", "9", "x", "A", "{a,b}", "ab", "a b", "a ", "#", "!", "[", "]", "\\", "*", "a\t",
+        "x9", "-", "aa",
+    ];
+    let mut paths = Vec::new();
+    for name in names {
+        paths.push(PathBuf::from(name).join("x"));
+        for below in ["a", "b", "9", "*"] {
+            paths.push(PathBuf::from(name).join("a").join(below));
+            paths.push(PathBuf::from(name).join("b").join("a").join(below));
+        }
+    }
+    for name in ["ax", "bx", "99", "a,b", "x]", "file", "A9", "a\\"] {
+        paths.push(PathBuf::from(name));
+    }
+    for path in &paths {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), "").unwrap();
+    }
+    paths
+}
+
+/// What git does not exclude.
+fn kept_by_git(root: &Path, list: &Path) -> BTreeSet<PathBuf> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "-o", "--exclude-from"]).arg(list).current_dir(root);
+    let output = git.env("GIT_CONFIG_GLOBAL", "/dev/null").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
+}
+
+/// What a copy does not exclude: a directory that is left out hides all below it.
+fn kept_by_us(paths: &[PathBuf], patterns: &ExcludePatterns) -> BTreeSet<PathBuf> {
+    let is_kept = |path: &&PathBuf| {
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        !above.any(|above| patterns.leaves_out(above, true)) && !patterns.leaves_out(path, false)
+    };
+    paths.iter().filter(is_kept).cloned().collect()
+}
+
+/// `THALWEG_CASES` random lists; `THALWEG_SEED` repeats those of another run.
+#[test]
+fn random_pattern_lists_exclude_what_git_excludes() {
+    let test = "random_pattern_lists_exclude_what_git_excludes";
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("tree");
+    fs::create_dir(&root).unwrap();
+    let init = Command::new("git")
+        .args(["init", "-q"])
+        .arg(&root)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output();
+    if !init.is_ok_and(|output| output.status.success()) {
+        return support::skip(test, "git is not installed");
+    }
+    let paths = make_tree(&root);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("THALWEG_SEED").unwrap_or_else(|| u64::from(std::process::id()) | 1);
+    let mut random = Random(seed);
+    let list = scratch.path().join("list");
+    let mut excluding = 0;
+    for case in 0..number("THALWEG_CASES").unwrap_or(400) {
+        let text = random.list();
+        fs::write(&list, &text).unwrap();
+        let mut patterns = ExcludePatterns::default();
+        patterns.add_file(&text);
+        let (git, ours) = (kept_by_git(&root, &list), kept_by_us(&paths, &patterns));
+        excluding += usize::from(git.len() < paths.len());
+        let differ: Vec<_> = git.symmetric_difference(&ours).collect();
+        assert!(
+            differ.is_empty(),
+            "THALWEG_SEED={seed}, case {case}, {:?}: {differ:?}",
+            String::from_utf8_lossy(&text)
+        );
+    }
+    assert!(excluding > 20, "only {excluding} lists excluded anything");
+}

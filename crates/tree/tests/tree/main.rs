@@ -1,0 +1,16 @@
+//! Copies of trees through the public interface.
+#![allow(clippy::unwrap_used)]
+
+mod attributes;
+mod count;
+mod exclude;
+mod faults;
+mod fleet;
+mod fleet_parts;
+mod names;
+mod owners;
+mod property;
+mod resume;
+mod rivals;
+mod semantics;
+mod support;
