@@ -14,6 +14,7 @@ pub mod fault;
 pub mod fork;
 pub mod futex;
 pub mod handed;
+mod helper;
 pub mod host;
 pub mod io;
 pub mod map;

@@ -1,8 +1,6 @@
-//! What serves a whole process: values that its threads have in common, and threads of our own. A child
-//! made by fork has neither, and begins anew: its parent's threads are not there, and a lock may have
-//! been held in the moment of the fork.
+//! Values that the threads of a process share. A child made by fork gets fresh ones: its parent's threads do not exist
+//! there, and a lock may have been held at the moment of the fork.
 
-use crate::Errno;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -43,23 +41,4 @@ impl<T: Default + Sync> PerProcess<T> {
             }
         }
     }
-}
-
-/// Starts a thread that no signal of the program reaches. EAGAIN or EPERM if there is none to be had.
-pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
-    let thread = std::thread::Builder::new().name(name.into());
-    let started = thread.spawn(move || {
-        block_signals();
-        work();
-    });
-    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
-}
-
-/// Signals are for the program's own threads.
-fn block_signals() {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills the set it is given.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: the set was filled; the old one is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }

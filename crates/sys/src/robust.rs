@@ -7,8 +7,9 @@
 
 use crate::Errno;
 use crate::futex::WAITERS;
+use crate::helper;
 use crate::io::last_errno;
-use crate::per_process::{PerProcess, start_thread};
+use crate::per_process::PerProcess;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -129,16 +130,13 @@ impl Thread {
         // An empty list points to its own head.
         head.next.store(ptr::from_ref(head).cast_mut().cast(), Ordering::Relaxed);
         let (tell, told) = mpsc::sync_channel(1);
-        let started = start_thread("thalweg-alive", move || {
+        let started = helper::start("thalweg-alive", move || {
             let registered = register(head);
-            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            let tid = helper::this_thread();
             if tell.send(registered.map(|()| tid)).is_err() || registered.is_err() {
                 return;
             }
-            loop {
-                // SAFETY: no pointers.
-                unsafe { libc::pause() };
-            }
+            helper::outlive_the_program();
         });
         started?;
         let tid = told.recv().map_err(|_| Errno::AGAIN)??;

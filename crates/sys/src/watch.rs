@@ -5,7 +5,8 @@
 
 use crate::Errno;
 use crate::futex::{self, MOST_WORDS, OWNER_DIED};
-use crate::per_process::{PerProcess, start_thread};
+use crate::helper;
+use crate::per_process::PerProcess;
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::ptr::NonNull;
@@ -102,7 +103,7 @@ impl Watcher {
     fn start() -> Result<&'static Self, Errno> {
         futex::wait_any([(&AtomicU32::new(0), 1)], None)?;
         let watcher: &'static Self = Box::leak(Box::default());
-        start_thread("thalweg-watch", || watcher.run())?;
+        helper::start("thalweg-watch", || watcher.run())?;
         Ok(watcher)
     }
 

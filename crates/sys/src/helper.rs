@@ -1,0 +1,104 @@
+//! Threads of the library itself. They block every signal, and they do not keep the process alive.
+//!
+//! The C library ends a process when its last thread ends, if `main` has left by `pthread_exit`. A helper thread never
+//! ends, so [`outlive_the_program`] calls `exit(3)` in place of the C library once only helper threads are left.
+
+use crate::Errno;
+use crate::per_process::PerProcess;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, io, ptr};
+
+/// Time between two looks at the main thread. No call of Linux waits for the end of a main thread whose process continues: `poll`
+/// on its pidfd does not return before the whole process has ended (since Linux 6.15, also with `PIDFD_THREAD`).
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The ids of the helper threads of this process.
+static HELPERS: PerProcess<Mutex<Vec<u32>>> = PerProcess::new();
+
+/// Starts a helper thread. EAGAIN or EPERM if no thread can be started.
+pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+    let helper = std::thread::Builder::new().name(name.into());
+    let started = helper.spawn(move || {
+        mask_signals(libc::SIG_BLOCK);
+        let helpers = &HELPERS.here().value;
+        helpers.lock().unwrap_or_else(PoisonError::into_inner).push(this_thread());
+        work();
+    });
+    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+}
+
+/// The id of the calling thread.
+pub(crate) fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Sleeps until only helper threads are left, then ends the process with exit status 0, as the C library does after the last
+/// `pthread_exit`.
+pub(crate) fn outlive_the_program() -> ! {
+    let main = std::process::id();
+    loop {
+        std::thread::sleep(INTERVAL);
+        if has_ended(main) && is_alone(main).unwrap_or(false) {
+            // Exit handlers may take long: from here on a signal may end the process.
+            mask_signals(libc::SIG_UNBLOCK);
+            std::process::exit(0);
+        }
+    }
+}
+
+/// Returns whether every thread but `main`, which has ended, is a helper. A new thread is behind the one that created it in the
+/// kernel's list, so none is missed.
+fn is_alone(main: u32) -> io::Result<bool> {
+    let threads = fs::read_dir("/proc/self/task")?;
+    let threads: Vec<u32> = threads
+        .map(|thread| {
+            thread?
+                .file_name()
+                .to_str()
+                .and_then(|id| id.parse().ok())
+                .ok_or(io::ErrorKind::InvalidData.into())
+        })
+        .collect::<io::Result<_>>()?;
+    let helpers = HELPERS.here().value.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(threads.iter().all(|thread| *thread == main || helpers.contains(thread)))
+}
+
+/// Returns whether a thread of this process has ended, by its state in proc_pid_stat(5). `false` if /proc is not mounted.
+fn has_ended(thread: u32) -> bool {
+    let Ok(stat) = fs::read(format!("/proc/self/task/{thread}/stat")) else { return false };
+    // The name before it may hold parentheses.
+    let behind_name = stat.rsplit(|byte| *byte == b')').next();
+    matches!(behind_name, Some([b' ', b'Z' | b'X', ..]))
+}
+
+fn mask_signals(how: libc::c_int) {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset fills the set it is given.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set was filled; the previous one is not requested.
+    unsafe { libc::pthread_sigmask(how, all.as_ptr(), ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_of_the_program_is_seen_until_it_has_ended() {
+        let (tell, told) = mpsc::channel();
+        let (end, until) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(this_thread()).unwrap();
+            let _ = until.recv();
+        });
+        let id = told.recv().unwrap();
+        assert!(!has_ended(id));
+        // The test's own thread is no helper either.
+        assert!(!is_alone(id).unwrap());
+        drop(end);
+        thread.join().unwrap();
+    }
+}
