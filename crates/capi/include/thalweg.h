@@ -221,8 +221,9 @@ tw_status tw_memcpy_by(size_t index, void *destination, const void *source, size
  * Memory that is pointed to stays valid until the call that takes it back; closing the handle takes it back too.
  */
 
-/* Timeouts are in nanoseconds from now. TW_NOW: only what needs no waiting, else TW_TIMEOUT. */
-#define TW_FOREVER INT64_C(-1)
+/* Timeouts are in nanoseconds from now. TW_NOW: only what needs no waiting, else TW_TIMEOUT. A negative timeout, as
+ * `deadline - now` gives it when the deadline has passed, is TW_NOW. */
+#define TW_FOREVER INT64_MAX
 #define TW_NOW INT64_C(0)
 
 /* How to wait for the other side. */

@@ -10,7 +10,7 @@ use crate::error::{Failure, Status, TwError};
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
-use crate::options::{self, NOW};
+use crate::options;
 
 /// A consumer, with the message that C holds.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Inbox {
         // SAFETY: what becomes of the message is decided before the next call.
         let consumer = unsafe { self.lender.idle() }?;
         match timeout_ns {
-            NOW => consumer.try_receive()?.ok_or(Failure::timeout()),
+            now if options::is_now(now) => consumer.try_receive()?.ok_or(Failure::timeout()),
             _ => Ok(consumer.receive_until(options::deadline(timeout_ns))?),
         }
     }

@@ -67,13 +67,21 @@ pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, Failure> {
     }
 }
 
-/// `TW_NOW`
-pub(crate) const NOW: i64 = 0;
+/// `TW_FOREVER`. No negative number, as a caller that computes `deadline - now` gets those when it is late.
+const FOREVER: i64 = i64::MAX;
 
-/// When a wait of `timeout_ns` ends; `None` is never.
+/// Returns the end of a wait of `timeout_ns`, and `None` for no end. A negative timeout has passed already.
 pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
-    let ahead = u64::try_from(timeout_ns).ok()?;
+    if timeout_ns == FOREVER {
+        return None;
+    }
+    let ahead = u64::try_from(timeout_ns).unwrap_or(0);
     Instant::now().checked_add(Duration::from_nanos(ahead))
+}
+
+/// Returns whether a call must not wait: `TW_NOW`, or a deadline that has passed.
+pub(crate) fn is_now(timeout_ns: i64) -> bool {
+    timeout_ns <= 0
 }
 
 #[cfg(test)]
@@ -86,6 +94,18 @@ mod tests {
         size: usize,
         first: u64,
         second: u64,
+    }
+
+    #[test]
+    fn a_caller_that_is_late_does_not_wait() {
+        for late in [i64::MIN, i64::MIN + 1, -1_000_000_000, -2, -1, 0] {
+            assert!(
+                is_now(late) && deadline(late).is_some_and(|end| end <= Instant::now()),
+                "{late}"
+            );
+        }
+        assert!(!is_now(1) && deadline(i64::MAX - 1) > Some(Instant::now()));
+        assert_eq!(deadline(FOREVER), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::error::{Failure, Status, TwError};
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
-use crate::options::{self, NOW};
+use crate::options;
 
 /// A producer, and how much room in it C has on loan.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Outbox {
     /// what C holds is a pointer, and the loan itself is taken up again when it is committed.
     fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, Failure> {
         self.idle()?;
-        let room = if timeout_ns == NOW {
+        let room = if options::is_now(timeout_ns) {
             self.producer.try_loan(length)
         } else {
             self.producer.loan_until(length, options::deadline(timeout_ns)).map(Some)
@@ -58,7 +58,7 @@ impl Outbox {
 
     fn send(&mut self, message: &[u8], timeout_ns: i64) -> Result<(), Failure> {
         self.idle()?;
-        if timeout_ns == NOW {
+        if options::is_now(timeout_ns) {
             let sent = self.producer.try_send(message).map_err(too_large)?;
             return if sent { Ok(()) } else { Err(Failure::timeout()) };
         }

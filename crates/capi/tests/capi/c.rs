@@ -246,7 +246,7 @@ fn the_header_is_cpp_too() {
     let text = "#include <thalweg.h>\nint main() { tw_transfer_options o = TW_TRANSFER_OPTIONS_INIT; \
                 tw_channel_options c = TW_CHANNEL_OPTIONS_INIT; tw_bulk_options b = TW_BULK_OPTIONS_INIT; \
                 return o.needs == TW_DEFAULT_NEEDS && b.needs == o.needs && c.wait == TW_WAIT_HYBRID && \
-                TW_FOREVER < TW_NOW ? 0 : 1; }\n";
+                TW_FOREVER > TW_NOW ? 0 : 1; }\n";
     fs::write(&source, text).unwrap();
     let program = folder.path().join("header");
     run(Command::new("c++")
