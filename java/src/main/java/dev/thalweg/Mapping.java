@@ -46,7 +46,7 @@ record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, lon
         try (Arena scratch = Arena.ofConfined()) {
             switch (kind) {
                 case SYSV -> Libc.SHMCTL.attempt(Integer.parseInt(name), IPC_RMID, MemorySegment.NULL);
-                case POSIX -> Libc.SHM_UNLINK.attempt(scratch.allocateFrom(name));
+                case POSIX -> Libc.SHM_UNLINK.attempt(Libc.text(scratch, name));
                 case FILE -> Path.of(name).toFile().delete();
                 case MEMFD -> {}
             }

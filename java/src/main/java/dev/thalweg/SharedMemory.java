@@ -55,6 +55,8 @@ public final class SharedMemory implements AutoCloseable {
     private static final int MFD_ALLOW_SEALING = 2;
     private static final int MFD_HUGETLB = 4;
     private static final int F_ADD_SEALS = 1033;
+    private static final int F_GET_SEALS = 1034;
+    private static final int SEAL_SHRINK = 2;
     private static final int SEAL_SHRINK_GROW_SEAL = 7;
     private static final int IPC_CREAT_EXCL = 03000;
     private static final int IPC_STAT = 2;
@@ -73,6 +75,8 @@ public final class SharedMemory implements AutoCloseable {
     /** Gives it back once, however often it is told to. */
     final Cleaner.Cleanable cleanable;
     private boolean closed;
+    /** Once true it stays so: a seal is never broken. */
+    private volatile boolean keepsItsPages;
 
     private SharedMemory(Mapping mapping) {
         this.mapping = mapping;
@@ -128,7 +132,7 @@ public final class SharedMemory implements AutoCloseable {
                     int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | options.hugeFlags(MFD_HUGETLB);
                     int fd;
                     try (Arena arena = Arena.ofConfined()) {
-                        fd = (int) Libc.MEMFD_CREATE.on(name, arena.allocateFrom(name), flags);
+                        fd = (int) Libc.MEMFD_CREATE.on(name, Libc.text(arena, name), flags);
                     }
                     String path = "/proc/" + ProcessHandle.current().pid() + "/fd/" + fd;
                     yield filled(kind, path, fd, whole, options);
@@ -228,15 +232,34 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Sets all of it to zero: by the C library's memset, or by {@link MemorySegment#fill} where it is so small that the
-     * call was measured to cost more.
+     * Sets all of it to zero: by the C library's memset if no process can take pages away from it (System V segments, and
+     * memory files that are sealed), else by {@link MemorySegment#fill}.
+     *
+     * @throws InternalError         another process has made the file shorter, or it finds no room on its file system
+     * @throws IllegalStateException it is closed
      */
     public void clear() {
-        if (size() < CLEARED_NATIVELY) {
-            segment.fill((byte) 0);
-        } else {
+        if (size() >= CLEARED_NATIVELY && keepsItsPages()) {
             Libc.memset(segment, (byte) 0);
+        } else {
+            segment.fill((byte) 0);
         }
+    }
+
+    /** Whether no access can be a SIGBUS, which would end the JVM inside of a downcall. */
+    private boolean keepsItsPages() {
+        if (kind() == Kind.SYSV || keepsItsPages) {
+            return true;
+        }
+        synchronized (this) {
+            if (kind() == Kind.MEMFD && !closed) {
+                long seals = Libc.FCNTL.attempt(mapping.fd(), F_GET_SEALS, 0);
+                long end = Libc.LSEEK.attempt(mapping.fd(), 0L, SEEK_END);
+                // It may have been made shorter before it was sealed.
+                keepsItsPages = seals >= 0 && (seals & SEAL_SHRINK) != 0 && end >= size();
+            }
+        }
+        return keepsItsPages;
     }
 
     /**
@@ -371,13 +394,13 @@ public final class SharedMemory implements AutoCloseable {
 
     private static int openPosix(String name, int flags) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
-            return (int) Libc.SHM_OPEN.on(posix(name), scratch.allocateFrom(name), O_RDWR | flags, OWNER_ONLY);
+            return (int) Libc.SHM_OPEN.on(posix(name), Libc.text(scratch, name), O_RDWR | flags, OWNER_ONLY);
         }
     }
 
     private static int openFile(String path, int flags) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
-            return (int) Libc.OPEN.on(path, scratch.allocateFrom(path), O_RDWR | O_CLOEXEC | flags, OWNER_ONLY);
+            return (int) Libc.OPEN.on(path, Libc.text(scratch, path), O_RDWR | O_CLOEXEC | flags, OWNER_ONLY);
         }
     }
 }

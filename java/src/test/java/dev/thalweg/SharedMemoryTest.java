@@ -8,8 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -42,6 +46,52 @@ class SharedMemoryTest {
             assertEquals(7, other.segment().get(JAVA_BYTE, 100_000));
             other.clear();
             assertEquals(0, one.segment().get(JAVA_BYTE, 100_000));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"POSIX", "FILE", "MEMFD"})
+    void clearingMemoryThatWasTruncatedIsAnError(Kind kind) throws IOException {
+        try (var memory = SharedMemory.create(kind, nameFor(kind), 1 << 20)) {
+            try (var file = FileChannel.open(fileOf(memory), StandardOpenOption.WRITE)) {
+                file.truncate(4096);
+            }
+            assertThrows(InternalError.class, memory::clear);
+            if (kind == Kind.MEMFD) {
+                // Sealed too late: its pages are gone already.
+                memory.seal();
+                assertThrows(InternalError.class, memory::clear);
+            }
+        }
+    }
+
+    @Test
+    void sealedMemoryIsCleared() throws IOException {
+        try (var memory = SharedMemory.create(Kind.MEMFD, "sealed", 1 << 20)) {
+            memory.seal();
+            memory.segment().fill((byte) 0xff);
+            memory.clear();
+            assertEquals(-1, memory.segment().mismatch(MemorySegment.ofArray(new byte[1 << 20])));
+        }
+    }
+
+    private static Path fileOf(SharedMemory memory) {
+        return memory.kind() == Kind.POSIX ? Path.of("/dev/shm" + memory.name()) : Path.of(memory.name());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"\0", "\0evil", "/\0", "\ud800", "\udc00/x"})
+    void aNameThatCWouldReadOtherwiseIsRefused(String end) throws IOException {
+        try (var memory = SharedMemory.create(Kind.POSIX, nameFor(Kind.POSIX), 4096);
+                var file = SharedMemory.create(Kind.FILE, nameFor(Kind.FILE), 4096)) {
+            for (var there : List.of(memory, file)) {
+                assertThrows(IllegalArgumentException.class, () -> SharedMemory.open(there.kind(), there.name() + end));
+            }
+            for (Kind kind : List.of(Kind.POSIX, Kind.FILE, Kind.MEMFD)) {
+                assertThrows(IllegalArgumentException.class, () -> SharedMemory.create(kind, nameFor(kind) + "new" + end, 4096));
+            }
+            assertFalse(Files.exists(Path.of(nameFor(Kind.FILE) + "new")));
+            assertFalse(Files.exists(Path.of("/dev/shm" + nameFor(Kind.POSIX) + "new")));
         }
     }
 

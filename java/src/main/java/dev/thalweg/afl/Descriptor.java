@@ -62,7 +62,7 @@ final class Descriptor {
     static Descriptor open(String path, boolean reads) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int flags = (reads ? 0 : O_WRONLY) | O_CLOEXEC;
-            return new Descriptor((int) Libc.OPEN.on(path, scratch.allocateFrom(path), flags, 0));
+            return new Descriptor((int) Libc.OPEN.on(path, Libc.text(scratch, path), flags, 0));
         }
     }
 

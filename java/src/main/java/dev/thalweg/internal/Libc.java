@@ -13,6 +13,7 @@ import java.lang.foreign.StructLayout;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
+import java.nio.charset.StandardCharsets;
 
 import dev.thalweg.SystemCallException;
 
@@ -261,7 +262,24 @@ public final class Libc {
     private Libc() {}
 
     /**
-     * Sets memory to a byte at the C library's speed.
+     * Copies a string for C.
+     *
+     * @param arena its memory
+     * @param text  a name or a path
+     * @return its bytes in UTF-8, and a NUL
+     * @throws IllegalArgumentException C would read another string: it holds a NUL, or half of a surrogate pair
+     */
+    public static MemorySegment text(Arena arena, String text) {
+        if (text.indexOf('\0') >= 0 || !StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+            String shown = text.replace("\0", "\\0");
+            throw new IllegalArgumentException(shown + ": a name must hold no NUL and no half of a surrogate pair");
+        }
+        return arena.allocateFrom(text);
+    }
+
+    /**
+     * Sets memory to a byte at the C library's speed. Only for memory whose pages nothing can take away: the JVM survives
+     * SIGBUS in its own accesses, not in a downcall.
      *
      * @param memory the memory, of native kind
      * @param value  the byte

@@ -265,7 +265,7 @@ public final class Listener implements AutoCloseable {
 
     private static int open(Path path, int flags) throws SystemCallException {
         try (Arena scratch = Arena.ofConfined()) {
-            return (int) Libc.OPEN.on(path.toString(), scratch.allocateFrom(path.toString()), flags, 0);
+            return (int) Libc.OPEN.on(path.toString(), Libc.text(scratch, path.toString()), flags, 0);
         }
     }
 }

@@ -69,7 +69,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     private static Endpoint opened(Path path, int flags) throws IOException {
         String name = path.toString();
         try (Arena arena = Arena.ofConfined()) {
-            int fd = (int) Libc.OPEN.on(name, arena.allocateFrom(name), O_CLOEXEC | flags, USUAL_MODE);
+            int fd = (int) Libc.OPEN.on(name, Libc.text(arena, name), O_CLOEXEC | flags, USUAL_MODE);
             return new Endpoint(fd, name);
         }
     }

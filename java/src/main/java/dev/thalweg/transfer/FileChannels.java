@@ -131,7 +131,8 @@ public final class FileChannels {
         Run(FileChannel source, long position, long count, WritableByteChannel sink, Choice choice, Arena arena) {
             this.source = source;
             this.position = position;
-            this.count = count;
+            // No file reaches further, and the kernel refuses to be asked for more.
+            this.count = Math.min(count, Long.MAX_VALUE - position);
             this.sink = sink;
             this.choice = choice;
             this.arena = arena;

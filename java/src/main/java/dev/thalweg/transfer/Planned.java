@@ -18,6 +18,7 @@ import java.lang.invoke.MethodType;
 import java.time.Duration;
 import java.util.function.LongPredicate;
 
+import dev.thalweg.internal.Libc;
 import dev.thalweg.internal.Native;
 
 /** Moves by the native library's plan. */
@@ -113,7 +114,7 @@ final class Planned implements Transfer.Mover {
         told.set(JAVA_INT, offset(OPTIONS, "needs"), needs);
         told.set(JAVA_INT, offset(OPTIONS, "prefer"), options.prefer().ordinal());
         if (options.method() != null) {
-            told.set(ADDRESS, offset(OPTIONS, "method"), arena.allocateFrom(options.method()));
+            told.set(ADDRESS, offset(OPTIONS, "method"), Libc.text(arena, options.method()));
         }
         told.set(ADDRESS, offset(OPTIONS, "profile"), profile(library));
         var descriptor = FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS);

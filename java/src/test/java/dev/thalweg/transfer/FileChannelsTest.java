@@ -306,6 +306,18 @@ class FileChannelsTest {
         }
     }
 
+    @ParameterizedTest
+    @EnumSource
+    void nothingIsMovedFromBehindTheEnd(Way way) throws Exception {
+        try (var source = opened(content(10));
+                var ends = ends(To.OTHER)) {
+            for (long behind = 0; behind < 7; behind++) {
+                assertEquals(0, FileChannels.transfer(source, Long.MAX_VALUE - behind, 5, ends.sink(), by(way)));
+                assertEquals(0, FileChannels.transfer(source, Long.MAX_VALUE - behind, Long.MAX_VALUE, ends.sink()));
+            }
+        }
+    }
+
     @Test
     void whatMakesNoSenseIsRefused() throws Exception {
         try (var source = opened(content(10));
