@@ -21,10 +21,14 @@ impl<T> Alone<T> {
 
     /// `work` with the inside, for a caller who may use it.
     pub fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
-        match self.here()? {
+        let done = match self.here()? {
             Some(mut inside) => work(&mut inside),
             None => Err(raised(py)(Error::Forked { owner: self.mark.process() })),
-        }
+        };
+        // Makes the exception, with the lock released.
+        done.inspect_err(|error| {
+            error.value(py);
+        })
     }
 
     /// The inside; `None` in a forked child, whose parent it serves. Who comes while it is in use, also a signal handler of

@@ -1,6 +1,7 @@
 //! From the errors of the libraries to exceptions, which `thalweg/_errors.py` defines.
 
-use pyo3::exceptions::{PyTimeoutError, PyValueError};
+use pyo3::PyErrArguments;
+use pyo3::exceptions::{PyBaseException, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use thalweg_channel::Error;
 
@@ -18,14 +19,22 @@ impl Failure {
         Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
     }
 
-    /// The exception; or what went wrong while it was made.
-    pub fn raised(self, py: Python<'_>) -> PyErr {
+    /// The exception. It is made when it leaves the extension module, not here: making it runs Python code, in which a signal
+    /// handler may use the end that the caller has locked.
+    pub fn raised(self, _: Python<'_>) -> PyErr {
+        PyBaseException::new_err(self)
+    }
+}
+
+impl PyErrArguments for Failure {
+    fn arguments(self, py: Python<'_>) -> Py<PyAny> {
         let made = || {
             let module = py.import("thalweg._errors")?;
             let said = (self.kind, self.errno, self.message, self.moved, self.mechanism);
             module.getattr("made")?.call1(said)
         };
-        made().map_or_else(|error| error, PyErr::from_value)
+        // A signal handler may raise meanwhile: then its exception is the one.
+        made().map_or_else(|error: PyErr| error.into_value(py).into_any(), Bound::unbind)
     }
 }
 

@@ -92,6 +92,8 @@ class Calling:
         self.end: Offer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
+        #: When a process that looks has answered.
+        self.usual_end = time.monotonic() + PATIENCE
         begun("thalweg-call", self._run)
 
     def _run(self) -> None:

@@ -8,9 +8,19 @@ from multiprocessing import util
 from typing import Protocol
 
 from thalweg._call import Address, Calling, left
-from thalweg._errors import TooLarge, made
+from thalweg._errors import Timeout, TooLarge, made
 from thalweg._native import Offer
 from thalweg._objects import Parted
+
+
+#: A wait for room takes no longer before signal handlers may run, in seconds.
+_SLICE = 0.05
+
+
+class Turns(Protocol):
+    """The turns of the threads that put."""
+
+    waits_for_room: bool
 
 
 class Local(Protocol):
@@ -27,6 +37,8 @@ class Sender:
         self._name = secrets.token_bytes(16)
         self._number = 0
         self._end: Offer | None = None
+        #: Bytes of the item for which the ring was made.
+        self._made_for = 0
         self._calling: Calling | None = None
         # A child of multiprocessing ends without the end of its interpreter, and is to say goodbye all the same.
         self._at_exit = util.Finalize(self, Sender._leave, args=(weakref.ref(self),), exitpriority=10)
@@ -36,20 +48,25 @@ class Sender:
         if (alive := sender()) is not None and alive._end is not None:
             alive._end.close()
 
-    def put(self, obj: object, deadline: float | None) -> None:
-        """Timeout if there was no room, or nobody who looks, before the deadline."""
-        parted = Parted(obj)
-        end = self._opened(len(parted), deadline)
-        try:
-            return end.send_object(parted, timeout=left(deadline))
-        except TooLarge:
-            if self._capacity is not None:
-                raise
-        # What is in it is received first.
-        end.close()
-        self._end = None
-        self._number += 1
-        self._opened(len(parted), deadline).send_object(parted, timeout=left(deadline))
+    def put(self, parted: Parted, deadline: float | None, turns: Turns) -> None:
+        """Timeout if there was no room before the deadline. A signal handler may put as well while this waits: it waits outside of the
+        ring, and each turn looks for the present ring."""
+        size = len(parted)
+        while True:
+            end, seconds = self._opened(size, deadline), left(deadline)
+            try:
+                return end.send_object(parted, timeout=_SLICE if seconds is None else min(seconds, _SLICE))
+            except Timeout:
+                turns.waits_for_room = True
+                if left(deadline) == 0:
+                    raise
+            except TooLarge:
+                if self._capacity is not None or self._made_for >= size:
+                    raise
+                # Items in the old ring are received first.
+                self._number += 1
+                self._end = None
+                end.close()
 
     def close(self) -> None:
         if self._end is not None:
@@ -60,16 +77,20 @@ class Sender:
             return self._end
         if self._receiver is not None:
             capacity = self._capacity or max(1 << 20, min(4 * size + 4096, 1 << 30))
-            self._end = self._receiver.local(self._name, self._number, capacity)
+            self._end, self._made_for = self._receiver.local(self._name, self._number, capacity), size
             return self._end
         if self._calling is None or self._calling.size < size:
             self._calling = Calling(self._address, (self._name, self._number), (size, self._capacity))
         calling = self._calling
-        if not calling.over.wait(left(deadline)):
-            raise made("Timeout", None, "nobody has looked at the queue yet", 0, None)
-        self._calling = None
+        # A first item needs a meeting, which says nothing about room: a caller without patience waits for it too.
+        seconds = left(deadline)
+        if not calling.over.wait(None if seconds is None else max(seconds, left(calling.usual_end) or 0)):
+            raise made("Timeout", None, "the process that gets does not answer", 0, None)
+        if self._calling is calling:
+            self._calling = None
         if calling.error is not None:
             raise calling.error
         assert calling.end is not None
-        self._end = calling.end
+        if self._end is None:
+            self._end, self._made_for = calling.end, calling.size
         return self._end

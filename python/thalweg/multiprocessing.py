@@ -22,12 +22,16 @@ from contextlib import contextmanager
 from queue import Empty, Full
 from typing import Any, NoReturn
 
-from thalweg._call import Address, left
+from thalweg._call import PATIENCE, Address, left
 from thalweg._errors import Closed, NotPermitted, PeerDied, Timeout
+from thalweg._objects import Parted
 from thalweg._receiver import Departed, Receiver
 from thalweg._sender import Sender
 
 __all__ = ["Closed", "Departed", "Empty", "Full", "JoinableQueue", "NotPermitted", "PeerDied", "Pipe", "Queue", "SimpleQueue"]
+
+#: Between two looks whether another thread is done, in seconds.
+_SOON = 0.01
 
 _made_here: weakref.WeakValueDictionary[Address, _Queue] = weakref.WeakValueDictionary()
 
@@ -36,22 +40,38 @@ def _absent(what: str, why: str) -> NoReturn:
     raise NotImplementedError(f"{what}: {why}; multiprocessing's own queue has it")
 
 
-class _Lock:
-    """A lock with a deadline."""
+class _Turns:
+    """Lets one thread at a time put or get. The thread that is inside may enter again: in a signal handler or in a `__del__`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._owner: int | None = None
+        #: True while the thread that is inside waits for room, which may take for ever.
+        self.waits_for_room = False
 
     @contextmanager
     def held(self, deadline: float | None) -> Iterator[None]:
-        """Timeout where it could not be taken in time."""
-        seconds = left(deadline)
-        if not self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
-            raise Timeout("another thread is using the queue")
+        """Timeout if the deadline passes while the other thread waits for room. A copy under way is waited for, up to `PATIENCE`."""
+        outer, self._owner = self._acquired(deadline), threading.get_ident()
         try:
             yield
         finally:
+            self._owner = outer
             self._lock.release()
+
+    def not_again(self) -> None:
+        """RuntimeError inside of a `get` of this thread, which holds what the caller waits for."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it as well")
+
+    def _acquired(self, deadline: float | None) -> int | None:
+        seconds = left(deadline)
+        limit = None if seconds is None else time.monotonic() + max(seconds, PATIENCE)
+        while not self._lock.acquire(timeout=threading.TIMEOUT_MAX if seconds is None else max(min(seconds, 1.0), _SOON)):
+            seconds, last = left(deadline), left(limit)
+            if seconds == 0 and (self.waits_for_room or last == 0):
+                raise Timeout("another thread is using the queue")
+        return self._owner
 
 
 class _Here:
@@ -59,7 +79,7 @@ class _Here:
 
     def __init__(self, address: Address, capacity: int | None, receiver: Receiver | None) -> None:
         self.process = os.getpid()
-        self.gets, self.puts = _Lock(), _Lock()
+        self.gets, self.puts = _Turns(), _Turns()
         self.is_closed = False
         self.sender = Sender(address, capacity, receiver)
 
@@ -81,8 +101,10 @@ class _Queue:
             receiver = self._receiver if self._address.is_ours() else None
             # Threads of one process that come at the same time agree on one.
             with _beginning:
+                made = _Here(self._address, self._capacity, receiver)
+                # Another thread may have been first, or a `__del__` that ran here.
                 if self._state is None or self._state.process != os.getpid():
-                    self._state = _Here(self._address, self._capacity, receiver)
+                    self._state = made
                 state = self._state
         if state.is_closed:
             raise ValueError("the queue is closed")
@@ -96,17 +118,25 @@ class _Queue:
 
     def _put(self, obj: object, deadline: float | None) -> None:
         here = self._here()
+        # Pickling runs code of the object's, which may put too.
+        parted = Parted(obj)
         with here.puts.held(deadline):
-            here.sender.put(obj, deadline)
+            outer = here.puts.waits_for_room
+            try:
+                here.sender.put(parted, deadline, here.puts)
+            finally:
+                here.puts.waits_for_room = outer
 
     def _get(self, deadline: float | None) -> Any:
         receiver, here = self._receiving(), self._here()
+        here.gets.not_again()
         with here.gets.held(deadline):
             return receiver.get(deadline)
 
     def empty(self) -> bool:
         """Whether there is no item now. Only in the process that gets."""
         receiver, here = self._receiving(), self._here()
+        here.gets.not_again()
         with here.gets.held(None):
             return receiver.is_empty()
 
@@ -117,22 +147,25 @@ class _Queue:
 
     def close(self) -> None:
         """Says goodbye. In the process that gets, items that were not got are lost, and every `put` elsewhere is told: Closed.
-        RuntimeError while another thread of this process puts."""
+        RuntimeError while another thread of this process puts, and inside of a `get` of this thread."""
         try:
             here = self._here()
         except ValueError:
             return
+        receiver = self._receiver if self._address.is_ours() else None
+        if receiver is not None:
+            here.gets.not_again()
         here.sender.close()
         here.is_closed = True
-        if self._receiver is not None and self._address.is_ours():
+        if receiver is not None:
             # Not from under a thread that gets.
-            self._receiver.stop()
+            receiver.stop()
             with here.gets.held(None):
-                self._receiver.close()
+                receiver.close()
 
 
-_beginning = threading.Lock()
-os.register_at_fork(after_in_child=lambda: globals().update(_beginning=threading.Lock()))
+_beginning = threading.RLock()
+os.register_at_fork(after_in_child=lambda: globals().update(_beginning=threading.RLock()))
 
 
 def _again(kind: type[_Queue], address: Address, capacity: int | None, copy: bool) -> _Queue:
