@@ -267,7 +267,8 @@ tw_status tw_link_pair(tw_link **near, tw_link **far, tw_error *error);
 tw_status tw_link_of_fd(int fd, int64_t admit, tw_link **link, tw_error *error);
 
 /* The process at the other end, as the kernel knew it when the two were joined: for the side that
- * connected the one that listens, for a pair the one that made it. */
+ * connected the one that listens, for a pair the one that made it. A channel or bulk transfer that is opened
+ * over the link learns from the messages of the other side which process uses that end. */
 typedef struct tw_peer {
     uint32_t pid; /* 0: it lives in a pid namespace that we do not see */
     uint32_t uid;

@@ -6,7 +6,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use thalweg_sys::{Errno, io, peer};
+use thalweg_sys::{
+    Errno, io,
+    peer::{self, Credentials},
+};
 
 mod address;
 mod listener;
@@ -26,26 +29,26 @@ pub enum Admit {
     Anyone,
 }
 
-/// The process at the other end, as the kernel knew it when the two were joined.
+/// The process at the other end. Until a channel is open, it is the one that the kernel knew when the two ends were joined: for the
+/// side that connected the process that listens, for [`Link::pair`] the one that made the pair. An end may be inherited or handed
+/// on, so opening a channel learns it from the messages of the other side, which the kernel signs.
 #[derive(Debug)]
 pub struct Peer {
-    /// Process id; 0 if it lives in a pid namespace we do not see. For the side that connected it
-    /// is the process that listens, for [`Link::pair`] the one that made the pair.
+    /// Process id; 0 if it lives in a pid namespace we do not see.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
-    /// Names the process for good, where a pid may be used again. `None` where the kernel gives
-    /// none (seccomp, a foreign pid namespace, Linux before 5.3).
+    /// Names the process for good, where a pid may be used again. `None` where the kernel gives none (seccomp, a foreign pid
+    /// namespace, Linux before 5.3), and before a channel is open on an end that may have been inherited.
     pub pidfd: Option<OwnedFd>,
 }
 
 impl Peer {
     fn of(socket: &OwnedFd) -> Result<Self> {
         let told = peer::credentials(socket).map_err(Error::system("getsockopt(SO_PEERCRED)"))?;
-        let pidfd = peer::pidfd(socket).ok();
-        Ok(Self { pid: told.pid, uid: told.uid, gid: told.gid, pidfd })
+        Ok(Self { pid: told.pid, uid: told.uid, gid: told.gid, pidfd: None })
     }
 }
 
@@ -55,6 +58,8 @@ impl Peer {
 pub struct Link {
     socket: Arc<OwnedFd>,
     peer: Peer,
+    /// The peer has said who it is, in a message that the kernel signed.
+    is_signed: bool,
 }
 
 impl Link {
@@ -91,7 +96,19 @@ impl Link {
             Errno::AGAIN => Error::Timeout,
             errno => Error::at("connect", address.path())(errno),
         })?;
-        Self::over(socket, admit)
+        Self::joined(socket, admit)
+    }
+
+    /// A link over a socket that was just connected or accepted: the process at the other end was there.
+    pub(super) fn joined(socket: OwnedFd, admit: Admit) -> Result<Self> {
+        let mut link = Self::over(socket, admit)?;
+        link.watch_first_peer();
+        Ok(link)
+    }
+
+    /// Watches the process that the kernel knew when the ends were joined.
+    fn watch_first_peer(&mut self) {
+        self.peer.pidfd = peer::pidfd(&*self.socket).ok();
     }
 
     /// A link over a connected SEQPACKET socket: one that was inherited, or received as a
@@ -102,6 +119,8 @@ impl Link {
         if kind != rustix::net::SocketType::SEQPACKET {
             return Err(Error::System { call: "SOCK_SEQPACKET", errno: Errno::INVAL });
         }
+        // Before anything is sent or received. Without it the peer is the one of `SO_PEERCRED`.
+        let _ = peer::pass_credentials(&socket);
         let peer = Peer::of(&socket)?;
         let wanted = match admit {
             Admit::SameUser => rustix::process::geteuid().as_raw(),
@@ -115,7 +134,7 @@ impl Link {
             );
             return Err(Error::NotPermitted { why });
         }
-        Ok(Self { socket: Arc::new(socket), peer })
+        Ok(Self { socket: Arc::new(socket), peer, is_signed: false })
     }
 
     /// Sends one message of at least one byte, whole or not at all, with at most
@@ -155,6 +174,15 @@ impl Link {
         into: &mut [u8],
         deadline: Option<Instant>,
     ) -> Result<(usize, Vec<OwnedFd>)> {
+        self.receive_signed(into, deadline).map(|got| (got.len, got.fds))
+    }
+
+    /// As [`Link::receive_until`], with the process that sent the message.
+    pub(crate) fn receive_signed(
+        &self,
+        into: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Result<peer::Received> {
         loop {
             match peer::receive(&*self.socket, into) {
                 Ok(got) if got.truncated => {
@@ -167,13 +195,34 @@ impl Link {
                     return Err(Error::Corrupt { what });
                 }
                 Ok(got) if got.len == 0 => return Err(Error::Closed { delivered: 0 }),
-                Ok(got) => return Ok((got.len, got.fds)),
+                Ok(got) => return Ok(got),
                 // Told once, ahead of messages that are still there: see `peer::receive`.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => wait(io::wait_readable(&*self.socket, left(deadline)))?,
                 Err(errno) => return Err(Error::System { call: "recvmsg", errno }),
             }
         }
+    }
+
+    /// Takes the process that sent a message of the handshake for the peer. [`Error::NotPermitted`] if another process sent one
+    /// before.
+    pub(crate) fn learn(&mut self, sender: Option<Credentials>) -> Result<()> {
+        let Some(sender) = sender else {
+            // An older peer that sent this before our end asked: the first peer is the best there is.
+            if self.peer.pidfd.is_none() {
+                self.watch_first_peer();
+            }
+            return Ok(());
+        };
+        if self.is_signed && sender.pid != self.peer.pid {
+            return Err(Error::not_permitted("two processes use the other end of the link"));
+        }
+        if !self.is_signed && (sender.pid != self.peer.pid || self.peer.pidfd.is_none()) {
+            let Credentials { pid, uid, gid } = sender;
+            self.peer = Peer { pid, uid, gid, pidfd: peer::pidfd_of(sender).ok() };
+        }
+        self.is_signed = true;
+        Ok(())
     }
 
     /// The process at the other end.
@@ -258,6 +307,11 @@ impl Link {
     pub(crate) fn hang_up(&self) {
         // It fails only where the other side has hung up before.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Whether something can be received without waiting; the end of the link is something.
+    pub(crate) fn has_message(&self) -> bool {
+        io::wait_readable(&*self.socket, Some(Duration::ZERO)) == Ok(true)
     }
 
     pub(crate) fn is_hung_up(&self) -> bool {

@@ -10,11 +10,11 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use std::time::Duration;
 pub const MOST_FDS: usize = 8;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_FDS));
+/// Room for what a received message may bring: descriptors and credentials.
+const RECEIVED_SPACE: usize = SPACE + rustix::cmsg_space!(ScmCredentials(1));
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 /// Who is at the other end of a unix socket, as the kernel saw it when the two were connected.
@@ -43,6 +45,9 @@ pub struct Received {
     pub len: usize,
     /// The descriptors that came with it, closed on exec.
     pub fds: Vec<OwnedFd>,
+    /// The process that sent it. `None` if neither end asked for that ([`pass_credentials`]) when it was sent, or if the sender is
+    /// not visible in our pid namespace.
+    pub sender: Option<Credentials>,
     /// Whether bytes or descriptors did not fit and are lost.
     pub truncated: bool,
 }
@@ -128,18 +133,66 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 /// `recvmsg(2)`: one message and its descriptors. EAGAIN while there is none. ECONNRESET, once, if
 /// the other end closed without reading all we sent: what it sent before can still be received.
 pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
-    let mut space = [MaybeUninit::uninit(); SPACE];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], &mut control, flags)?;
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights);
+    /// As aligned as a `cmsghdr`.
+    #[repr(align(8))]
+    struct Space([u8; RECEIVED_SPACE]);
+    let mut space = Space([0; RECEIVED_SPACE]);
+    let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: a msghdr of zeros is an empty one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = space.0.as_mut_ptr().cast();
+    message.msg_controllen = RECEIVED_SPACE as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the pointers of the message lead to exclusive memory of the lengths beside them. libc, because rustix's type
+    // for credentials cannot say pid 0, which the kernel gives for a sender that is not visible.
+    let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
+    let len = usize::try_from(got).map_err(|_| last_errno())?;
+    let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    let control = &space.0[..RECEIVED_SPACE.min(message.msg_controllen as usize)];
+    let (fds, sender) = came_along(control);
+    Ok(Received { len, fds, sender, truncated })
+}
+
+/// The descriptors and the sender in the control messages of a message that was just received.
+fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
+    /// Of struct cmsghdr: its length with what follows, its level, its type.
+    const HEAD: usize = size_of::<libc::cmsghdr>();
+    let word = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+    let (mut fds, mut sender) = (Vec::new(), None);
+    while let Some((head, behind)) = control.split_at_checked(HEAD) {
+        let len = usize::from_ne_bytes(head[..8].try_into().expect("eight bytes"));
+        let body = &behind[..len.saturating_sub(HEAD).min(behind.len())];
+        let words = body.chunks_exact(4).map(word);
+        match (word(&head[8..12]), word(&head[12..16])) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                // SAFETY: descriptors that the kernel has just made for us; no other code knows them.
+                fds.extend(words.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                let words: Vec<_> = words.map(i32::cast_unsigned).collect();
+                if let [pid, uid, gid] = words[..] {
+                    sender = Some(Credentials { pid, uid, gid }).filter(|known| known.pid != 0);
+                }
+            }
+            _ => {}
         }
+        control = control.get(len.max(HEAD).next_multiple_of(8)..).unwrap_or_default();
     }
-    let truncated = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    Ok(Received { len: got.bytes, fds, truncated })
+    (fds, sender)
+}
+
+/// `SO_PASSCRED` (unix(7)): from now on each message sent or received here says which process sent it, as the kernel knows it.
+pub fn pass_credentials(socket: impl AsFd) -> Result<(), Errno> {
+    rustix::net::sockopt::set_socket_passcred(socket, true)
+}
+
+/// A pidfd of the process that sent a message. It may be of another process that got the number since: ask again, after a later
+/// message of the same sender, whether it has ended.
+pub fn pidfd_of(sender: Credentials) -> Result<OwnedFd, Errno> {
+    let pid = Pid::from_raw(sender.pid.cast_signed()).ok_or(Errno::SRCH)?;
+    pidfd_open(pid, PidfdFlags::empty())
 }
 
 /// `SO_PEERCRED` (unix(7)): fixed when the two were connected. For the end that connected, the
@@ -175,11 +228,7 @@ pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
         return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     match last_errno() {
-        Errno::NOPROTOOPT => {
-            let pid = credentials(socket)?.pid;
-            let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
-            pidfd_open(pid, PidfdFlags::empty())
-        }
+        Errno::NOPROTOOPT => pidfd_of(credentials(socket)?),
         errno => Err(errno),
     }
 }
@@ -230,6 +279,35 @@ mod tests {
         assert_eq!(receive(&near, &mut buffer).unwrap().len, 10);
         assert_eq!(receive(&near, &mut buffer).unwrap().len, 0);
         assert_eq!(send(&near, b"x", &[]).err(), Some(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_message_says_who_sent_it_also_through_an_end_that_was_inherited() {
+        for asks in [true, false] {
+            let (near, far) = pair().unwrap();
+            pass_credentials(if asks { &near } else { &far }).unwrap();
+            let file = tempfile::tempfile().unwrap();
+            // SAFETY: the child makes one call and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let sent = send(&far, b"from the child", &[file.as_fd()]).is_ok();
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(i32::from(!sent)) };
+            }
+            assert_eq!(crate::io::wait_readable(&near, None), Ok(true));
+            pass_credentials(&near).unwrap();
+            let got = receive(&near, &mut [0; 16]).unwrap();
+            assert_eq!((got.len, got.fds.len(), got.truncated), (14, 1, false));
+            assert_eq!(got.sender.unwrap().pid, child.cast_unsigned());
+            assert_eq!(credentials(&near).unwrap().pid, std::process::id());
+            let mut status = 0;
+            // SAFETY: `status` is written by the kernel.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+        let (near, far) = pair().unwrap();
+        send(&far, b"unasked", &[]).unwrap();
+        assert_eq!(receive(&near, &mut [0; 16]).unwrap().sender, None);
     }
 
     #[test]

@@ -265,10 +265,13 @@ int main(int argc, char **argv)
             continue;
         }
         worked++;
-        every_size(argv[1], arm, 0);
-        every_size(argv[1], arm, 1);
-        a_killed_sender_is_told_with_a_true_part(argv[1], arm);
-        a_killed_receiver_is_told(argv[1], arm);
+        for (by_pair = 0; by_pair < 2; by_pair++) {
+            every_size(argv[1], arm, by_pair);
+            every_size(argv[1], arm, !by_pair);
+            a_killed_sender_is_told_with_a_true_part(argv[1], arm);
+            a_killed_receiver_is_told(argv[1], arm);
+        }
+        by_pair = 0;
     }
     CHECK(worked >= 2);
     choices_are_told_and_nonsense_is_refused(argv[1]);

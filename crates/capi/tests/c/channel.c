@@ -165,6 +165,48 @@ static void a_killed_consumer_is_told_with_what_it_released(const char *folder)
     tw_producer_close(producer);
 }
 
+/* Waits for the end of the process that made the pair, then uses one end. */
+static void use_an_end(tw_link *link, part *play, const void *script, pid_t maker)
+{
+    while (getppid() == maker)
+        poll(NULL, 0, 1);
+    play(link, script);
+    CHECK(write(so_far[1], "!", 1) == 1);
+    exit(0);
+}
+
+static void receive_all(tw_link *link, const void *script)
+{
+    tw_consumer *consumer = consume(link, script);
+    for (size_t n = 0; n < MESSAGES; n++)
+        receive_one(consumer, n, 0);
+    tw_consumer_close(consumer);
+}
+
+static void who_made_the_pair_need_not_live(void)
+{
+    tw_channel_options options = small(TW_WAIT_HYBRID, 0);
+    char told;
+    pid_t maker = fork();
+    CHECK(maker >= 0);
+    if (!maker) {
+        tw_link *ends[2];
+        pid_t us = getpid();
+        OK(tw_link_pair(&ends[0], &ends[1], &error));
+        for (int n = 0; n < 2; n++)
+            if (fork() == 0) {
+                tw_link_close(ends[!n]);
+                use_an_end(ends[n], n ? receive_all : send_all, &options, us);
+            }
+        _exit(0);
+    }
+    ended_well(maker);
+    for (int n = 0; n < 2; n++) {
+        struct pollfd watched = { so_far[0], POLLIN, 0 };
+        CHECK(poll(&watched, 1, 120000) == 1 && read(so_far[0], &told, 1) == 1);
+    }
+}
+
 static void answer(tw_link *link, const void *script)
 {
     tw_consumer *consumer = consume(link, script);
@@ -516,8 +558,12 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 2 && pipe(so_far) == 0);
     every_size_by_every_wait(argv[1]);
-    a_killed_producer_is_told_after_its_messages(argv[1]);
-    a_killed_consumer_is_told_with_what_it_released(argv[1]);
+    for (by_pair = 0; by_pair < 2; by_pair++) {
+        a_killed_producer_is_told_after_its_messages(argv[1]);
+        a_killed_consumer_is_told_with_what_it_released(argv[1]);
+    }
+    by_pair = 0;
+    who_made_the_pair_need_not_live();
     wrong_calls_of_a_producer(argv[1]);
     wrong_calls_of_a_consumer(argv[1]);
     an_event_loop_polls_the_descriptor(argv[1]);

@@ -23,11 +23,33 @@
 /* What the other process does with its end of the link, which it uses up. */
 typedef void part(tw_link *link, const void *script);
 
+/* Whether the two are joined by a pair that was made before the fork, and not by a listener. */
+PART static int by_pair;
+
+PART static pid_t other_by_pair(part *play, const void *script, tw_link **link)
+{
+    tw_link *far;
+    tw_error error;
+    OK(tw_link_pair(link, &far, &error));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        tw_link_close(*link);
+        play(far, script);
+        exit(0);
+    }
+    tw_link_close(far);
+    return child;
+}
+
 PART static pid_t other(const char *folder, part *play, const void *script, tw_link **link)
 {
     char path[4096];
     tw_listener *listener;
     tw_error error;
+    if (by_pair)
+        return other_by_pair(play, script, link);
     snprintf(path, sizeof path, "%s/link", folder);
     OK(tw_listener_bind(path, TW_SAME_USER, &listener, &error));
     pid_t child = fork();

@@ -62,7 +62,7 @@ impl Listener {
     pub fn accept_until(&self, deadline: Option<Instant>) -> Result<Link> {
         loop {
             match peer::accept(&self.socket) {
-                Ok(socket) => return Link::over(socket, self.admit),
+                Ok(socket) => return Link::joined(socket, self.admit),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => wait(io::wait_readable(&self.socket, left(deadline)))?,
                 Err(errno) => return Err(Error::System { call: "accept", errno }),

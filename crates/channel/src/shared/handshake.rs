@@ -104,14 +104,15 @@ impl Party {
         }
     }
 
-    fn receive(&self) -> Stopped<(Vec<u8>, Vec<OwnedFd>)> {
+    fn receive(&mut self) -> Stopped<(Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = vec![0; Hello::LEN];
         let mut gone = None;
         loop {
-            match self.link.receive_until(&mut bytes, Some(Instant::now())) {
-                Ok((len, fds)) => {
-                    bytes.truncate(len);
-                    return Ok((bytes, fds));
+            match self.link.receive_signed(&mut bytes, Some(Instant::now())) {
+                Ok(got) => {
+                    self.link.learn(got.sender)?;
+                    bytes.truncate(got.len);
+                    return Ok((bytes, got.fds));
                 }
                 Err(Error::Timeout) => {}
                 Err(error) => return Err(self.stop_of(error)),
@@ -129,7 +130,7 @@ impl Party {
     }
 
     /// Receives a message that must be of one kind.
-    fn hear(&self, kind: Kind) -> Stopped<Heard> {
+    fn hear(&mut self, kind: Kind) -> Stopped<Heard> {
         let (bytes, fds) = self.receive()?;
         let hello = match Hello::parse(&bytes) {
             Ok(hello) if hello.introduction.is_some() != self.introduction.is_some() => {
@@ -201,7 +202,7 @@ impl Party {
 impl Offered {
     /// Waits for the other side's memory, checks it and says that all is ready.
     pub fn finish(self) -> Stopped<Met> {
-        let Self { party, epoch, own } = self;
+        let Self { mut party, epoch, own } = self;
         party.hear(Kind::Ask)?;
         let heard = party.hear(Kind::Accept)?;
         let peer = heard.hello.introduction;
@@ -226,7 +227,7 @@ impl Offered {
 impl Asked {
     /// Waits for the offered memory, checks it and sends ours.
     pub fn accept(self) -> Stopped<Accepted> {
-        let party = self.0;
+        let mut party = self.0;
         let heard = party.hear(Kind::Offer)?;
         let (epoch, introduction) = (heard.hello.epoch, heard.hello.introduction);
         let mut fd = None;
@@ -247,7 +248,7 @@ impl Asked {
 impl Accepted {
     /// Waits until the other side has agreed.
     pub fn finish(self) -> Stopped<Met> {
-        let Self { party, epoch, mut memory, peer } = self;
+        let Self { mut party, epoch, mut memory, peer } = self;
         let hello = party.hear(Kind::Ready)?.hello;
         if hello.epoch != epoch {
             return Err(Stop::corrupt("the last message is about another epoch"));

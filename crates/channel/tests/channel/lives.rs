@@ -103,6 +103,34 @@ fn a_new_ring_after_a_death_has_new_memory_and_another_epoch() {
 }
 
 #[test]
+fn the_peer_of_a_pair_is_the_process_that_uses_the_other_end() {
+    let (near, far) = Link::pair().unwrap();
+    let us = std::process::id();
+    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(near);
+        let consumer = Consumer::open(far, &small(Wait::Block));
+        let fine = consumer.is_ok_and(|mut consumer| {
+            consumer.peer().pid == us
+                && consumer.peer().pidfd.is_some()
+                && consumer.receive().is_ok()
+        });
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    drop(far);
+    let mut producer = Producer::open(near, &small(Wait::Block)).unwrap();
+    assert_eq!(producer.peer().pid, child.cast_unsigned());
+    assert!(producer.peer().pidfd.is_some());
+    producer.send(b"for the child").unwrap();
+    let mut status = 0;
+    // SAFETY: `status` is written by the kernel.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+#[test]
 fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
     producer.send(b"before").unwrap();

@@ -146,6 +146,7 @@ final class Handshake {
         }
         boolean kept = false;
         try {
+            link.learn(got.sender());
             Hello hello = orRefuse(link, 0, () -> Hello.parse(got.bytes()));
             if (hello.kind() == due) {
                 kept = true;

@@ -18,6 +18,7 @@ import dev.thalweg.internal.Libc;
 final class Link {
     private static final int SOL_SOCKET = 1;
     private static final int SO_TYPE = 3;
+    private static final int SO_PASSCRED = 16;
     private static final int SO_PEERCRED = 17;
     private static final int SO_PEERPIDFD = 77;
     private static final int SEQPACKET = 5;
@@ -47,6 +48,8 @@ final class Link {
     private int pidfd = -1;
     private int pid;
     private boolean closed;
+    /** The peer has said which process it is, in a message that the kernel signed. */
+    private boolean signed;
 
     /** Takes a connected socket over, whose peer must be of our own user; closes it if not. */
     Link(int socket) throws IOException {
@@ -56,6 +59,8 @@ final class Link {
             if (type != SEQPACKET) {
                 throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, this is " + type);
             }
+            // From now on each message says which process sent it: the other end may have been inherited.
+            Libc.SETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PASSCRED, arena.allocateFrom(JAVA_INT, 1), 4);
             // struct ucred: pid, uid, gid.
             MemorySegment peer = option(SO_PEERCRED, "SO_PEERCRED", 12);
             pid = peer.get(JAVA_INT, 0);
@@ -84,6 +89,26 @@ final class Link {
     static Link[] pair() throws IOException {
         int[] ends = Sockets.pair();
         return new Link[] {new Link(ends[0]), new Link(ends[1])};
+    }
+
+    /** Takes the process that sent a message of the handshake for the peer; 0 is one that did not say. */
+    void learn(int sender) throws RingException.NotPermitted {
+        if (sender == 0) {
+            return;
+        }
+        if (signed && sender != pid) {
+            throw new RingException.NotPermitted("two processes use the other end of the link");
+        }
+        signed = true;
+        if (sender != pid) {
+            int first = pidfd;
+            pid = sender;
+            pidfd = openPidfd();
+            polled.set(JAVA_INT, POLLED, pidfd);
+            if (first >= 0) {
+                Libc.CLOSE.attempt(first);
+            }
+        }
     }
 
     /** The peer's process id, 0 if we do not see its pid namespace. */
@@ -271,8 +296,10 @@ final class Link {
         if (refused == 0) {
             return value.get(JAVA_INT, 0);
         }
-        return refused == -ENOPROTOOPT && pid > 0
-                ? (int) Math.max(Libc.SYSCALL.attempt(Numbers.PIDFD_OPEN, (long) pid, 0L), -1)
-                : -1;
+        return refused == -ENOPROTOOPT && pid > 0 ? openPidfd() : -1;
+    }
+
+    private int openPidfd() {
+        return (int) Math.max(Libc.SYSCALL.attempt(Numbers.PIDFD_OPEN, (long) pid, 0L), -1);
     }
 }

@@ -24,6 +24,7 @@ final class Packet {
     private static final int MSG_CMSG_CLOEXEC = 0x4000_0000;
     private static final int SOL_SOCKET = 1;
     private static final int SCM_RIGHTS = 1;
+    private static final int SCM_CREDENTIALS = 2;
 
     // struct msghdr on 64-bit machines, then struct iovec, then the bytes, then the control messages.
     private static final long PIECES = 16;
@@ -36,7 +37,10 @@ final class Packet {
     private static final long CONTROLS = BYTES + LONGEST;
     /** Of struct cmsghdr: length with itself, level, type. */
     private static final int HEADING = 16;
-    private static final long CONTROL_ROOM = HEADING + 4 * MOST_DESCRIPTORS;
+    private static final long RIGHTS_ROOM = HEADING + 4 * MOST_DESCRIPTORS;
+    /** Behind them a struct ucred: process, user, group. */
+    private static final long CONTROL_ROOM = RIGHTS_ROOM + HEADING + 16;
+    private static final int UCRED = 12;
 
     private final MemorySegment room;
     private int length;
@@ -46,9 +50,10 @@ final class Packet {
      *
      * @param bytes       the message; of no length, the other end is closed
      * @param descriptors those that came along, closed on exec
+     * @param sender      the process that sent it, signed by the kernel; 0 where it did not say
      * @param truncated   whether bytes or descriptors did not fit and are lost
      */
-    record Received(byte[] bytes, int[] descriptors, boolean truncated) {
+    record Received(byte[] bytes, int[] descriptors, int sender, boolean truncated) {
         /** Closes the descriptors. */
         void drop() {
             for (int descriptor : descriptors) {
@@ -89,23 +94,23 @@ final class Packet {
     Received received() {
         byte[] bytes = room.asSlice(BYTES, length).toArray(JAVA_BYTE);
         boolean truncated = (room.get(JAVA_INT, FLAGS) & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-        return new Received(bytes, descriptors(), truncated);
-    }
-
-    private int[] descriptors() {
-        int[] found = new int[MOST_DESCRIPTORS];
+        int[] found = new int[(int) (CONTROL_ROOM / 4)];
         int count = 0;
+        int sender = 0;
         long end = CONTROLS + Math.min(room.get(JAVA_LONG, CONTROL_LENGTH), CONTROL_ROOM);
         long at = CONTROLS;
         while (at + HEADING <= end) {
             long size = room.get(JAVA_LONG, at);
-            boolean rights = room.get(JAVA_INT, at + 8) == SOL_SOCKET && room.get(JAVA_INT, at + 12) == SCM_RIGHTS;
-            for (long next = at + HEADING; rights && next + 4 <= Math.min(at + size, end); next += 4) {
+            int kind = room.get(JAVA_INT, at + 8) == SOL_SOCKET ? room.get(JAVA_INT, at + 12) : -1;
+            for (long next = at + HEADING; kind == SCM_RIGHTS && next + 4 <= Math.min(at + size, end); next += 4) {
                 found[count++] = room.get(JAVA_INT, next);
+            }
+            if (kind == SCM_CREDENTIALS && at + HEADING + UCRED <= Math.min(at + size, end)) {
+                sender = room.get(JAVA_INT, at + HEADING);
             }
             at += Math.max(size + 7 & -8, HEADING);
         }
-        return Arrays.copyOf(found, count);
+        return new Received(bytes, Arrays.copyOf(found, count), sender, truncated);
     }
 
     private void prepare(long bytes, long control) {
