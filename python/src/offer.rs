@@ -134,7 +134,11 @@ impl Inside {
                     continue;
                 }
                 State::Listening(listener) => {
-                    Some(patiently(py, deadline, |until| listener.accept_until(Some(until)))?)
+                    Some(patiently(py, deadline, |until| match listener.accept_until(Some(until)) {
+                        // A visitor of another user: the next one.
+                        Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
+                        answer => answer,
+                    })?)
                 }
                 State::Seeking(address) => {
                     Some(patiently(py, deadline, |until| joined(address, until))?)

@@ -1,13 +1,16 @@
 """A peer that lies in the header of an array: Corrupt, never a read outside, and the ring goes on."""
 
 import json
+import socket
 import struct
+import threading
+from pathlib import Path
 
 import arrays
 import numpy as np
 import pytest
 import thalweg
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +100,46 @@ def test_any_bits_are_an_array_within_the_message_or_corrupt(data: st.DataObject
         # Also a format that the reader by the text alone does not look into.
         return
     assert expected is not None and array.tobytes().hex() == expected["elements"]
+
+
+def visited(name: str) -> list[socket.socket]:
+    """Calls there as no peer of ours does, then leaves or stays."""
+    fixed = struct.Struct("<8sIIQII32x")
+    words = [b"\1", b"GET / HTTP/1.1", bytes(64), *(fixed.pack(b"THALWEGH", 1, kind, 7, 0, 0) for kind in range(1, 7))]
+    stay = []
+    for word in (None, *words):
+        for stays in (True, False):
+            visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            visitor.connect(name)
+            if word is not None:
+                visitor.send(word)
+            if word in words[:3] and stays:
+                stay.append(visitor)
+            else:
+                visitor.close()
+    return stay
+
+
+@pytest.mark.parametrize("listens", ["offer", "gather", "broadcast"])
+def test_bad_visitors_are_refused_and_forgotten(listens: str, tmp_path: Path) -> None:
+    name = str(tmp_path / "visited")
+    with getattr(thalweg, listens)(name) as end:
+        stay = visited(name)
+        if listens == "gather":
+            with thalweg.join(name) as out:
+                sending = threading.Thread(target=out.send, args=(np.arange(3),))
+                sending.start()
+                assert end.receive(timeout=PATIENCE).sum() == 3
+                sending.join()
+            return
+        into = thalweg.take(name) if listens == "offer" else thalweg.subscribe(name)
+        received = []
+        receiving = threading.Thread(target=lambda: received.append(into.receive(timeout=PATIENCE).sum()))
+        receiving.start()
+        while receiving.is_alive():
+            end.send(np.arange(3), **({"timeout": PATIENCE} if listens == "offer" else {}))
+            receiving.join(0.01)
+        assert received == [3]
+        into.close()
+        for visitor in stay:
+            visitor.close()

@@ -5,6 +5,7 @@
 //! arrives, or [`Error::PeerDied`](crate::Error::PeerDied) says how long the part is that is true.
 //! A mechanism that is refused is replaced by another, and the reason kept.
 
+mod accept;
 mod choice;
 mod choose;
 mod control;

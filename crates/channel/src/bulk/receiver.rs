@@ -41,13 +41,17 @@ impl Receiver {
 
     /// As [`Receiver::over`], for no longer than `deadline`; `None` is for ever.
     pub fn over_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
-        let meet = || {
-            let mut meeting = Meeting::begin(link, options, deadline, Role::Receiver)?;
-            let agreed = meeting.accept()?;
-            meeting.control.until(None);
-            Ok((meeting, agreed))
-        };
-        let (meeting, (chosen, incoming)) = meet().map_err(|stop| error_of(stop, 0))?;
+        Self::agreed(link, options, deadline).map_err(|stop| error_of(stop, 0))
+    }
+
+    pub(super) fn agreed(
+        link: Link,
+        options: &Options,
+        deadline: Option<Instant>,
+    ) -> std::result::Result<Self, Stop> {
+        let mut meeting = Meeting::begin(link, options, deadline, Role::Receiver)?;
+        let (chosen, incoming) = meeting.accept()?;
+        meeting.control.until(None);
         Ok(Self { meeting, chosen, incoming, pending: None, end: None })
     }
 

@@ -77,7 +77,7 @@ impl Memory {
         match io::pread(&fd, &mut fixed, 0) {
             Ok(Geometry::LEN) => {}
             Ok(len) => return Err(Error::corrupt(format!("memory of {len} bytes"))),
-            Err(errno) => return Err(Error::System { call: "pread of the peer's memory", errno }),
+            Err(errno) => return Err(unusable("pread of the peer's memory", errno)),
         }
         let geometry = Geometry::parse(&fixed, role).map_err(Error::corrupt)?;
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
@@ -86,7 +86,7 @@ impl Memory {
             return Err(Error::Corrupt { what });
         }
         let mirror = Mirror::map(&fd, header, data, Access::Read);
-        let mirror = mirror.map_err(Error::system("mmap of the peer's memory"))?;
+        let mirror = mirror.map_err(|errno| unusable("mmap of the peer's memory", errno))?;
         let _ = mirror.populate(Access::Read);
         Ok(Self { enlisted: None, watched: None, mirror, geometry })
     }
@@ -112,5 +112,16 @@ impl Memory {
         // SAFETY: the header is at least as long as Words (`Geometry::check`), aligned to a page, and
         // mapped as long as self. Words is atomics and cells: others may write it.
         unsafe { self.mirror.header().cast().as_ref() }
+    }
+}
+
+/// A call failed on what the peer handed over. It is the peer's failure if the descriptor was not opened for reading.
+fn unusable(call: &'static str, errno: Errno) -> Error {
+    match errno {
+        // Not EPERM, which is a filter's answer (seccomp).
+        Errno::BADF | Errno::ACCESS => {
+            Error::not_permitted(format!("{call}: {}", thalweg_core::error::errno_name(errno)))
+        }
+        errno => Error::System { call, errno },
     }
 }

@@ -1,7 +1,6 @@
 //! `thalweg receive`: what another process sends, into a file, a folder or a stream.
 
 use clap::Args;
-use rustix::io::ioctl_fionread;
 use std::{
     cell::RefCell,
     os::fd::BorrowedFd,
@@ -9,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_channel::{
-    Address, Error, Link, Listener,
+    Address, Error, Listener,
     bulk::{self, Announced, FromOpen, NotMoved, Options, Receiver, Sink},
 };
 use thalweg_core::{
@@ -17,7 +16,7 @@ use thalweg_core::{
     atomic_file::Destination, error::errno_name, mechanisms::LAST_RESORT, quantity::parse_duration,
     shown,
 };
-use thalweg_sys::{Errno, io};
+use thalweg_sys::Errno;
 
 use super::{
     Subcommand, stream,
@@ -84,9 +83,6 @@ Examples:
 Exit status: 0 all is there; 1 not all of it came, or a checksum differs; 2 usage; 4 no way between
 these two works.";
 
-/// How often to look whether an interrupt came while nobody has called.
-const LOOK: Duration = Duration::from_millis(100);
-
 impl Subcommand for ReceiveArgs {
     fn outlives_pipes(&self) -> bool {
         true
@@ -96,8 +92,6 @@ impl Subcommand for ReceiveArgs {
         let address = transfer_report::address(&self.from)?;
         let mut landings = Landings::of(self)?;
         interrupt::catch();
-        let link = accept(self, &address)?;
-        let clock = Clock::start();
         let options = Options {
             trust: !self.no_trust,
             stop: Some(is_interrupted),
@@ -105,8 +99,7 @@ impl Subcommand for ReceiveArgs {
             destination: bulk::Destination::Resident,
             ..Options::default()
         };
-        let receiver = Receiver::over(link, &options);
-        let mut receiver = receiver.map_err(|error| failure(&error, &self.from))?;
+        let (mut receiver, clock) = called(self, &address, &options)?;
         let meter = RefCell::new(None);
         let mut moved = 0;
         let handed = receiver.recv_all(&mut landings, &mut |file, now| {
@@ -157,46 +150,38 @@ impl Subcommand for ReceiveArgs {
     }
 }
 
-/// Waits for a caller of our own user that wants to send; others are turned away.
-fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
+/// Waits for a sender of our own user. The clock starts when it has come.
+fn called(
+    args: &ReceiveArgs,
+    address: &Address,
+    options: &Options,
+) -> Result<(Receiver, Clock), Failure> {
     let listener = Listener::bind(address).map_err(|error| failure(&error, &args.from))?;
     let deadline = Instant::now().checked_add(args.wait);
-    loop {
-        let soon = Instant::now() + LOOK;
-        match listener.accept_until(Some(deadline.map_or(soon, |deadline| deadline.min(soon)))) {
-            Ok(link) if speaks(&link) => return Ok(link),
-            Ok(link) if !is_interrupted() => {
-                let pid = link.peer().pid;
-                let what = "called and said nothing; waiting for the next";
-                complain(&format!("{}: process {pid} {what}", args.from));
-            }
-            Ok(_) | Err(Error::NotPermitted { .. } | Error::Timeout) => {}
-            Err(error) => return Err(failure(&error, &args.from)),
-        }
-        if is_interrupted() {
-            return Err(failure(&Error::Timeout, &args.from));
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+    let refused = &mut |process, error: &Error| {
+        let what = match error {
+            _ if is_interrupted() => return,
+            Error::Timeout => "said nothing".to_owned(),
+            Error::PeerDied { .. } => "said nothing more".to_owned(),
+            error => format!("was refused ({error})"),
+        };
+        complain(&format!(
+            "{}: process {process} called and {what}; waiting for the next",
+            args.from
+        ));
+    };
+    let receiver = Receiver::accept(&listener, options, deadline, refused);
+    match receiver {
+        Ok(receiver) => Ok((receiver, Clock::start())),
+        Err(_) if is_interrupted() => Err(failure(&Error::Timeout, &args.from)),
+        Err(Error::Timeout) => {
             let message = format!(
                 "'{}': nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
                 args.from, args.from
             );
-            return Err(Failure::new(Exit::Failed, message));
+            Err(Failure::new(Exit::Failed, message))
         }
-    }
-}
-
-/// Whether a caller says its first word, as a sender does at once. Who is silent must not keep the next
-/// one out.
-fn speaks(link: &Link) -> bool {
-    let until = Instant::now() + Listener::PATIENCE;
-    loop {
-        match io::wait_readable(link, Some(LOOK)) {
-            // One that has hung up can be read too, and has nothing in it.
-            Ok(true) => return ioctl_fionread(link).is_ok_and(|bytes| bytes > 0),
-            Ok(false) | Err(Errno::INTR) if Instant::now() < until && !is_interrupted() => {}
-            _ => return false,
-        }
+        Err(error) => Err(failure(&error, &args.from)),
     }
 }
 

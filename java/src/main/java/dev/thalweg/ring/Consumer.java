@@ -82,14 +82,15 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Waits for the next that comes to a listener, which must be a producer. If its handshake fails, that is told, and
-     * the next can be waited for; one that says nothing for five seconds is hung up on, and the next is waited for.
+     * Waits for the first producer that comes to a listener. A visitor whose handshake fails, or that says nothing for five
+     * seconds, is hung up on, and the next is waited for.
      *
      * @param listener where it comes; it stays open
      * @param options  how the ring is read
      * @param patience how long to wait at the most
      * @return the consumer
-     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     * @throws RingException.TimedOut no producer came in time
+     * @throws IOException            the kernel refuses, and why
      */
     public static Consumer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);

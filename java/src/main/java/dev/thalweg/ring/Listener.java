@@ -125,15 +125,22 @@ public final class Listener implements AutoCloseable {
         T with(Link link, Deadline deadline) throws IOException;
     }
 
-    /** Meets the next that comes. Who is silent for too long is hung up on, and the one behind it is met. */
+    /**
+     * Meets the first visitor whose handshake succeeds. Every other one is hung up on and forgotten: one of another user, one
+     * that is silent for too long, and one that breaks the format.
+     */
     <T> T meet(Deadline deadline, Duration patience, Meeting<T> meeting) throws IOException {
         while (true) {
-            Link link = accept(deadline);
             try {
+                Link link = accept(deadline);
                 return meeting.with(link, deadline.orIn(patience));
-            } catch (RingException.TimedOut silent) {
+            } catch (RingException.TooLarge ours) {
+                // The next one would meet it too.
+                throw ours;
+            } catch (RingException visitors) {
+                // Also after one that failed at once: they may come without end.
                 if (deadline.isOver()) {
-                    throw silent;
+                    throw new RingException.TimedOut();
                 }
             }
         }

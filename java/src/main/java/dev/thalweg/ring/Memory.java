@@ -148,7 +148,11 @@ final class Memory {
     private static byte[] read(int fd) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             MemorySegment fixed = scratch.allocate(Geometry.LENGTH);
-            long got = Libc.PREAD.on("the peer's memory", fd, fixed, fixed.byteSize(), 0L);
+            long got = Libc.PREAD.attempt(fd, fixed, fixed.byteSize(), 0L);
+            if (got < 0) {
+                // Not opened for reading.
+                throw new RingException.NotPermitted("the peer's memory cannot be read: errno " + -got);
+            }
             return fixed.asSlice(0, got).toArray(JAVA_BYTE);
         }
     }

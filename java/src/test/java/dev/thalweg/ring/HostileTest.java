@@ -12,9 +12,14 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executors;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 import dev.thalweg.internal.Libc;
 
@@ -27,6 +32,9 @@ class HostileTest {
     private static final int FOR_ONE_WRITER = 0x17;
     /** Of all these tests together. Not a promise of speed: what takes longer hangs. */
     private static final Deadline SOON = Deadline.in(Duration.ofMinutes(10));
+
+    @TempDir
+    Path folder;
 
     private static Geometry geometry() {
         return new Geometry(4096, DATA, false, EPOCH, 1);
@@ -95,6 +103,67 @@ class HostileTest {
         var version = offered(file(page, whole, FOR_ONE_WRITER));
         assertTrue(version.getMessage().contains("version 2"), version.toString());
         assertTrue(offered(-1) instanceof RingException.Corrupt);
+    }
+
+    /** What bad visitors leave behind, before the true one comes. */
+    private static List<Link> visitors(Path path, Role role) throws IOException {
+        byte[] junk = "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII);
+        byte[] right = new Hello(role == Role.PRODUCER ? Hello.Kind.OFFER : Hello.Kind.ASK, EPOCH).toBytes();
+        byte[] wrong = new Hello(role == Role.PRODUCER ? Hello.Kind.ASK : Hello.Kind.OFFER, EPOCH).toBytes();
+        byte[] refusal = new Hello(Hello.Kind.REFUSE, EPOCH, 99).toBytes();
+        var stay = new ArrayList<Link>();
+        Link.connect(path, SOON).close();
+        for (byte[] said : new byte[][] {{1}, junk, new byte[64], right, wrong, refusal}) {
+            for (boolean stays : new boolean[] {true, false}) {
+                Link link = Link.connect(path, SOON);
+                link.send(said, -1, Deadline.NOW);
+                if (stays && said != right) {
+                    stay.add(link);
+                } else {
+                    link.close();
+                }
+            }
+        }
+        return stay;
+    }
+
+    @Test
+    void badVisitorsDoNotKeepTheTrueOneOut() throws Exception {
+        for (Role role : Role.values()) {
+            Path path = folder.resolve("visited-" + role);
+            try (var listener = Listener.bind(path);
+                    var others = Executors.newSingleThreadExecutor()) {
+                List<Link> stay = visitors(path, role);
+                Duration patience = Duration.ofSeconds(60);
+                if (role == Role.PRODUCER) {
+                    var coming = others.submit(() -> Producer.connect(path, Options.USUAL, patience));
+                    try (var consumer = Consumer.accept(listener, Options.USUAL, patience);
+                            var producer = coming.get()) {
+                        assertEquals(producer.epoch(), consumer.epoch());
+                    }
+                } else {
+                    var coming = others.submit(() -> Consumer.connect(path, Options.USUAL, patience));
+                    try (var producer = Producer.accept(listener, Options.USUAL, patience);
+                            var consumer = coming.get()) {
+                        assertEquals(producer.epoch(), consumer.epoch());
+                    }
+                }
+                stay.forEach(Link::close);
+            }
+        }
+    }
+
+    @Test
+    void theKernelSignsEachMessage() throws IOException {
+        Link[] links = Link.pair();
+        links[1].send(new byte[] {1}, -1, Deadline.NOW);
+        var got = links[0].receive(SOON);
+        assertEquals(ProcessHandle.current().pid(), got.sender());
+        links[0].learn(got.sender());
+        assertEquals(ProcessHandle.current().pid(), links[0].pid());
+        assertThrows(RingException.NotPermitted.class, () -> links[0].learn(got.sender() + 1));
+        links[0].close();
+        links[1].close();
     }
 
     @Test

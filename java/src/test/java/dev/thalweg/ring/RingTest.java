@@ -19,6 +19,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -350,12 +351,16 @@ class RingTest {
         assertEquals(Sockets.EADDRINUSE, taken.errno());
         Libc.CLOSE.attempt(left);
         assertTrue(Files.exists(path));
-        try (var listener = Listener.bind(path)) {
+        try (var listener = Listener.bind(path);
+                var others = Executors.newSingleThreadExecutor()) {
             assertThrows(RingException.TimedOut.class, () -> Producer.accept(listener, SMALL, SOON));
-            var both = CompletableFuture.supplyAsync(() -> assertThrows(
-                    RingException.NotPermitted.class, () -> Producer.connect(path, SMALL, LONG)));
-            assertThrows(RingException.NotPermitted.class, () -> Producer.accept(listener, SMALL, LONG));
-            assertTrue(both.get().getMessage().contains("same role"), both.get().getMessage());
+            var made = others.submit(() -> Producer.accept(listener, SMALL, LONG));
+            var both = assertThrows(RingException.NotPermitted.class, () -> Producer.connect(path, SMALL, LONG));
+            assertTrue(both.getMessage().contains("same role"), both.getMessage());
+            try (var consumer = Consumer.connect(path, SMALL, LONG);
+                    var producer = made.get()) {
+                assertEquals(producer.epoch(), consumer.epoch());
+            }
         } catch (InterruptedException | ExecutionException failure) {
             throw new AssertionError(failure);
         }

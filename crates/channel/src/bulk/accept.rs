@@ -1,0 +1,70 @@
+//! A receiver that listens: it takes the first sender, whoever else calls before.
+
+use super::choose::Options;
+use super::handshake::error_of;
+use super::receiver::Receiver;
+use crate::error::{Error, Result};
+use crate::link::{Link, Listener};
+use crate::shared::stop::Stop;
+use crate::shared::wait::Limits;
+use std::time::{Duration, Instant};
+
+/// How long a sender may take to agree on a mechanism, once it has said its first word. Not short: it may be on a busy machine.
+const AGREES: Duration = Duration::from_secs(60);
+
+impl Receiver {
+    /// Waits for the first sender that calls. Every other visitor is reported to `refused`, with its process id, and forgotten: one
+    /// that says nothing for [`Listener::PATIENCE`], goes away, breaks the format, or receives as well.
+    ///
+    /// [`Error::Timeout`] at the deadline; [`Error::NotPermitted`] if a sender finds no mechanism; [`Error::System`] with EINTR if
+    /// the options say so.
+    pub fn accept(
+        listener: &Listener,
+        options: &Options,
+        deadline: Option<Instant>,
+        refused: &mut dyn FnMut(u32, &Error),
+    ) -> Result<Self> {
+        let limits = Limits { deadline, stop: options.stop };
+        loop {
+            limits.check().map_err(|stop| error_of(stop, 0))?;
+            let soon = limits.left().and_then(|left| Instant::now().checked_add(left));
+            let link = match listener.accept_until(soon) {
+                Ok(link) => link,
+                Err(Error::Timeout | Error::NotPermitted { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let process = link.peer().pid;
+            match Self::of_visitor(link, options, limits) {
+                Ok(receiver) => return Ok(receiver),
+                Err(
+                    stop @ (Stop::Interrupted
+                    | Stop::Refused(_)
+                    | Stop::Failed(Error::System { .. })),
+                ) => {
+                    return Err(error_of(stop, 0));
+                }
+                Err(stop) => refused(process, &error_of(stop, 0)),
+            }
+        }
+    }
+
+    fn of_visitor(
+        link: Link,
+        options: &Options,
+        limits: Limits,
+    ) -> std::result::Result<Self, Stop> {
+        let within = |patience| {
+            let end = Instant::now() + patience;
+            Limits {
+                deadline: Some(limits.deadline.map_or(end, |deadline| deadline.min(end))),
+                ..limits
+            }
+        };
+        let silent = within(Listener::PATIENCE);
+        while !link.has_message() {
+            silent.check()?;
+            link.await_news(silent.left())?;
+        }
+        Self::agreed(link, options, within(AGREES).deadline)
+    }
+}
