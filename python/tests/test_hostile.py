@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import arrays
@@ -102,11 +103,10 @@ def test_any_bits_are_an_array_within_the_message_or_corrupt(data: st.DataObject
     assert expected is not None and array.tobytes().hex() == expected["elements"]
 
 
-def visited(name: str) -> list[socket.socket]:
+def visited(name: str, stay: ExitStack) -> None:
     """Calls there as no peer of ours does, then leaves or stays."""
     fixed = struct.Struct("<8sIIQII32x")
     words = [b"\1", b"GET / HTTP/1.1", bytes(64), *(fixed.pack(b"THALWEGH", 1, kind, 7, 0, 0) for kind in range(1, 7))]
-    stay = []
     for word in (None, *words):
         for stays in (True, False):
             visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -114,17 +114,16 @@ def visited(name: str) -> list[socket.socket]:
             if word is not None:
                 visitor.send(word)
             if word in words[:3] and stays:
-                stay.append(visitor)
+                stay.enter_context(visitor)
             else:
                 visitor.close()
-    return stay
 
 
 @pytest.mark.parametrize("listens", ["offer", "gather", "broadcast"])
 def test_bad_visitors_are_refused_and_forgotten(listens: str, tmp_path: Path) -> None:
     name = str(tmp_path / "visited")
-    with getattr(thalweg, listens)(name) as end:
-        stay = visited(name)
+    with ExitStack() as stay, getattr(thalweg, listens)(name) as end:
+        visited(name, stay)
         if listens == "gather":
             with thalweg.join(name) as out:
                 sending = threading.Thread(target=out.send, args=(np.arange(3),))
@@ -141,5 +140,3 @@ def test_bad_visitors_are_refused_and_forgotten(listens: str, tmp_path: Path) ->
             receiving.join(0.01)
         assert received == [3]
         into.close()
-        for visitor in stay:
-            visitor.close()

@@ -171,8 +171,7 @@ static void use_an_end(tw_link *link, part *play, const void *script, pid_t make
     while (getppid() == maker)
         poll(NULL, 0, 1);
     play(link, script);
-    CHECK(write(so_far[1], "!", 1) == 1);
-    exit(0);
+    exit(write(so_far[1], "!", 1) != 1);
 }
 
 static void receive_all(tw_link *link, const void *script)
@@ -201,10 +200,9 @@ static void who_made_the_pair_need_not_live(void)
         _exit(0);
     }
     ended_well(maker);
-    for (int n = 0; n < 2; n++) {
-        struct pollfd watched = { so_far[0], POLLIN, 0 };
+    struct pollfd watched = { so_far[0], POLLIN, 0 };
+    for (int n = 0; n < 2; n++)
         CHECK(poll(&watched, 1, 120000) == 1 && read(so_far[0], &told, 1) == 1);
-    }
 }
 
 static void answer(tw_link *link, const void *script)
@@ -480,80 +478,6 @@ static void options_are_checked(void)
     }
 }
 
-/* What a caller passes that computes `deadline - now` too late. */
-static void late_callers_do_not_wait(const char *folder)
-{
-    const int64_t late[] = { -1, -2, -1000, -GUARD, INT64_MIN + 1, INT64_MIN };
-    tw_channel_options options = small(TW_WAIT_HYBRID, 0);
-    tw_link *link;
-    const void *message;
-    void *room;
-    size_t n = 0, length;
-    char path[4096], byte;
-    pid_t child = other(folder, receive_two_and_stay, &options, &link);
-    tw_producer *producer = produce(link, &options);
-    while (tw_producer_sent(producer) < 2)
-        OK(tw_producer_send(producer, &n, sizeof n, GUARD, &error));
-    OK(tw_producer_drain(producer, GUARD, &error));
-    while (tw_producer_send(producer, &n, sizeof n, TW_NOW, &error) == TW_OK)
-        continue;
-    snprintf(path, sizeof path, "%s/late", folder);
-    for (size_t at = 0; at < sizeof late / sizeof *late; at++) {
-        tw_link *near, *far;
-        tw_producer *none;
-        tw_consumer *consumer;
-        tw_listener *listener;
-        tw_broadcast *broadcast;
-        tw_mpsc *mpsc;
-        uint64_t number;
-        CHECK(tw_producer_send(producer, &n, sizeof n, late[at], &error) == TW_TIMEOUT);
-        CHECK(tw_producer_loan(producer, sizeof n, late[at], &room, &error) == TW_TIMEOUT);
-        CHECK(tw_producer_drain(producer, late[at], &error) == TW_TIMEOUT);
-        OK(tw_link_pair(&near, &far, &error));
-        CHECK(tw_link_receive(far, &byte, 1, &length, NULL, NULL, late[at], &error) == TW_TIMEOUT);
-        while (tw_link_send(near, "x", 1, NULL, 0, late[at], &error) == TW_OK)
-            continue;
-        CHECK(error.status == TW_TIMEOUT);
-        tw_link_close(near);
-        tw_link_close(far);
-        OK(tw_link_pair(&near, &far, &error));
-        CHECK(tw_producer_open(&near, &options, late[at], &none, &error) == TW_TIMEOUT);
-        tw_link_close(far);
-        OK(tw_link_pair(&near, &far, &error));
-        CHECK(tw_consumer_open(&near, &options, late[at], &consumer, &error) == TW_TIMEOUT);
-        tw_link_close(far);
-        OK(tw_listener_bind(path, TW_SAME_USER, &listener, &error));
-        CHECK(tw_listener_accept(listener, late[at], &near, &error) == TW_TIMEOUT);
-        CHECK(tw_producer_accept(&listener, &options, late[at], &none, &error) == TW_TIMEOUT);
-        tw_listener_close(listener);
-        OK(tw_link_pair(&near, &far, &error));
-        OK(tw_broadcast_new(0, &broadcast, &error));
-        CHECK(tw_broadcast_add(broadcast, &near, &options, late[at], &number, &error) == TW_TIMEOUT);
-        tw_broadcast_close(broadcast);
-        tw_link_close(far);
-        OK(tw_link_pair(&near, &far, &error));
-        OK(tw_mpsc_new(NULL, &mpsc, &error));
-        CHECK(tw_mpsc_add(mpsc, &near, late[at], &number, &error) == TW_TIMEOUT);
-        tw_mpsc_close(mpsc);
-        tw_link_close(far);
-    }
-    tw_producer_close(producer);
-    kill_9(child);
-    child = other(folder, send_three_and_stay, &options, &link);
-    tw_consumer *consumer = consume(link, &options);
-    for (n = 0; n < 3; n++)
-        OK(tw_consumer_receive_into(consumer, &room, sizeof room, GUARD, &length, &error));
-    CHECK(read(so_far[0], &byte, 1) == 1);
-    for (size_t at = 0; at < sizeof late / sizeof *late; at++) {
-        tw_held *held;
-        CHECK(tw_consumer_receive(consumer, late[at], &message, &length, &error) == TW_TIMEOUT);
-        CHECK(tw_consumer_receive_into(consumer, &room, sizeof room, late[at], &length, &error) == TW_TIMEOUT);
-        CHECK(tw_consumer_hold(consumer, late[at], &held, &message, &length, &error) == TW_TIMEOUT);
-    }
-    kill_9(child);
-    tw_consumer_close(consumer);
-}
-
 int main(int argc, char **argv)
 {
     CHECK(argc == 2 && pipe(so_far) == 0);
@@ -562,8 +486,8 @@ int main(int argc, char **argv)
         a_killed_producer_is_told_after_its_messages(argv[1]);
         a_killed_consumer_is_told_with_what_it_released(argv[1]);
     }
-    by_pair = 0;
     who_made_the_pair_need_not_live();
+    by_pair = 0;
     wrong_calls_of_a_producer(argv[1]);
     wrong_calls_of_a_consumer(argv[1]);
     an_event_loop_polls_the_descriptor(argv[1]);
@@ -572,6 +496,5 @@ int main(int argc, char **argv)
     a_channel_has_one_consumer(argv[1]);
     links_carry_descriptors_and_refuse_nonsense();
     options_are_checked();
-    late_callers_do_not_wait(argv[1]);
     return 0;
 }

@@ -19,8 +19,8 @@ use thalweg_core::{Guarantees, Profile, profile::Ratio};
 
 /// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
 /// a name and the reason behind a tab.
-const PROGRAMS: [&str; 8] =
-    ["transfer", "kernels", "channel", "held", "many", "bulk", "regions", "endings"];
+const PROGRAMS: [&str; 9] =
+    ["transfer", "kernels", "channel", "held", "many", "bulk", "regions", "endings", "late"];
 
 /// One of them, compiled once for all tests: each brings the whole library along.
 fn program(name: &str) -> &'static Path {

@@ -4,17 +4,12 @@
 use rustix::process::Signal;
 use std::{
     fs,
-    os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::Duration,
 };
-use thalweg_channel::{
-    Address, Link,
-    bulk::MECHANISMS,
-    layout::{Hello, Introduction, Kind, Refusal},
-};
+use thalweg_channel::{Address, Link, bulk::MECHANISMS};
 
 use crate::support::{
     Running, Scratch, bytes,
@@ -227,48 +222,6 @@ fn who_calls_and_says_nothing_does_not_keep_the_sender_out() {
     let received = receiving.finish().expect(0);
     assert_eq!(received.stderr.matches("said nothing").count(), 2, "{}", received.stderr);
     assert!(!silent.peer_is_alive());
-    bytes::expect(&place.copy, 1, LEN);
-    place.expect_only(&["copy"]);
-}
-
-#[test]
-fn bad_visitors_are_refused_and_forgotten() {
-    let place = Place::new(LEN);
-    let receiving = Running::start(&mut place.receive(&["--wait=10m"]));
-    let address = Address::at(&place.socket);
-    let hello = |kind, introduction| Hello { kind, epoch: 7, introduction }.to_bytes();
-    let bulk = Some(Introduction { shares: true, token: 5, ..Introduction::default() });
-    let words = [
-        vec![1],
-        b"GET / HTTP/1.1".to_vec(),
-        vec![0; Hello::LEN],
-        hello(Kind::Offer, None).to_vec(),
-        hello(Kind::Ask, bulk).to_vec(),
-        hello(Kind::Offer, bulk).to_vec(),
-        hello(Kind::Ready, bulk).to_vec(),
-        hello(Kind::Refuse(Refusal::Taken), bulk).to_vec(),
-    ];
-    let call = || loop {
-        match Link::connect(&address) {
-            Ok(link) => break link,
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let mut stay = Vec::new();
-    for word in &words {
-        for stays in [true, false] {
-            let link = call();
-            link.send(word, &[]).unwrap();
-            stay.extend(stays.then_some(link));
-        }
-    }
-    // Memory that is not what was agreed.
-    let unsealed = call();
-    let file = tempfile::tempfile().unwrap();
-    unsealed.send(&words[5], &[file.as_fd()]).unwrap();
-    Running::start(&mut place.send(&[])).finish().expect(0);
-    let received = receiving.finish().expect(0);
-    assert_eq!(received.stderr.matches("waiting for the next").count(), 17, "{}", received.stderr);
     bytes::expect(&place.copy, 1, LEN);
     place.expect_only(&["copy"]);
 }

@@ -56,3 +56,4 @@ mod support;
 mod two_users;
 mod unreadable;
 mod verifies;
+mod visitors;
