@@ -134,10 +134,12 @@ impl Inside {
                     continue;
                 }
                 State::Listening(listener) => {
-                    Some(patiently(py, deadline, |until| match listener.accept_until(Some(until)) {
-                        // A visitor of another user: the next one.
-                        Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
-                        answer => answer,
+                    Some(patiently(py, deadline, |until| {
+                        match listener.accept_until(Some(until)) {
+                            // A visitor of another user: the next one.
+                            Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
+                            answer => answer,
+                        }
                     })?)
                 }
                 State::Seeking(address) => {
