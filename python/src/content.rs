@@ -1,6 +1,7 @@
 //! What is put into a message: an array with its header, bytes as they are, or a pickled object.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use std::ffi::CString;
 
@@ -18,6 +19,12 @@ pub enum Content {
 impl Content {
     /// An array, or anything else with a buffer.
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // The buffer of a `numpy.ma` array is its data alone.
+        if object.hasattr(intern!(object.py(), "_sharedmask"))? {
+            let why =
+                "a masked array would lose its mask: send_object pickles it, or send `.filled()`";
+            return Err(PyTypeError::new_err(why));
+        }
         let (given, layout) = described(object)?;
         let len = message_of(object.py(), &layout)?;
         Ok(Self::Array(given, layout, len))

@@ -1,5 +1,8 @@
 """Whatever array is sent is the array that is received."""
 
+import ctypes
+from multiprocessing.sharedctypes import RawArray
+
 import numpy as np
 import pytest
 import thalweg
@@ -139,6 +142,32 @@ def test_what_is_larger_than_the_ring_is_refused_without_parts_and_loses_nothing
     assert told.value.errno is not None
     out.send(b"small")
     assert into.receive().tobytes() == b"small"
+
+
+def test_buffers_without_strides_are_sent() -> None:
+    rows = (ctypes.c_int32 * 3 * 2)((1, 2, 3), (4, 5, 6))
+    sent = [rows, (ctypes.c_double * 4)(1, 2, 3, 4), (ctypes.c_ubyte * 0)(), RawArray("i", [7, 8]), (ctypes.c_uint16 * 2 * 0 * 3)()]
+    out, into = thalweg.pair()
+    with out, into:
+        for given_ in sent:
+            out.send(given_)
+            expected = np.ctypeslib.as_array(given_)
+            received = into.receive(timeout=PATIENCE)
+            assert np.array_equal(received, expected) and received.shape == expected.shape
+            out.send_bytes(given_)
+            assert into.receive_bytes(timeout=PATIENCE) == bytes(given_)
+
+
+def test_a_masked_array_is_refused_as_its_mask_would_be_lost() -> None:
+    masked = np.ma.array([1, 2, 3], mask=[0, 1, 0])
+    out, into = thalweg.pair()
+    with out, into:
+        with pytest.raises(TypeError, match="mask"):
+            out.send(masked)
+        with pytest.raises(TypeError, match="mask"):
+            out.send_all([np.arange(3), masked])
+        out.send(masked.filled(0))
+        assert list(into.receive(timeout=PATIENCE)) == [1, 0, 3]
 
 
 def test_the_addresses_of_objects_are_no_bytes_to_send() -> None:

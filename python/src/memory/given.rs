@@ -41,15 +41,23 @@ impl Given {
             return Err(PyTypeError::new_err("a buffer of pointers (suboffsets) cannot be sent"));
         }
         if dimensions > 0 {
-            if given.view.shape.is_null() || given.view.strides.is_null() {
-                return Err(PyBufferError::new_err("a buffer without shape or strides"));
+            if given.view.shape.is_null() {
+                return Err(PyBufferError::new_err("a buffer without shape"));
             }
-            // SAFETY: PyBUF_FULL asks for shape and strides of so many dimensions; neither is null.
+            // SAFETY: not null, and then of so many dimensions.
             given.shape =
                 unsafe { std::slice::from_raw_parts(given.view.shape, dimensions) }.to_vec();
-            // SAFETY: as above.
-            given.strides =
-                unsafe { std::slice::from_raw_parts(given.view.strides, dimensions) }.to_vec();
+            given.strides = if given.view.strides.is_null() {
+                // In C order, as ctypes gives it (PEP 3118).
+                let mut strides = vec![given.view.itemsize; dimensions];
+                for at in (1..dimensions).rev() {
+                    strides[at - 1] = strides[at].saturating_mul(given.shape[at]);
+                }
+                strides
+            } else {
+                // SAFETY: not null, and then of so many dimensions.
+                unsafe { std::slice::from_raw_parts(given.view.strides, dimensions) }.to_vec()
+            };
         }
         Ok(given)
     }
