@@ -13,6 +13,8 @@ use thalweg_sys::{Errno, signal};
 pub const INPUT: &str = "standard input";
 /// What messages call standard output.
 pub const OUTPUT: &str = "standard output";
+/// What messages call standard error.
+pub const ERRORS: &str = "standard error";
 
 /// The exit status, as the manual lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

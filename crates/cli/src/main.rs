@@ -15,6 +15,7 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::{OsStr, OsString},
+    io::{self, Write},
     mem,
     process::ExitCode,
     thread,
@@ -24,8 +25,8 @@ use thalweg_sys::signal;
 
 use args::shown_in_help;
 use commands::{Cli, parser_of};
-use exit::{Exit, Failure};
-use output::text::complain;
+use exit::{Exit, Failure, OUTPUT};
+use output::text;
 
 /// What a command may need of a stack. The limit on the first thread's, `ulimit -s`, can be less.
 const STACK: u64 = 2 << 20;
@@ -45,7 +46,7 @@ fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             quiet_about_closed_pipes();
-            error.exit()
+            return help_or_usage(&error).unwrap_or_else(text::report).into();
         }
     };
     if !cli.outlives_pipes() {
@@ -55,13 +56,21 @@ fn run() -> ExitCode {
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
     let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
-    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|Failure { exit, message }| {
-        if !message.is_empty() {
-            complain(&message);
-        }
-        exit
-    });
+    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(text::report);
+    let lost = text::lost().map_or(Exit::Done, text::report);
+    let exit = if exit == Exit::Done { lost } else { exit };
     exit.as_interrupted().into()
+}
+
+/// Prints the help or the version on standard output, or the usage error on standard error.
+fn help_or_usage(error: &clap::Error) -> Result<Exit, Failure> {
+    if error.use_stderr() {
+        let _ = error.print();
+        return Ok(Exit::Usage);
+    }
+    stdio::expect_open(1, OUTPUT)?;
+    let written = error.print().and_then(|()| io::stdout().flush());
+    written.map(|()| Exit::Done).map_err(|e| Failure::of_io("write", OUTPUT, &e))
 }
 
 /// What the words ask for: without a parser where they are plain, else by that of one command where they begin with its

@@ -6,9 +6,10 @@ use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
 };
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
-    fs,
-    io::Write,
+    fs::{self, File},
+    io::{self, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::{self, Stdio},
 };
@@ -16,8 +17,9 @@ use thalweg_core::{MECHANISMS, atomic_file::write_file};
 
 use super::{Cli, Subcommand, list::facts_of};
 use crate::{
-    exit::{Exit, Failure},
-    output::text::print,
+    exit::{Exit, Failure, OUTPUT},
+    output::text::{print, print_bytes},
+    stdio::expect_open,
 };
 
 /// Shows a manual page, or writes all of them into a folder
@@ -55,20 +57,26 @@ impl Subcommand for ManArgs {
     }
 }
 
-/// By `man` where there is one, else as the long help.
+/// Shows the page by `man`, or the long help if there is no `man`.
 fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
+    expect_open(1, OUTPUT)?;
     let text = command.render_long_help().to_string();
-    let page = page(command, more)?;
-    let reader = process::Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
-    let Ok(mut reader) = reader else { return print(&text).map(|()| Exit::Done) };
-    if let Some(mut pipe) = reader.stdin.take() {
-        // Leaving the pager early is no failure.
-        let _ = pipe.write_all(&page);
-    }
-    match reader.wait() {
-        Ok(status) if status.success() => Ok(Exit::Done),
-        _ => print(&text).map(|()| Exit::Done),
-    }
+    let formatted = formatted(&page(command, more)?);
+    formatted.map_or_else(|| print(&text), |page| print_bytes(&page))?;
+    Ok(Exit::Done)
+}
+
+/// The page as `man` prints it. On a terminal `man` shows it with its pager and nothing is left to print. Otherwise its
+/// output passes through this process, as `man` does not notice that it could not write.
+fn formatted(page: &[u8]) -> Option<Vec<u8>> {
+    let mut input = File::from(memfd_create("page", MemfdFlags::CLOEXEC).ok()?);
+    input.write_all(page).and_then(|()| input.rewind()).ok()?;
+    let has_pager = io::stdout().is_terminal();
+    let output = if has_pager { Stdio::inherit() } else { Stdio::piped() };
+    let mut man = process::Command::new("man");
+    let man = man.args(["-l", "-"]).stdin(input).stdout(output).stderr(Stdio::inherit());
+    let done = man.output().ok()?;
+    (done.status.success() && (has_pager || !done.stdout.is_empty())).then_some(done.stdout)
 }
 
 fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {

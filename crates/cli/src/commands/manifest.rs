@@ -19,7 +19,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         quantity,
-        text::{note, note_json, print, print_bytes},
+        text::{answer_beside, note, print, print_bytes},
     },
     stdio,
 };
@@ -136,7 +136,7 @@ fn tell(args: &ManifestArgs, made: &Made, is_in_file: bool) -> Result<(), Failur
         if is_in_file {
             return print(&format!("{answer}\n"));
         }
-        note_json(&answer.to_string());
+        answer_beside(&answer.to_string());
         return Ok(());
     }
     let unnamed = account.not_named;

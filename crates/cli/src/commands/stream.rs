@@ -11,7 +11,7 @@ use crate::{
     output::{
         answer::{Answer, Unavailable, look_in_words, unavailable},
         quantity,
-        text::{note, note_json},
+        text::{answer_beside, note},
     },
     profile::{Moves, Saved},
     progress::Meter,
@@ -128,7 +128,7 @@ impl Stream<'_> {
             let stopped = end.stopped.then(|| "interrupted".to_owned());
             let error = if problems.is_empty() { stopped } else { Some(problems.join("; ")) };
             let answer = Answer { unavailable: end.unavailable, error, ..Answer::of(&report) };
-            note_json(&answer.line());
+            answer_beside(&answer.line());
         }
         if end.deserted {
             die_of_sigpipe();

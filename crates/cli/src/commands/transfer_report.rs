@@ -19,7 +19,7 @@ use crate::{
     output::{
         answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
         quantity,
-        text::{complain, note, note_json, print},
+        text::{answer_beside, complain, note, print},
     },
 };
 
@@ -278,7 +278,7 @@ impl Account<'_> {
             ..Answer::default()
         };
         if self.on_stderr {
-            note_json(&answer.line());
+            answer_beside(&answer.line());
             return Ok(());
         }
         print(&(answer.line() + "\n"))

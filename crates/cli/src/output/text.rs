@@ -1,15 +1,21 @@
 //! Standard output and standard error, without a panic when they are gone or full.
 
 use serde::Serialize;
-use std::io::{ErrorKind, Write};
+use std::{
+    io::{ErrorKind, Write},
+    sync::{Mutex, PoisonError},
+};
 use thalweg_core::shown_lines;
 
 use crate::{
-    exit::{Exit, Failure, OUTPUT},
+    exit::{ERRORS, Exit, Failure, OUTPUT},
     stdio::expect_open,
 };
 
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
+
+/// The first failure to write results while the work continued; see [`lost`].
+static LOST: Mutex<Option<Failure>> = Mutex::new(None);
 
 /// Prints on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -21,11 +27,36 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    written.map_err(|e| match e.kind() {
-        // Where SIGPIPE does not kill: the same to the shell, and not a word.
+    written.map_err(|e| not_written(OUTPUT, &e))
+}
+
+/// A command that ignores SIGPIPE ends like one that SIGPIPE kills, without a message.
+fn not_written(stream: &str, error: &std::io::Error) -> Failure {
+    match error.kind() {
         ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),
-        _ => Failure::of_io("write", OUTPUT, &e),
-    })
+        _ => Failure::of_io("write", stream, error),
+    }
+}
+
+/// Prints a line of results while the work continues. [`lost`] returns a failure to write it; a reader that has left
+/// (EPIPE) is not a failure.
+pub fn say(line: &str) {
+    keep(print(&format!("{line}\n")).or_else(|failure| match failure.exit {
+        Exit::Signal(SIGPIPE) => Ok(()),
+        _ => Err(failure),
+    }));
+}
+
+/// Stores a failure to write results until the command ends.
+pub fn keep(written: Result<(), Failure>) {
+    if let Err(failure) = written {
+        LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+    }
+}
+
+/// Takes the first failure that [`say`] or [`keep`] stored.
+pub fn lost() -> Option<Failure> {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Prints one JSON document on standard output.
@@ -42,10 +73,27 @@ pub fn note(text: &str) {
     note_json(&shown_lines(text).to_string());
 }
 
-/// The same for what programs read, and nobody may change.
+/// A line of JSON on standard error, as it is.
 pub fn note_json(line: &str) {
     let mut stderr = std::io::stderr().lock();
     let _ = writeln!(stderr, "{line}");
+}
+
+/// Prints the JSON answer of a command whose standard output carries data. Unlike a note it is a result: see [`keep`].
+pub fn answer_beside(line: &str) {
+    let written = || {
+        expect_open(2, ERRORS)?;
+        writeln!(std::io::stderr().lock(), "{line}").map_err(|e| not_written(ERRORS, &e))
+    };
+    keep(written());
+}
+
+/// Prints the message of a failure, if there is one, and returns its exit status.
+pub fn report(failure: Failure) -> Exit {
+    if !failure.message.is_empty() {
+        complain(&failure.message);
+    }
+    failure.exit
 }
 
 /// The way errors and warnings look: `thalweg: ...`.

@@ -1,8 +1,95 @@
-//! A standard input or output that is closed is an error, not an empty one.
+//! A standard input or output that is closed is an error, not an empty one. Results that cannot be written are an error.
 
 use std::fs;
 
 use crate::support::{Scratch, names, shell};
+
+/// Commands that print results on standard output.
+const PRINTING: &[&str] = &[
+    "copy -v a b",
+    "copy -rv tree t",
+    "copy -rv --jobs 4 tree t",
+    "copy --json a b",
+    "copy --dry-run a b",
+    "copy --dry-run -rv tree t",
+    "copy -v --dry-run a b",
+    "copy --dry-run a -",
+    "verify tree tree",
+    "verify --json tree tree",
+    "verify --json tree many",
+    "manifest tree",
+    "manifest --json -o m tree",
+    "list",
+    "list --json",
+    "doctor",
+    "doctor --json",
+    "plan a b",
+    "plan --json a b",
+    "study",
+    "study --json",
+    "study 001 --check",
+    "study --new s",
+    "completions bash",
+    "completions fish",
+    "man",
+    "man copy",
+    "--help",
+    "-h",
+    "copy --help",
+    "help copy",
+    "--version",
+    "-V",
+];
+
+#[test]
+fn results_that_cannot_be_written_are_an_error() {
+    for output in [">/dev/full", ">&-"] {
+        for command in PRINTING {
+            let scratch = Scratch::new();
+            let line = format!(
+                "echo x >a; mkdir tree many; echo y >tree/f; echo y >many/f; $T {command} {output}"
+            );
+            let ran = shell(scratch.path(), &line).expect(1);
+            let why = if output == ">&-" { "standard output is closed" } else { "ENOSPC" };
+            assert_eq!(ran.stderr.matches(why).count(), 1, "{command} {output}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_beside_the_data_that_cannot_be_written_is_an_error() {
+    let scratch = Scratch::new();
+    fs::write(scratch.join("d"), "data").unwrap();
+    for command in ["pipe --json <d", "copy --json d -", "manifest --json d"] {
+        for errors in ["2>/dev/full", "2>&-"] {
+            let ran = shell(scratch.path(), &format!("$T {command} {errors}")).expect(1);
+            assert!(ran.stdout.starts_with(b"data") || command.starts_with("manifest"), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn the_work_is_done_although_its_results_are_lost_and_a_failure_is_still_reported() {
+    let scratch = Scratch::new();
+    fs::write(scratch.join("d"), "data").unwrap();
+    shell(scratch.path(), "$T copy -v --manifest m d x >/dev/full").expect(1);
+    assert_eq!(names(scratch.path()), ["d", "m", "x"]);
+    let line = "$T copy --json --manifest n d gone y >/dev/full";
+    fs::create_dir(scratch.join("y")).unwrap();
+    let ran = shell(scratch.path(), line).expect(1);
+    assert!(ran.stderr.contains("'gone'"), "{ran:?}");
+    assert!(ran.stderr.contains("cannot write standard output"), "{ran:?}");
+    assert_eq!(names(&scratch.join("y")), ["d"]);
+}
+
+#[test]
+fn a_reader_that_leaves_changes_nothing_of_a_copy() {
+    let scratch = Scratch::new();
+    let line =
+        "mkdir s; touch s/{1..500}; $T copy -rv s d | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}";
+    assert_eq!(shell(scratch.path(), line).expect(0).stdout, b"0\n");
+    assert_eq!(names(&scratch.join("d")).len(), 500);
+}
 
 #[test]
 fn a_closed_standard_stream_that_bytes_should_pass_is_an_error() {
@@ -35,8 +122,10 @@ fn a_copy_needs_no_standard_stream_and_none_of_its_files_becomes_one() {
     fs::create_dir(scratch.join("tree")).unwrap();
     fs::write(scratch.join("tree/f"), "f").unwrap();
     // A file opened as 1 or 2 would get the summary or a complaint into it.
-    for streams in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
-        let copy = format!("rm -rf x y; $T copy -v d x {streams} && $T copy -rv tree y {streams}");
+    for (streams, shown) in [("<&-", "-v"), (">&-", ""), ("2>&-", "-v"), ("<&- >&- 2>&-", "")] {
+        let copy = format!(
+            "rm -rf x y; $T copy {shown} d x {streams} && $T copy -r {shown} tree y {streams}"
+        );
         shell(scratch.path(), &copy).expect(0);
         assert_eq!(fs::read(scratch.join("x")).unwrap(), b"data", "{streams}");
         assert_eq!(fs::read(scratch.join("y/f")).unwrap(), b"f", "{streams}");

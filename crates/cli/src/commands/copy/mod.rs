@@ -21,7 +21,7 @@ use crate::{
     interrupt,
     output::{
         answer::Answer,
-        text::{complain, note, print},
+        text::{complain, keep, note, print},
     },
     profile::{Moves, Saved},
     progress::{Counting, Meter},
@@ -259,7 +259,7 @@ impl<'r> Run<'r> {
         if report.files == 1 {
             saved.learn(&report.looks);
         }
-        self.tell(&report, tuned.as_ref())?;
+        keep(self.tell(&report, tuned.as_ref()));
         let exit = self.exit(&report);
         match &args.manifest {
             Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
@@ -346,18 +346,13 @@ impl<'r> Run<'r> {
         }
         let line = summary::line(report, args.dry_run);
         let steps = |all| summary::steps_down(report, all);
-        // Without a standard output there is only the exit code to tell how the copy went.
-        let say = |text: &str| match stdio::expect_open(1, OUTPUT) {
-            Ok(()) => print(text),
-            Err(_) => Ok(()),
-        };
         if let Some(Tuned { result, kept }) = tuned {
             let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
             let screen = tuning::screen(result, (copied, kept.as_deref()), self.color);
-            return say(&(line + &steps(true) + &screen));
+            return print(&(line + &steps(true) + &screen));
         }
         if args.dry_run {
-            return say(&line);
+            return print(&line);
         }
         // Scripts read the lines of -v, and nothing where they asked for nothing. The line answers
         // --verify and --resume.

@@ -19,7 +19,7 @@ use super::args::CopyArgs;
 use crate::{
     exit::advice,
     interrupt,
-    output::text::{complain, note, print},
+    output::text::{complain, note, say},
     progress::{Counting, Meter},
 };
 
@@ -65,8 +65,7 @@ impl<'w> Watcher<'w> {
                 if self.args.shown.json {
                     note(line);
                 } else {
-                    // Nobody reads it: the copy goes on, and the end of it says so.
-                    let _ = print(&format!("{line}\n"));
+                    say(line);
                 }
             });
         });

@@ -25,7 +25,7 @@ use crate::{
     output::{
         answer::{Answer, Verified},
         quantity,
-        text::{complain, note, note_json, print},
+        text::{answer_beside, complain, keep, note, print},
     },
     profile::{Moves, Saved},
     stdio,
@@ -211,9 +211,9 @@ impl FetchArgs {
         if self.shown.json {
             let answer = Answer { bytes: report.bytes, ..answer };
             if place.is_output() {
-                note_json(&answer.line());
+                answer_beside(&answer.line());
             } else {
-                print(&(answer.line() + "\n"))?;
+                keep(print(&(answer.line() + "\n")));
             }
         }
         end

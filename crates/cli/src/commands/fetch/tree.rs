@@ -22,7 +22,7 @@ use crate::{
     output::{
         answer::{Answer, Tree},
         quantity,
-        text::{complain, note, print},
+        text::{complain, keep, note, print},
     },
     progress::Meter,
 };
@@ -70,7 +70,7 @@ pub fn run(
             let failure = begun(error);
             if args.shown.json {
                 let error = Some(failure.message.clone());
-                print(&(Answer { error, ..Answer::of(&Report::default()) }.line() + "\n"))?;
+                keep(print(&(Answer { error, ..Answer::of(&Report::default()) }.line() + "\n")));
             }
             Err(failure)
         }
@@ -113,7 +113,7 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
         };
         let answer = Answer::of(&fetched.report);
         let answer = Answer { files: fetched.files, tree: Some(tree), error, ..answer };
-        print(&(answer.line() + "\n"))?;
+        keep(print(&(answer.line() + "\n")));
     }
     if fetched.halted.is_none() && !args.shown.quiet && (args.verbose || !args.shown.json) {
         note(&words(fetched, path, args.verbose));

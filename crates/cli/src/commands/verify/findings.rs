@@ -17,7 +17,7 @@ use crate::{
     args::ProgressArgs,
     exit::advice,
     interrupt,
-    output::text::{complain, print},
+    output::text::{complain, say},
     progress::{Counting, Meter},
 };
 
@@ -64,8 +64,7 @@ impl Events for Findings {
             return;
         }
         let line = if self.shown.json { as_json(finding).to_string() } else { in_words(finding) };
-        // A reader that has left is told of by the exit status alone.
-        let _ = self.with_meter(|meter| meter.suspend(|| print(&format!("{line}\n"))));
+        self.with_meter(|meter| meter.suspend(|| say(&line)));
     }
 
     fn progress(&self, progress: Progress) {

@@ -18,7 +18,11 @@ use super::Subcommand;
 use crate::{
     exit::{Exit, Failure},
     interrupt,
-    output::{answer::SCHEMA, quantity, text::print},
+    output::{
+        answer::SCHEMA,
+        quantity,
+        text::{keep, print},
+    },
 };
 
 mod args;
@@ -124,9 +128,9 @@ fn begun_in_vain(error: &Error) -> Failure {
 /// Says what was found, and whether that is a pass.
 fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
     if args.shown.json {
-        print(&format!("{}\n", answer(found)))?;
+        keep(print(&format!("{}\n", answer(found))));
     } else if !args.shown.quiet {
-        print(&line(found))?;
+        keep(print(&line(found)));
     }
     if found.stopped {
         return Err(Failure::new(Exit::Failed, "interrupted; not everything was compared"));
