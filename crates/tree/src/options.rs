@@ -272,9 +272,9 @@ impl CopyOptions {
         self.no_clobber || matches!(self.update, Update::None | Update::NoneFail)
     }
 
-    /// Permission bits for a new directory, less the umask.
+    /// Permission bits for a new directory, less the umask. The kernel keeps the sticky bit, as in `cp`.
     pub(crate) fn directory_mode(&self, source: u32) -> u32 {
-        self.new_mode.map_or(source & 0o777, |mode| mode | (mode & 0o444) >> 2)
+        self.new_mode.map_or(source & 0o1777, |mode| mode | (mode & 0o444) >> 2)
     }
 
     /// Whether sources keep the directories of their paths.
