@@ -9,7 +9,7 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 
-use crate::{identity::ctime, journal::Journal};
+use crate::{identity::ctime, journal::Journal, times};
 
 /// A moment as seconds and nanoseconds since 1970.
 pub(crate) type Moment = (i64, u32);
@@ -39,7 +39,11 @@ impl Evidence {
     pub fn vouches_for(&self, file: &Stat) -> bool {
         let (seconds, nanoseconds) = ctime(file);
         let changed = (seconds, nanoseconds as u32);
-        let is_synced = self.synced_before.is_some_and(|synced| changed < synced);
+        // A stored time that is not precise may be earlier than the change.
+        let is_before = |synced: Moment| {
+            times::latest_change(file).is_some_and(|change| change < (synced.0, synced.1.into()))
+        };
+        let is_synced = self.synced_before.is_some_and(is_before);
         is_synced || (self.is_of_this_boot && Boot::now().has_seen(changed))
     }
 }

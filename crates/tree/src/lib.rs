@@ -56,6 +56,7 @@ mod ranges;
 mod read;
 mod sources;
 mod threads;
+mod times;
 mod walk;
 mod xattrs;
 

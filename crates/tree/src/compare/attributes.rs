@@ -1,6 +1,6 @@
 //! Compares what a copy can keep besides the contents.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fstatfs, openat};
 use std::{
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
@@ -11,7 +11,8 @@ use super::run::Failed;
 use crate::{
     Preserve,
     error::Failure,
-    identity::{kind, mtime},
+    identity::kind,
+    times,
     xattrs::{Holder, Taken},
 };
 
@@ -21,6 +22,14 @@ pub(crate) enum Bearer<'a> {
     Fd(BorrowedFd<'a>),
     /// A name in a folder; a link is not followed.
     Name((BorrowedFd<'a>, &'a CStr)),
+}
+
+impl Bearer<'_> {
+    fn file_system(&self) -> Result<StatFs, Errno> {
+        match self {
+            Self::Fd(fd) | Self::Name((fd, _)) => fstatfs(fd),
+        }
+    }
 }
 
 /// What differs, in words.
@@ -41,10 +50,10 @@ pub(crate) fn differing(
     if source.st_gid != sink.st_gid {
         differing.push("group");
     }
-    if mtime(source) != mtime(sink) {
+    let [ours, theirs] = bearers;
+    if !times::is_same(sink, source, || theirs.file_system()) {
         differing.push("time of modification");
     }
-    let [ours, theirs] = bearers;
     if taken(&ours, 0)? != taken(&theirs, 1)? {
         differing.push("extended attributes");
     }

@@ -2,7 +2,7 @@
 //! second name in the destination, in the place of what had that name: so it stays whole in the folder of the fleet
 //! until nothing is left to do, and a kill at any moment leaves all that is needed to go on.
 
-use rustix::fs::stat;
+use rustix::fs::{stat, statfs};
 use std::{
     ffi::{CStr, CString},
     os::fd::AsFd,
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,
     copy::{run::Company, start::copy_among},
-    identity::mtime,
+    times,
 };
 
 /// How long a worker waits for the folder of the fleet where the destination has the time of the source: most likely it
@@ -41,8 +41,10 @@ pub(crate) fn join(
         if !matches!(found, Found::Nothing) {
             return Ok(found);
         }
-        let times = [source, destination].map(|path| stat(path).map(|stat| mtime(&stat)));
-        let is_alike = matches!(times, [Ok(source), Ok(there)] if source == there);
+        let stats = [source, destination].map(stat);
+        let fs = || statfs(destination);
+        let is_alike =
+            matches!(&stats, [Ok(source), Ok(there)] if times::is_same(there, source, fs));
         if is_alike && began.elapsed() >= member.wait.min(LATE) {
             return Ok(Found::Published);
         }

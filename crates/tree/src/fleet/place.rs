@@ -4,8 +4,8 @@
 //! Not `.NAME.thalweg-part`: an ordinary copy removes or takes over what has that name and no lock that it can see.
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fchmod, fstat, mkdirat, openat, stat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fchmod, fstat, fstatfs, mkdirat, openat, stat,
+    statat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -30,9 +30,10 @@ use crate::{
     },
     error::{Attempt, Failure, at_sink},
     evidence,
-    identity::{Id, kind, mtime},
+    identity::{Id, kind},
     listing::{DIRECTORY, ancestors, listing_buffer},
     names::{c_string, cut, os},
+    times,
 };
 
 /// How often something is tried again that others have got in the way of.
@@ -301,7 +302,7 @@ fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Err
     };
     // Two folders that were made within one tick of the kernel's clock have one time.
     let is_copy = kind(&there) == FileType::Directory
-        && mtime(&there) == mtime(&stat(source)?)
+        && times::is_same(&there, &stat(source)?, || fstatfs(above))
         && names(openat(above, name, DIRECTORY, Mode::empty())?)?
             == names(openat(CWD, source, DIRECTORY, Mode::empty())?)?;
     Ok(match is_copy {

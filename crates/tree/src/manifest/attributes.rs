@@ -1,7 +1,7 @@
 //! What a manifest of hashes has no room for, in a file beside it: a line of JSON for everything below a folder, with what
 //! a copy can keep besides the contents. The tools that read the hashes do not tolerate other lines (`b3sum` 1.2).
 
-use rustix::fs::{AtFlags, FileType, major, minor, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, fstatfs, major, minor, readlinkat, statat};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,6 +21,7 @@ use crate::{
     identity::{Id, kind},
     names::os_bytes,
     threads::for_reading,
+    times::{self, Resolution},
     walk::{At, Crew, Kinds, Visit, walk},
 };
 
@@ -39,6 +40,9 @@ struct Entry {
     gid: u32,
     mtime: i64,
     nanos: u32,
+    /// What the file system stores of times; unknown for an entry that was read from a manifest.
+    #[serde(skip)]
+    resolution: Option<Resolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +52,13 @@ struct Entry {
     /// The first of the names of one file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
+}
+
+impl Entry {
+    fn has_time_of(&self, was: &Self) -> bool {
+        let [stored, wanted] = [self, was].map(|entry| (entry.mtime, entry.nanos.into()));
+        times::order(stored, wanted, || self.resolution).is_eq()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,7 +219,7 @@ fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, 
         ("mode", was.kind != Kind::Link && was.mode != is.mode),
         ("owner", was.uid != is.uid),
         ("group", was.gid != is.gid),
-        ("time of modification", (was.mtime, was.nanos) != (is.mtime, is.nanos)),
+        ("time of modification", !is.has_time_of(was)),
         ("extended attributes", was.xattrs != is.xattrs),
         ("hard links", was.same_as != is.same_as),
     ];
@@ -315,6 +326,7 @@ impl Looking<'_> {
             gid: stat.st_gid,
             mtime: stat.st_mtime,
             nanos: stat.st_mtime_nsec as u32,
+            resolution: Resolution::of(&stat, || fstatfs(dir)),
             target: target.map(|target| encoded(target.as_bytes())),
             device: is_device.then(|| (major(stat.st_rdev), minor(stat.st_rdev))),
             xattrs: pairs.map(|(name, value)| (encoded(name.as_bytes()), hex(value))).collect(),

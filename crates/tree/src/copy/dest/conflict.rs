@@ -1,6 +1,6 @@
 //! What lies under the name of a copy already, and whether the copy may take its place.
 
-use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat};
+use rustix::fs::{Access, AtFlags, FileType, Stat, StatFs, accessat, fstatfs, statat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -18,6 +18,7 @@ use crate::{
     },
     error::{Attempt, Failure, at_sink},
     identity::{ctime, kind, mtime},
+    times,
 };
 
 /// What to do about the name of a copy.
@@ -186,16 +187,17 @@ pub(crate) fn resolve_conflict(
     if options.replaces_nothing() {
         return Ok(Verdict::Skip(Skip::Exists, there));
     }
+    let fs = || fstatfs(there.spot(Spot { dir, name: leaf.name }).dir);
     let there_name = (!is_followed).then_some(&there.stat);
     match relation(options, leaf, dir, (source, &there.stat, there_name))? {
         Relation::Apart => {}
         Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
         Relation::Same => return Err(Failure::Refused(Refusal::SameFile(leaf.source_path()))),
     }
-    if options.update == Update::Older && mtime(&there.stat) >= mtime(source) {
+    if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge() {
         return Ok(Verdict::Skip(Skip::Newer, there));
     }
-    if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
+    if let Some(reason) = reason_to_skip(run, leaf, (source, &there.stat), fs) {
         return Ok(Verdict::Skip(reason, there));
     }
     if kind(&there.stat) == FileType::Directory {
@@ -241,9 +243,15 @@ fn may_be_written(spot: Spot<'_>) -> Attempt<()> {
     answer.map_err(at_sink("faccessat2 W_OK"))
 }
 
-fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {
+fn reason_to_skip(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    (source, there): (&Stat, &Stat),
+    fs: impl FnOnce() -> Result<StatFs, Errno>,
+) -> Option<Skip> {
     let options = run.options;
-    if options.resume && is_done(options, source, there) && is_own(run, leaf, (source, there)) {
+    let is_done = || is_done(options, (source, there), fs);
+    if options.resume && is_own(run, leaf, (source, there)) && is_done() {
         return Some(Skip::Done);
     }
     let declined = options.interactive && !run.may_replace(&leaf.destination_path());
@@ -262,10 +270,14 @@ fn is_own(run: &Run<'_>, leaf: &Leaf<'_>, (source, there): (&Stat, &Stat)) -> bo
 /// Whether size and times say that an earlier run finished this copy. Times are set last, so equal times mean that all
 /// of it was written; [`Evidence`](crate::evidence::Evidence) says whether it is still there. Without times only the
 /// clock can tell: it was written after the source had its last change.
-fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
+fn is_done(
+    options: &CopyOptions,
+    (source, there): (&Stat, &Stat),
+    fs: impl FnOnce() -> Result<StatFs, Errno>,
+) -> bool {
     let same_kind = kind(source) == kind(there) && kind(source) == FileType::RegularFile;
     let time = if options.preserve.times {
-        mtime(there) == mtime(source)
+        times::is_same(there, source, fs)
     } else {
         mtime(there) > mtime(source) && mtime(there) > ctime(source)
     };

@@ -1,6 +1,8 @@
 //! What happens to one file with contents before any byte moves.
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, statat};
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, fstatfs, openat, statat,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
@@ -20,7 +22,8 @@ use crate::{
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::{Id, kind, mtime, size},
+    identity::{Id, kind, size},
+    times,
     xattrs::{Holder, Taken},
 };
 
@@ -245,10 +248,11 @@ impl Worker<'_> {
         };
         let apply = || {
             let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
-            if taken.is_empty() && wanted.is_had_by(there) && mtime(there) == mtime(stat) {
+            let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+            let has_time = times::is_same(there, stat, || fstatfs(&dir));
+            if taken.is_empty() && wanted.is_had_by(there) && has_time {
                 return Ok(());
             }
-            let Some(dir) = leaf.directory.open()? else { return Ok(()) };
             let fd = openat(dir, leaf.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
             let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
             attributes::apply_attributes(self.run, body, &taken, stat, &wanted)

@@ -1,0 +1,97 @@
+//! Times that the destination stores less precisely than the source: a copy that has what can be stored is up to date.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{Scratch, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools};
+
+/// Whole seconds in 32 bits.
+const EXT4: (&str, &[&str]) = ("mkfs.ext4", &["-qF", "-I", "128"]);
+/// Even seconds from 1980 on; the change time is the modification time.
+const FAT: (&str, &[&str]) = ("mkfs.vfat", &[]);
+/// Steps of 10 ms.
+const EXFAT: (&str, &[&str]) = ("mkfs.exfat", &[]);
+
+/// Mounts a fresh file system below `scratch`; its absence is a skip.
+fn disk(test: &str, scratch: &Scratch, (maker, words): (&str, &[&str])) -> Option<MountedDisk> {
+    if !rustix::process::geteuid().is_root() {
+        skip(test, "needs root");
+        return None;
+    }
+    if !has_tools(test, &[maker]) {
+        return None;
+    }
+    let (image, folder) = (scratch.join("image"), scratch.folder("disk"));
+    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    run(Command::new(maker).args(words).arg(&image)).expect(0);
+    let disk = MountedDisk::of_image(&image, &folder, "rw");
+    disk.inspect_err(|why| skip(test, &format!("no {maker}: {why}"))).ok()
+}
+
+fn said(folder: &Path, line: &str) -> String {
+    let ran = shell(folder, line);
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    ran.expect(0);
+    text
+}
+
+/// Copies a tree with these times twice, and compares it.
+fn expect_up_to_date(folder: &Path, times: &[&str]) {
+    fs::create_dir(folder.join("s")).unwrap();
+    for (number, time) in times.iter().enumerate() {
+        said(folder, &format!("echo {number} >s/{number}; touch -d '{time}' s/{number}"));
+    }
+    said(folder, "$T copy -rp s/. disk/u; $T copy -rp s disk/r");
+    for again in [
+        "$T copy -rpuv s/. disk/u",
+        "$T copy -rpv --resume s/. disk/r",
+        "$T copy -pv --resume s/* disk/r",
+    ] {
+        let ran = shell(folder, again);
+        assert_eq!(ran.stdout, b"", "{again}: {}", ran.said());
+        assert_eq!(ran.stderr.matches("skipped '").count(), times.len(), "{}", ran.said());
+        ran.expect(0);
+    }
+}
+
+#[test]
+fn a_copy_with_whole_seconds_is_up_to_date() {
+    let test = "a_copy_with_whole_seconds_is_up_to_date";
+    let scratch = Scratch::new();
+    let Some(_disk) = disk(test, &scratch, EXT4) else { return };
+    let times =
+        ["2024-01-01 00:00:00.7", "2024-01-01", "1969-12-31 23:59:58.5", "2100-01-01", "now"];
+    expect_up_to_date(scratch.path(), &times);
+    said(scratch.path(), "$T verify --attributes -T s disk/u && $T manifest -o m s --attributes");
+    said(scratch.path(), "$T verify --attributes --manifest m disk/u");
+    // The file was changed after its copy was made.
+    said(scratch.path(), "echo new >s/0; touch -d '2024-01-01 00:00:01' s/0");
+    said(scratch.path(), "$T copy -rpu s/. disk/u; cmp s/0 disk/u/0");
+    shell(
+        scratch.path(),
+        "touch -d '2023-12-31 23:59:59.9' disk/u/0; $T verify --attributes -T s disk/u",
+    )
+    .expect(1);
+}
+
+#[test]
+fn a_copy_on_fat_or_exfat_is_up_to_date() {
+    let test = "a_copy_on_fat_or_exfat_is_up_to_date";
+    for kind in [FAT, EXFAT] {
+        let scratch = Scratch::new();
+        let Some(_disk) = disk(test, &scratch, kind) else { continue };
+        let times = ["2024-01-01 00:00:01.7", "2024-01-01 00:00:00.019", "1970-01-01", "now"];
+        expect_up_to_date(scratch.path(), &times);
+    }
+}
+
+#[test]
+fn a_precise_file_system_is_compared_precisely() {
+    let scratch = Scratch::new();
+    let line = "echo old >a; echo new >b; touch -d '2024-01-01' a; touch -d '2024-01-01 00:00:00.7' b; \
+                $T copy -pu b a; cat a";
+    assert_eq!(said(scratch.path(), line), "new\n");
+    let line = "echo ol2 >a; touch -d '2024-01-01' a; $T copy -p --resume b a; cat a";
+    assert_eq!(said(scratch.path(), line), "new\n");
+    assert_eq!(names(scratch.path()), ["a", "b"]);
+    shell(scratch.path(), "touch -d '2024-01-01' a; $T verify --attributes b a").expect(1);
+}
