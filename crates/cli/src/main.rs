@@ -46,7 +46,7 @@ fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             quiet_about_closed_pipes();
-            return help_or_usage(&error).unwrap_or_else(text::report).into();
+            return help_or_usage(&error).unwrap_or_else(|failure| text::report(&failure)).into();
         }
     };
     if !cli.outlives_pipes() {
@@ -56,8 +56,8 @@ fn run() -> ExitCode {
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
     let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
-    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(text::report);
-    let lost = text::lost().map_or(Exit::Done, text::report);
+    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|failure| text::report(&failure));
+    let lost = text::lost().map_or(Exit::Done, |failure| text::report(&failure));
     let exit = if exit == Exit::Done { lost } else { exit };
     exit.as_interrupted().into()
 }

@@ -272,6 +272,12 @@ impl CopyOptions {
         self.no_clobber || matches!(self.update, Update::None | Update::NoneFail)
     }
 
+    /// Whether something that exists can be a reason not to make a copy.
+    pub(crate) fn may_skip(&self) -> bool {
+        let is_skipped = self.no_clobber || matches!(self.update, Update::None | Update::Older);
+        is_skipped || self.interactive
+    }
+
     /// Permission bits for a new directory, less the umask. The kernel keeps the sticky bit, as in `cp`.
     pub(crate) fn directory_mode(&self, source: u32) -> u32 {
         self.new_mode.map_or(source & 0o1777, |mode| mode | (mode & 0o444) >> 2)

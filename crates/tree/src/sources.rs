@@ -3,7 +3,7 @@
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, stat, statat};
 use std::{
     collections::HashSet,
-    ffi::{CString, OsStr},
+    ffi::{CStr, CString, OsStr, OsString},
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -17,7 +17,7 @@ use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
     identity::{Id, kind},
     listing::ancestors,
-    names::{c_string, cut},
+    names::{c_string, cut, os},
 };
 
 /// Where everything goes.
@@ -176,6 +176,8 @@ pub(crate) struct Inspection {
     pub refused: Vec<(Named, Refusal)>,
     /// Sources that were named before.
     pub repeated: Vec<Named>,
+    /// Sources among the accepted ones that get the name of an earlier source: what that became is never replaced.
+    pub second: HashSet<CString>,
     /// The others, in order.
     pub accepted: Vec<Named>,
 }
@@ -187,6 +189,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
         left_out: Vec::new(),
         refused: Vec::new(),
         repeated: Vec::new(),
+        second: HashSet::new(),
         accepted: Vec::new(),
     };
     let follow = if options.follows(true) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -208,15 +211,19 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
             continue;
         };
         if !is_directory {
-            let is_again = !same.insert((Id::of(&stat), source.source.clone()));
+            let is_again = count > 1 && !same.insert((Id::of(&stat), place(&source.source)));
             if is_again && options.backup == Backup::None {
                 found.repeated.push(source);
                 continue;
             }
             // A numbered backup keeps what the first one became.
             if !files.insert(source.name.clone()) && options.backup != Backup::Numbered {
-                found.refused.push((source, Refusal::JustCreated));
-                continue;
+                // What the first one became may be a reason to skip the second one.
+                if !(options.may_skip() && options.backup == Backup::None) {
+                    found.refused.push((source, Refusal::JustCreated));
+                    continue;
+                }
+                found.second.insert(source.source.clone());
             }
         } else if options.recursive {
             let id = Id::of(&stat);
@@ -228,7 +235,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
             // A walk of one source alone meets nothing in the destination but what it became.
             if count > 1 && above.contains(&id) && source.name.as_c_str() != c"." {
-                let into = base.path.join(crate::names::os(&source.name));
+                let into = base.path.join(os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));
                 continue;
             }
@@ -236,6 +243,14 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
         found.accepted.push(source);
     }
     found
+}
+
+/// The directory and the name of a source, which are the same for `a` and `./a`. If the directory cannot be looked at, its
+/// path counts.
+fn place(source: &CStr) -> (Result<Id, PathBuf>, OsString) {
+    let (above, name) = cut(Path::new(os(source)));
+    let directory = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    (stat(directory).map(|stat| Id::of(&stat)).map_err(|_| directory.to_owned()), name.to_owned())
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub fn answer_beside(line: &str) {
 }
 
 /// Prints the message of a failure, if there is one, and returns its exit status.
-pub fn report(failure: Failure) -> Exit {
+pub fn report(failure: &Failure) -> Exit {
     if !failure.message.is_empty() {
         complain(&failure.message);
     }

@@ -260,14 +260,54 @@ fn a_file_that_was_named_twice_is_copied_once_and_said() {
         0,
         "test $(cat d/a) = 1 && grep -q \"'a' was named twice\" said",
     );
-    // Another file of that name, or the same one by another path, would replace what was just made.
+    for again in ["./a", "$PWD/a", "x/../a", ".//a"] {
+        for flags in ["", "-n", "-u", "-P", "-l", "-p"] {
+            let line = format!("$T copy {flags} a {again} d 2>said");
+            holds(setup, &line, 0, "test $(cat d/a) = 1 && grep -q 'was named twice' said");
+        }
+    }
+    // Another file of that name would replace what was just made.
     holds(setup, "$T copy a x/a d", 1, "test $(cat d/a) = 1");
-    holds(setup, "$T copy a ./a d", 1, "test $(cat d/a) = 1");
+    holds(setup, "ln -f a x/a; $T copy a x/a d", 1, "test $(cat d/a) = 1");
     // Unless every one keeps the one before it.
     let kept = "test $(cat d/a) = 2 && test $(cat d/a.~1~) = 1";
     holds(setup, "$T copy --backup=numbered a x/a d", 0, kept);
     holds(setup, "$T copy --backup=numbered a a d", 0, "test $(cat d/a d/a.~1~ | wc -l) = 2");
     holds(setup, "$T copy --backup=simple a a d", 1, "test $(cat d/a) = 1");
+}
+
+#[test]
+fn what_the_first_of_two_sources_became_is_kept() {
+    let setup = "mkdir d x; echo 1 >a; echo 2 >x/a; touch -d 2020-01-01 a";
+    for (flags, code) in [
+        ("-n", 0),
+        ("-rn", 0),
+        ("-u", 0),
+        ("-fu", 0),
+        ("--update=none", 0),
+        ("--update=none-fail", 1),
+        // The second one is newer than the copy of the first.
+        ("-pu", 1),
+        ("-b", 1),
+        ("-bu", 1),
+        ("-f", 1),
+    ] {
+        holds(setup, &format!("$T copy {flags} a x/a d"), code, "test $(cat d/a) = 1");
+    }
+    holds(setup, "$T copy -pu x/a a d", 0, "test $(cat d/a) = 2");
+    // A yes is not enough.
+    holds(
+        setup,
+        "yes | $T copy -i a x/a d 2>said",
+        1,
+        "test $(cat d/a) = 1 && grep -q overwrite said",
+    );
+    holds(
+        setup,
+        "yes n | $T copy -i a x/a d 2>said",
+        0,
+        "test $(cat d/a) = 1 && grep -q overwrite said",
+    );
 }
 
 #[test]

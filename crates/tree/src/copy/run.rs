@@ -5,6 +5,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 use std::{
+    collections::HashSet,
     ffi::{CStr, CString},
     path::{Path, PathBuf},
     sync::{
@@ -55,6 +56,8 @@ pub(crate) struct Run<'r> {
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
     pub company: Company,
+    /// Sources that the caller named and that get the name of an earlier one.
+    pub second: HashSet<CString>,
     /// For trees: the file system of the destination, if one call syncs it and something is to be synced.
     pub whole: Option<WholeSync>,
     /// How many files of one worker wait for one sync at most.
@@ -165,6 +168,7 @@ impl<'r> Run<'r> {
             kept: None,
             me,
             company: Company::None,
+            second: HashSet::new(),
             whole: None,
             most_waiting: 0,
             synced: Mutex::new(Instant::now()),

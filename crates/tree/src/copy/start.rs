@@ -61,6 +61,7 @@ pub(crate) fn copy_among(
     let found = inspect(named, &base, options);
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
     run.company = company;
+    run.second = found.second;
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }

@@ -200,6 +200,9 @@ pub(crate) fn resolve_conflict(
     if let Some(reason) = reason_to_skip(run, leaf, (source, &there.stat), fs) {
         return Ok(Verdict::Skip(reason, there));
     }
+    if leaf.named_by_caller() && run.second.contains(leaf.source) {
+        return Err(Failure::Refused(Refusal::JustCreated));
+    }
     if kind(&there.stat) == FileType::Directory {
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
