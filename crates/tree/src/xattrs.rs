@@ -111,7 +111,7 @@ impl Taken {
                 long = grow(|buffer| source.list(buffer)).map_err(at_source("flistxattr"))?;
                 &long
             }
-            Err(Errno::OPNOTSUPP) if !keep.strict => &[],
+            Err(errno) if has_none(errno) => &[],
             Err(errno) => return Err(Failure::Source("flistxattr", errno)),
         };
         let names = names.split_inclusive(|byte| *byte == 0);
@@ -120,8 +120,8 @@ impl Taken {
         for name in names.filter(|name| is_kept(name, keep)) {
             match grow(|buffer| source.get(name, buffer)) {
                 Ok(value) => taken.push((name.to_owned(), value)),
-                // Removed meanwhile.
-                Err(Errno::NODATA) => {}
+                // Removed since it was listed, or listed by a file system that cannot read it.
+                Err(errno) if has_none(errno) => {}
                 Err(errno) => return Err(Failure::Source("fgetxattr", errno)),
             }
         }
@@ -166,7 +166,7 @@ impl Taken {
         for (name, value) in others {
             match sink.set(name, value) {
                 Ok(()) => {}
-                Err(errno @ (Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS)) if !keep.strict => {
+                Err(errno) if !keep.strict && is_refusal(errno) => {
                     given.dropped.push((name.clone(), errno));
                 }
                 Err(errno) => given.fail(Failure::Sink("fsetxattr", errno, 0)),
@@ -183,6 +183,18 @@ impl Taken {
         }
         given
     }
+}
+
+/// Returns `true` for an answer of a file system that has no such attribute, or none at all.
+fn has_none(errno: Errno) -> bool {
+    matches!(errno, Errno::NODATA | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+/// Returns `true` if the destination does not support an attribute of this name or size. ext4 has room for about one block.
+fn is_refusal(errno: Errno) -> bool {
+    let has_no_room = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG | Errno::RANGE);
+    let is_unsupported = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS);
+    has_no_room || is_unsupported || matches!(errno, Errno::PERM | Errno::ACCESS)
 }
 
 fn is_list(name: &CStr) -> bool {

@@ -4,10 +4,13 @@
 use std::fs;
 
 use crate::support::{
-    Scratch, mounts,
+    Scratch,
+    deny::{Call, GET_ATTRIBUTE, LIST_ATTRIBUTES, SET_ATTRIBUTE, run_without},
+    mounts,
     run::Ran,
     shell, skip,
     skip::{has_tools, is_root},
+    thalweg,
 };
 
 /// Two files and a folder with all there is to refuse. User 1234 may do what the owning group may not:
@@ -99,6 +102,74 @@ fn user_attributes_that_were_asked_for_by_name_are_errors_if_they_cannot_be_kept
             assert_eq!(ran.stderr.contains(&words), is_strict, "{flags}: {}", ran.stderr);
         }
     }
+}
+
+/// Copies a file with an attribute where a call on attributes fails with `errno`.
+fn copy_denied(test: &str, call: &Call, errno: i32, flags: &[&str]) -> Option<(Scratch, Ran)> {
+    let scratch = Scratch::within(mounts().get(test, "ext4")?);
+    if !has_tools(test, &["setfattr"]) {
+        return None;
+    }
+    let setup = "mkdir s; echo f >s/f; setfattr -n user.k -v v s/f; setfattr -n user.k -v v s";
+    shell(scratch.path(), setup).expect(0);
+    let mut copy = thalweg();
+    copy.args(flags).args(["s", "t"]).current_dir(scratch.path());
+    let ran = run_without(&[call], errno, &mut copy).map_err(|why| skip(test, &why)).ok()?;
+    assert_eq!(fs::read(scratch.join("t/f")).unwrap(), b"f\n", "{}", ran.said());
+    Some((scratch, ran))
+}
+
+#[test]
+fn attributes_without_room_in_the_destination_are_counted() {
+    let test = "attributes_without_room_in_the_destination_are_counted";
+    for errno in [libc::ENOSPC, libc::E2BIG, libc::EDQUOT, libc::ERANGE, libc::EOPNOTSUPP] {
+        let flags = ["copy", "-a", "--json"];
+        let Some((_, ran)) = copy_denied(test, &SET_ATTRIBUTE, errno, &flags) else { return };
+        let ran = ran.expect(0);
+        assert_eq!(ran.json()["attributes_dropped"], 2, "{}", ran.said());
+        assert!(ran.stderr.contains("copied without it"), "{}", ran.said());
+        let flags = ["copy", "-a", "--preserve=xattr"];
+        let Some((_, ran)) = copy_denied(test, &SET_ATTRIBUTE, errno, &flags) else { return };
+        ran.expect(1).expect_said("cannot set an attribute");
+    }
+    let Some((_, ran)) = copy_denied(test, &SET_ATTRIBUTE, libc::EIO, &["copy", "-a"]) else {
+        return;
+    };
+    ran.expect(1).expect_said("cannot set an attribute");
+}
+
+#[test]
+fn a_source_that_cannot_list_or_read_attributes_has_none() {
+    let test = "a_source_that_cannot_list_or_read_attributes_has_none";
+    for call in [LIST_ATTRIBUTES, GET_ATTRIBUTE] {
+        for errno in [libc::ENODATA, libc::ENOSYS, libc::EOPNOTSUPP] {
+            for flags in [&["copy", "-a"][..], &["copy", "-r", "--preserve=xattr"]] {
+                let Some((_, ran)) = copy_denied(test, &call, errno, flags) else { return };
+                assert_eq!(ran.expect(0).stderr, "");
+            }
+        }
+        let Some((_, ran)) = copy_denied(test, &call, libc::EIO, &["copy", "-a"]) else { return };
+        ran.expect(1);
+    }
+}
+
+#[test]
+fn an_attribute_that_is_too_long_for_the_destination_is_counted() {
+    let test = "an_attribute_that_is_too_long_for_the_destination_is_counted";
+    let (Some(from), Some(to)) = (mounts().get(test, "xfs"), mounts().get(test, "ext4")) else {
+        return;
+    };
+    if !has_tools(test, &["setfattr"]) {
+        return;
+    }
+    let (from, to) = (Scratch::within(from), Scratch::within(to));
+    let line = format!(
+        "echo f >f; setfattr -n user.k -v $(head -c 20000 /dev/zero | tr '\\0' x) f; $T copy -a --json f {}",
+        to.join("g").display()
+    );
+    let ran = shell(from.path(), &line).expect(0);
+    assert_eq!(ran.json()["attributes_dropped"], 1, "{}", ran.said());
+    assert!(ran.stderr.contains("ENOSPC"), "{}", ran.said());
 }
 
 /// As a user without rights: these may be what the tests run as already.

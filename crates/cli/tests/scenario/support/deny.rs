@@ -68,6 +68,11 @@ pub const NAMELESS: Call = Call {
     ..call("openat", libc::SYS_openat)
 };
 
+/// The calls that list, read and set extended attributes of an open file.
+pub const LIST_ATTRIBUTES: Call = call("flistxattr", libc::SYS_flistxattr);
+pub const GET_ATTRIBUTE: Call = call("fgetxattr", libc::SYS_fgetxattr);
+pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
+
 /// The call that makes a folder.
 pub const FOLDER: Call = call("mkdirat", libc::SYS_mkdirat);
 
