@@ -46,7 +46,7 @@ pub struct Answer {
     pub unavailable: Vec<Unavailable>,
     /// What keeps its temporary name, for a later copy to go on with.
     pub unfinished: Vec<String>,
-    /// Files that were there before, and hold a part of what they were to get.
+    /// Files and devices that were there before, and hold a part of what they were to get.
     pub torn: Vec<String>,
     /// What went wrong; null if nothing did.
     pub error: Option<String>,

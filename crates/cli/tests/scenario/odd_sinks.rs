@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::support::{
-    Scratch, bytes, mounts, names, run, shell, skip, skip::has_tools, skip::is_root, thalweg,
+    Scratch, bytes, loop_disk::LoopDevice, mounts, names, run, shell, skip, skip::has_tools,
+    skip::is_root, thalweg,
 };
 
 const LEN: u64 = 3 << 20;
@@ -107,6 +108,42 @@ fn a_device_gets_zeros_where_the_source_has_holes_and_is_read_back() {
         assert!(there[..LEN as usize] == truth, "--sparse={sparse}: old bytes shine through");
         assert!(there[LEN as usize..].iter().all(|byte| *byte == 0xaa), "more was written");
         said.expect_said("1 verified");
+    }
+}
+
+#[test]
+fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
+    let test = "an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said";
+    if !is_root(test) || !has_tools(test, &["losetup"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    bytes::write(&scratch.join("image"), 1, LEN);
+    // One write, and many.
+    for (size, len) in [(64 << 10, 200_000), (1 << 20, LEN)] {
+        let (store, image) = (scratch.join("store"), scratch.join("image"));
+        File::create(&store).unwrap().set_len(size).unwrap();
+        File::options().write(true).open(&image).unwrap().set_len(len).unwrap();
+        let device = LoopDevice::attach(&store);
+        for flags in [&["--resume"][..], &["--json"], &["--verify", "--json"], &["--inplace"]] {
+            let mut copy = thalweg();
+            copy.arg("copy").args(flags).arg(&image).arg(device.path());
+            let ran = run(&mut copy).expect_no_panic();
+            assert_eq!(ran.code(), 1, "{}", ran.said());
+            let part = format!("written in part: '{}' (", device.path().display());
+            assert!(ran.stderr.contains(&part), "{}", ran.said());
+            assert!(ran.stderr.contains(&format!("{size} bytes")), "{}", ran.said());
+            assert!(!ran.stderr.contains("nothing is left"), "{}", ran.said());
+            if flags.contains(&"--json") {
+                let (answer, device) = (ran.json(), device.path().to_str());
+                assert_eq!((&answer["bytes"], answer["torn"][0].as_str()), (&size.into(), device));
+            }
+        }
+        // Nothing was written: the message stays.
+        let mut copy = thalweg();
+        copy.args(["copy", "--method", "splice"]).arg(&image).arg("/dev/full");
+        assert!(!run(&mut copy).stderr.contains("in part"));
+        bytes::write(&image, 1, LEN);
     }
 }
 

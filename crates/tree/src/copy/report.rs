@@ -61,7 +61,7 @@ pub struct TreeReport {
     /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]: a run
     /// with [`CopyOptions::resume`](crate::CopyOptions::resume) goes on with them.
     pub unfinished: Vec<PathBuf>,
-    /// Existing files that were written into, and not to the end, the first [`MOST_ERRORS`].
+    /// Existing files and devices that were written into, and not to the end, the first [`MOST_ERRORS`].
     pub torn: Vec<PathBuf>,
 }
 

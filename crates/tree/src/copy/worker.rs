@@ -47,7 +47,7 @@ pub(crate) struct Worker<'r> {
     untold: Progress,
     told: Instant,
     // Bytes of the file in hand that are counted as settled.
-    of_file: u64,
+    pub(super) of_file: u64,
     /// Files that wait for their names.
     pub waiting: Vec<Waiting>,
     /// The file in hand is copied once more, without waiting for others.

@@ -4,7 +4,7 @@ use std::{fmt::Write, path::PathBuf};
 use thalweg_core::shown;
 use thalweg_tree::TreeReport;
 
-use crate::exit::Exit;
+use crate::{exit::Exit, output::quantity};
 
 /// More paths than this are only counted.
 const SHOWN: usize = 3;
@@ -14,6 +14,8 @@ pub struct Left<'r> {
     unfinished: &'r [PathBuf],
     /// What was there and is written into in part.
     torn: &'r [PathBuf],
+    /// Bytes that were written.
+    bytes: u64,
     /// Something has its final name.
     has_copied: bool,
     /// `--resume` was given already.
@@ -28,7 +30,7 @@ impl<'r> Left<'r> {
         let has_copied = report.files + report.links + report.specials > 0;
         let made_folder = makes_folder && report.halted.is_none();
         let (unfinished, torn) = (&report.unfinished[..], &report.torn[..]);
-        Self { unfinished, torn, has_copied, resumes, made_folder }
+        Self { unfinished, torn, bytes: report.bytes, has_copied, resumes, made_folder }
     }
 
     /// Whether the same command with `--resume` goes on.
@@ -45,7 +47,15 @@ impl<'r> Left<'r> {
     pub fn advice(&self) -> String {
         let mut text = self.of_the_others();
         if !self.torn.is_empty() {
-            let _ = write!(text, "; written in part: {}; copy it again", listed(self.torn));
+            // Of several files only the sum is known.
+            let is_alone = self.torn.len() == 1 && !self.has_copied;
+            let written = if is_alone {
+                format!(" ({})", quantity::exact(self.bytes))
+            } else {
+                String::new()
+            };
+            let paths = listed(self.torn);
+            let _ = write!(text, "; written in part: {paths}{written}; copy it again");
         }
         text
     }

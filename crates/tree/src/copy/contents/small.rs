@@ -58,18 +58,19 @@ impl Worker<'_> {
     /// Writes the first `len` bytes of the buffer to a new file.
     pub fn write_single(&mut self, sink: &OwnedFd, len: usize) -> Attempt<()> {
         let mut rest = self.buffer.get(..len).unwrap_or_default();
-        while !rest.is_empty() {
-            let done = (len - rest.len()) as u64;
+        let mut answer = Ok(());
+        while !rest.is_empty() && answer.is_ok() {
             match io::write(sink, rest) {
-                Ok(0) => return Err(Failure::Sink("write", Errno::IO, done)),
+                Ok(0) => answer = Err(Errno::IO),
                 Ok(put) => rest = rest.get(put..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::Sink("write", errno, done)),
+                Err(errno) => answer = Err(errno),
             }
         }
-        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), len as u64);
-        self.moved(len as u64);
-        Ok(())
+        let done = (len - rest.len()) as u64;
+        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), done);
+        self.moved(done);
+        answer.map_err(|errno| Failure::Sink("write", errno, done))
     }
 
     /// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the

@@ -217,9 +217,9 @@ impl Worker<'_> {
                     }
                     // The part goes, and this failure is the one to tell.
                     Some(mut keeper) => drop(keeper.forget()),
-                    // What it held before is gone.
+                    // A file was cut before the first byte, a device has lost what was written over.
                     None if way == Way::Existing
-                        && there.is_some_and(|there| !there.is_special()) =>
+                        && there.is_some_and(|there| !there.is_special() || self.of_file > 0) =>
                     {
                         self.run.torn(leaf.destination_path());
                     }
