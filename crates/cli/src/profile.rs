@@ -1,7 +1,11 @@
 //! The saved profile of this machine, as the commands meet it: there, absent, stale or broken.
 
 use serde::Serialize;
-use std::{path::PathBuf, time::SystemTime};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 use thalweg_channel::bulk::PROCESS;
 use thalweg_core::{
     Kind, Profile,
@@ -76,7 +80,7 @@ impl Saved {
         let mut saved = Self { path: Some(path.clone()), ..Self::default() };
         let read = Profile::load_between(&path, &|source, sink| moves.between(source, sink));
         saved.current = saved.take(read).filter(|_| saved.stale.is_empty());
-        if let Some(broken) = &saved.broken {
+        if let Some(broken) = saved.broken.as_ref().filter(|_| is_expected(&path)) {
             complain(&format!("{broken}; going on without it"));
         }
         saved
@@ -160,6 +164,12 @@ impl Saved {
             broken: self.broken.as_deref(),
         }
     }
+}
+
+/// Returns `false` for a profile below a home directory that this user may not enter, or that is no directory: nothing says that
+/// there is one.
+fn is_expected(path: &Path) -> bool {
+    env::var_os("THALWEG_PROFILE").is_some() || fs::symlink_metadata(path).is_ok()
 }
 
 /// The state of the profile.

@@ -2,7 +2,7 @@
 //! watches can be told how much is left. It copies nothing and complains of nothing.
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDirEntry, Stat, fstat, openat, statat},
     process::{Resource, getrlimit},
 };
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     CopyOptions, Total,
     identity::{Id, kind, size},
     left_out::Met,
-    listing::listing_buffer,
+    listing::{each_entry, listing_buffer},
     names::os,
     sources::in_folder,
 };
@@ -114,22 +114,24 @@ impl Count<'_> {
     }
 
     fn list(&mut self, folder: BorrowedFd<'_>) -> Option<()> {
-        let mut buffer = listing_buffer();
-        let mut entries = RawDir::new(folder, &mut buffer);
-        while let Some(Ok(entry)) = entries.next() {
-            (self.go_on)().ok()?;
-            let name = entry.file_name();
-            if name != c"." && name != c".." {
-                let (listed, follow) = (entry.file_type(), self.options.follows(false));
-                let met = Met { at: folder, name, listed, follow };
-                self.path.push(os(name));
-                let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
-                let counted =
-                    if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };
-                self.path.pop();
-                counted?;
-            }
-        }
-        Some(())
+        let mut counted = Some(());
+        // The copy meets the same trouble and reports it.
+        let _ = each_entry(folder, &mut listing_buffer(), |entry| {
+            counted = self.met(folder, entry);
+            counted.is_some()
+        });
+        counted
+    }
+
+    fn met(&mut self, folder: BorrowedFd<'_>, entry: &RawDirEntry<'_>) -> Option<()> {
+        (self.go_on)().ok()?;
+        let (name, listed, follow) =
+            (entry.file_name(), entry.file_type(), self.options.follows(false));
+        let met = Met { at: folder, name, listed, follow };
+        self.path.push(os(name));
+        let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
+        let counted = if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };
+        self.path.pop();
+        counted
     }
 }

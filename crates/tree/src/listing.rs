@@ -1,6 +1,6 @@
 //! Directories as they are opened, listed and climbed.
 
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{Mode, OFlags, RawDir, RawDirEntry, fstat, openat};
 use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -17,6 +17,25 @@ pub(crate) const DIRECTORY: OFlags =
 /// Room for one call of getdents.
 pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]
+}
+
+/// Visits each entry of an open directory but `.` and `..`, until a visit returns `false`. A signal (EINTR) does not end the
+/// listing, as network file systems answer it in the middle.
+pub(crate) fn each_entry(
+    directory: impl AsFd,
+    buffer: &mut [MaybeUninit<u8>],
+    mut visit: impl FnMut(&RawDirEntry<'_>) -> bool,
+) -> Result<(), Errno> {
+    let mut entries = RawDir::new(directory, buffer);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) if [c".", c".."].contains(&entry.file_name()) => {}
+            Ok(entry) if !visit(&entry) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// A directory and every one above it.

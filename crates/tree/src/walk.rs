@@ -3,7 +3,7 @@
 //! Folders that wait are names, and are opened by their path from the root: so neither descriptors nor
 //! the stack bound how deep a tree may be. What is met in which order depends on the threads.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
@@ -16,7 +16,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Error, identity,
-    listing::{Opened, listing_buffer},
+    listing::{Opened, each_entry, listing_buffer},
     names::os,
     paths::Paths,
     queue::{Names, Queue},
@@ -364,22 +364,11 @@ impl<V: Visit> Walker<'_, V> {
         mut tell: impl FnMut(&mut Self, u8, &CStr) -> bool,
     ) -> Result<(), Failed> {
         let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
-        let mut entries = RawDir::new(fd, &mut buffer);
-        let listed = loop {
-            match entries.next() {
-                None => break Ok(()),
-                Some(Ok(entry)) if [c".", c".."].contains(&entry.file_name()) => {}
-                Some(Ok(entry)) => {
-                    if !tell(self, nibble(Some(entry.file_type())), entry.file_name()) {
-                        break Ok(());
-                    }
-                }
-                Some(Err(Errno::INTR)) => {}
-                Some(Err(errno)) => break Err(("getdents64", errno)),
-            }
-        };
+        let listed = each_entry(fd, &mut buffer, |entry| {
+            tell(self, nibble(Some(entry.file_type())), entry.file_name())
+        });
         self.listings.push(buffer);
-        listed
+        listed.map_err(|errno| ("getdents64", errno))
     }
 }
 

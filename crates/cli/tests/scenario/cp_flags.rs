@@ -77,6 +77,44 @@ fn links_are_made_of_the_source_and_replace_a_file_only_by_force() {
 }
 
 #[test]
+fn a_hard_link_to_a_link_replaces_what_is_there_as_with_cp() {
+    let setup = "echo 1 >a; echo 2 >b; ln -s a s1; ln -s b s2; ln -s a s3; mkfifo p; mkdir d";
+    for flags in ["-Pl", "-dl", "-Pfl", "-Ps"] {
+        let target = if flags == "-Ps" { "s1" } else { "a" };
+        for there in ["s2", "s3", "b", "p"] {
+            let check = format!("test $(readlink {there}) = {target} && test $(cat a) = 1");
+            holds(setup, &format!("$T copy {flags} s1 {there}"), 0, &check);
+        }
+    }
+    holds(setup, "$T copy -Pl p b", 0, "test p -ef b");
+    // A file gives way by force alone, and so does what a link leads to.
+    holds(setup, "$T copy -Pl a b", 1, "test $(cat b) = 2");
+    holds(setup, "$T copy -Lls s1 b", 2, "test $(cat b) = 2");
+    holds(setup, "$T copy -Ll s1 b", 1, "test $(cat b) = 2");
+    holds(setup, "$T copy -Pln s1 s2", 0, "test $(readlink s2) = b");
+}
+
+#[test]
+fn a_home_that_cannot_be_entered_is_not_mentioned_by_every_copy() {
+    let scratch = Scratch::public();
+    scratch.binary();
+    let as_user = if rustix::process::geteuid().is_root() {
+        "setpriv --reuid=1234 --regid=1234 --clear-groups"
+    } else {
+        ""
+    };
+    let setup = "echo a >a; mkdir home; chmod 0 home; chmod 777 .";
+    shell(scratch.path(), setup).expect(0);
+    for home in ["home", "/dev/null", "a", "gone"] {
+        let line = format!("env -u THALWEG_PROFILE HOME={home} {as_user} ./thalweg copy a b");
+        assert_eq!(shell(scratch.path(), &line).expect(0).stderr, "", "{home}");
+        let line = format!("THALWEG_PROFILE={home}/x {as_user} ./thalweg copy a b");
+        let is_reported = shell(scratch.path(), &line).expect(0).stderr.contains("cannot open");
+        assert_eq!(is_reported, home != "gone", "a profile that was asked for: {home}");
+    }
+}
+
+#[test]
 fn parents_keep_the_path_and_its_attributes() {
     let setup = "mkdir -p a/b d; echo c >a/b/c; echo e >a/e; chmod 700 a/b; touch -d @77 a/b a";
     holds(

@@ -130,7 +130,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
             copy.arg("copy").args(flags).arg(&image).arg(device.path());
             let ran = run(&mut copy).expect_no_panic();
             assert_eq!(ran.code(), 1, "{}", ran.said());
-            let part = format!("written in part: '{}' (", device.path().display());
+            let part = format!("written in part: '{}', ", device.path().display());
             assert!(ran.stderr.contains(&part), "{}", ran.said());
             assert!(ran.stderr.contains(&format!("{size} bytes")), "{}", ran.said());
             assert!(!ran.stderr.contains("nothing is left"), "{}", ran.said());

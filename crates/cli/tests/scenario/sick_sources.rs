@@ -5,6 +5,7 @@ use std::{
     fs,
     time::{Duration, Instant},
 };
+use thalweg_tree::{CopyOptions, count};
 
 use crate::support::{
     Running, Scratch, bytes, file_methods,
@@ -178,4 +179,19 @@ fn ctrl_c_ends_a_copy_whose_disk_gives_next_to_nothing() {
         assert!(ended_by(ran.status, libc::SIGINT), "{}", ran.status);
         assert!(!copy.exists(), "something partial under the final name");
     }
+}
+
+#[test]
+fn a_signal_in_the_middle_of_a_listing_is_not_its_end() {
+    let test = "a_signal_in_the_middle_of_a_listing_is_not_its_end";
+    let mount = || SickSource::mount(test, Illness::InterruptedListing, 7, LEN);
+    let Some(sick) = mount() else { return };
+    let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+    let total = count(&[sick.folder().to_owned()], &options, &|| Ok(()));
+    assert_eq!(total.map(|total| (total.files, total.bytes)), Some((1, LEN)));
+    drop(sick);
+    let Some(sick) = mount() else { return };
+    let scratch = Scratch::new();
+    run(thalweg().args(["copy", "-r"]).args([sick.folder(), &scratch.join("new")])).expect(0);
+    bytes::expect(&scratch.join("new").join(NAME), 7, LEN);
 }

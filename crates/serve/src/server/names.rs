@@ -51,7 +51,11 @@ impl NameList {
         let mut entries = RawDir::new(directory, &mut buffer);
         let mut seen = 0_usize;
         while let Some(entry) = entries.next() {
-            let entry = entry?;
+            let entry = match entry {
+                // A signal does not end the listing.
+                Err(Errno::INTR) => continue,
+                entry => entry?,
+            };
             seen += 1;
             if seen.is_multiple_of(QUESTION) {
                 go_on(list.held())?;

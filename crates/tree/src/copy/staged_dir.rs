@@ -1,8 +1,7 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fchmod, fchown, fstat, mkdirat, openat, statat,
-    unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat, statat, unlinkat,
 };
 use rustix::process::geteuid;
 use std::{
@@ -26,7 +25,7 @@ use crate::{
     folder::{Address, Folder, Kept},
     identity::Id,
     journal::{Identity, Journal, Keeper, Remote, Source, earlier},
-    listing::{DIRECTORY, ancestors, listing_buffer},
+    listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
 };
 
 /// A directory under its temporary name, locked while it is open.
@@ -243,15 +242,14 @@ fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
 /// Removes the unfinished files that a killed run left in a directory that is not visible yet.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
-    let mut buffer = listing_buffer();
-    let mut entries = RawDir::new(fd, &mut buffer);
-    while let Some(entry) = entries.next() {
-        let entry = entry.map_err(at_sink("getdents64"))?;
+    let mut removed = Ok(());
+    let listed = each_entry(fd, &mut listing_buffer(), |entry| {
         if entry.file_type() != FileType::Directory && is_reserved(entry.file_name()) {
-            unlink(dir, entry.file_name()).map_err(at_sink("unlinkat"))?;
+            removed = unlink(dir, entry.file_name()).map_err(at_sink("unlinkat"));
         }
-    }
-    Ok(())
+        removed.is_ok()
+    });
+    removed.and(listed.map_err(at_sink("getdents64")))
 }
 
 /// Another descriptor of an open directory.
@@ -297,28 +295,30 @@ fn empty_but_for_one(
     buffer: &mut [MaybeUninit<u8>],
 ) -> Attempt<Option<(OwnedFd, CString)>> {
     let fresh = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
-    let mut entries = RawDir::new(fresh, buffer);
-    while let Some(entry) = entries.next() {
-        let entry = entry.map_err(at_sink("getdents64"))?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        match unlinkat(dir, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => continue,
-            Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
-        }
-        match unlinkat(dir, name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                let below = open_for_removal(dir, name).map_err(at_sink("openat"))?;
-                return Ok(Some((below, name.to_owned())));
-            }
-            Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
-        }
+    let mut found = Ok(None);
+    let listed = each_entry(fresh, buffer, |entry| {
+        found = remove_entry(dir, entry.file_name());
+        matches!(found, Ok(None))
+    });
+    let found = found?;
+    listed.map(|()| found).map_err(at_sink("getdents64"))
+}
+
+/// Removes an entry, or opens it if it is a directory that is not empty.
+fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CString)>> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
     }
-    Ok(None)
+    match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(None),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {
+            let below = open_for_removal(dir, name).map_err(at_sink("openat"))?;
+            Ok(Some((below, name.to_owned())))
+        }
+        Err(errno) => Err(Failure::Sink("unlinkat", errno, 0)),
+    }
 }
 
 fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {

@@ -1,6 +1,6 @@
 //! The journals of all workers: what each appended to its own is read, and their union is what is done.
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     identity::{mtime, size},
-    listing::{DIRECTORY, listing_buffer},
+    listing::{DIRECTORY, each_entry, listing_buffer},
     read::fill,
 };
 
@@ -210,18 +210,13 @@ pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<Worker
 /// The names of all files of a kind.
 fn files(folder: BorrowedFd<'_>, what: &str) -> Result<Vec<CString>, Errno> {
     let fd = openat(folder, c".", DIRECTORY, Mode::empty())?;
-    let mut buffer = listing_buffer();
-    let mut entries = RawDir::new(fd, &mut buffer);
     let mut found = Vec::new();
-    while let Some(entry) = entries.next() {
-        match entry {
-            Ok(entry) if entry.file_name().to_bytes().starts_with(what.as_bytes()) => {
-                found.push(entry.file_name().to_owned());
-            }
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+    each_entry(fd, &mut listing_buffer(), |entry| {
+        if entry.file_name().to_bytes().starts_with(what.as_bytes()) {
+            found.push(entry.file_name().to_owned());
         }
-    }
+        true
+    })?;
     Ok(found)
 }
 

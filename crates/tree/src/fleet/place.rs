@@ -4,8 +4,8 @@
 //! Not `.NAME.thalweg-part`: an ordinary copy removes or takes over what has that name and no lock that it can see.
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fchmod, fstat, fstatfs, mkdirat, openat, stat,
-    statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, fstatfs, mkdirat, openat, stat, statat,
+    unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -31,7 +31,7 @@ use crate::{
     error::{Attempt, Failure, at_sink},
     evidence,
     identity::{Id, kind},
-    listing::{DIRECTORY, ancestors, listing_buffer},
+    listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
     names::{c_string, cut, os},
     times,
 };
@@ -314,20 +314,14 @@ fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Err
 
 /// How many names a folder has that a copy would take, and a sum of their hashes: their order says nothing.
 fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
-    let mut buffer = listing_buffer();
-    let mut entries = RawDir::new(folder, &mut buffer);
     let (mut count, mut sum) = (0, 0_u64);
-    while let Some(entry) = entries.next() {
-        match entry {
-            Ok(entry) if is_reserved(entry.file_name()) => {}
-            Ok(entry) => {
-                count += 1;
-                sum = sum.wrapping_add(xxh3_64(entry.file_name().to_bytes()));
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+    each_entry(folder, &mut listing_buffer(), |entry| {
+        if !is_reserved(entry.file_name()) {
+            count += 1;
+            sum = sum.wrapping_add(xxh3_64(entry.file_name().to_bytes()));
         }
-    }
+        true
+    })?;
     Ok((count, sum))
 }
 

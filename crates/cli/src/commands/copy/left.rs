@@ -49,11 +49,8 @@ impl<'r> Left<'r> {
         if !self.torn.is_empty() {
             // Of several files only the sum is known.
             let is_alone = self.torn.len() == 1 && !self.has_copied;
-            let written = if is_alone {
-                format!(" ({})", quantity::exact(self.bytes))
-            } else {
-                String::new()
-            };
+            let written =
+                if is_alone { format!(", {}", quantity::exact(self.bytes)) } else { String::new() };
             let paths = listed(self.torn);
             let _ = write!(text, "; written in part: {paths}{written}; copy it again");
         }

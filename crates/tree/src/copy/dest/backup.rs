@@ -1,6 +1,6 @@
 //! Keeps what is about to be replaced under another name.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use std::{
     ffi::{CStr, CString},
     os::{
@@ -17,7 +17,7 @@ use crate::{
     copy::spot::{Spot, has_no_links},
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
-    listing::listing_buffer,
+    listing::{each_entry, listing_buffer},
     sources::Named,
 };
 
@@ -137,16 +137,14 @@ fn numbered(name: &[u8], number: u64) -> Vec<u8> {
 fn highest(spot: Spot<'_>) -> Attempt<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(spot.dir, c".", flags, Mode::empty()).map_err(at_sink("openat"))?;
-    let mut buffer = listing_buffer();
-    let mut entries = RawDir::new(dir, &mut buffer);
     let mut highest = 0;
-    while let Some(entry) = entries.next() {
-        let entry = entry.map_err(at_sink("getdents64"))?;
+    let listed = each_entry(dir, &mut listing_buffer(), |entry| {
         if entry.file_type() != FileType::Directory {
             highest = highest.max(number_of(spot.name, entry.file_name()).unwrap_or(0));
         }
-    }
-    Ok(highest)
+        true
+    });
+    listed.map(|()| highest).map_err(at_sink("getdents64"))
 }
 
 fn number_of(name: &CStr, entry: &CStr) -> Option<u64> {

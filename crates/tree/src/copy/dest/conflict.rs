@@ -207,6 +207,10 @@ pub(crate) fn resolve_conflict(
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
     let may_go = options.force || options.interactive || options.backup != Backup::None;
+    // As in cp: a link that is not followed, or a special file, replaces what is there when it gets another name.
+    let gives_way =
+        kind(source) != FileType::RegularFile && !options.follows(leaf.named_by_caller());
+    let may_go = may_go || (gives_way && !options.attributes_only);
     let is_made_anew = options.becomes != Becomes::Copy || (options.attributes_only && !as_content);
     if is_made_anew && !may_go && !options.remove_destination {
         let hard = options.becomes == Becomes::HardLink;

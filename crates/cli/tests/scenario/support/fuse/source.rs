@@ -7,7 +7,10 @@ use fuser::{
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,8 @@ pub enum Illness {
     ShortReads,
     /// No answer from this byte on.
     SilentAt(u64),
+    /// EINTR for every second part of a listing.
+    InterruptedListing,
 }
 
 const FILE: INodeNo = INodeNo(2);
@@ -38,6 +43,7 @@ struct Sick {
     seed: u64,
     len: u64,
     unanswered: Unanswered,
+    listings: AtomicU64,
 }
 
 /// The mounted file system.
@@ -61,7 +67,8 @@ impl SickSource {
     /// Mounts a file of `len` bytes of `seed`; without FUSE that is a skip.
     pub fn mount(test: &str, illness: Illness, seed: u64, len: u64) -> Option<Self> {
         let unanswered = Unanswered::default();
-        let sick = Sick { illness, seed, len, unanswered: Arc::clone(&unanswered) };
+        let listings = AtomicU64::new(0);
+        let sick = Sick { illness, seed, len, unanswered: Arc::clone(&unanswered), listings };
         let mounted = Mounted::new(test, sick, MountOption::RO)?;
         Some(Self { unanswered: Answer(unanswered), mounted })
     }
@@ -107,7 +114,9 @@ impl Filesystem for Sick {
         // Through the page cache a short answer means the end of the file, not a short read.
         let flags = match self.illness {
             Illness::ShortReads => FopenFlags::FOPEN_DIRECT_IO,
-            Illness::BrokenAt(_) | Illness::SilentAt(_) => FopenFlags::empty(),
+            Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => {
+                FopenFlags::empty()
+            }
         };
         reply.opened(FileHandle(0), flags);
     }
@@ -131,7 +140,7 @@ impl Filesystem for Sick {
             }
             // Different every time, and 1 now and then.
             Illness::ShortReads => left.min(1 + offset.wrapping_mul(0x9e37_79b9) % 60_000),
-            Illness::BrokenAt(_) | Illness::SilentAt(_) => left,
+            Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => left,
         };
         let mut data = vec![0; count as usize];
         bytes::fill(self.seed, offset, &mut data);
@@ -146,6 +155,10 @@ impl Filesystem for Sick {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let is_even = self.listings.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if matches!(self.illness, Illness::InterruptedListing) && is_even {
+            return reply.error(Errno::EINTR);
+        }
         let entries = [
             (INodeNo::ROOT, FileType::Directory, "."),
             (INodeNo::ROOT, FileType::Directory, ".."),
