@@ -398,7 +398,7 @@ fn names_of_unfinished_copies_are_not_copied() {
 }
 
 #[test]
-fn set_id_bits_come_only_with_the_mode() {
+fn set_id_bits_come_only_with_the_mode_and_the_sticky_bit_always() {
     let (_keep, at) = place();
     fs::create_dir(at.join("src")).unwrap();
     fs::write(at.join("src/f"), "f").unwrap();
@@ -406,7 +406,7 @@ fn set_id_bits_come_only_with_the_mode() {
     fs::set_permissions(at.join("src"), fs::Permissions::from_mode(0o1755)).unwrap();
     let mode = |path: &str| fs::metadata(at.join(path)).unwrap().mode() & 0o7777;
     copy(&at.join("src"), &at.join("plain"), &recursive());
-    assert_eq!((mode("plain"), mode("plain/f")), (0o755, 0o755));
+    assert_eq!((mode("plain"), mode("plain/f")), (0o1755, 0o755));
     let options = CopyOptions { preserve: Preserve::usual(), ..recursive() };
     copy(&at.join("src"), &at.join("kept"), &options);
     assert_eq!((mode("kept"), mode("kept/f")), (0o1755, 0o4755));
