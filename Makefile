@@ -95,6 +95,7 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test channel over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture
+	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture
 
 flaky: ## long: every test FLAKY times, the last fifth of the rounds beside a busy core; lists what failed in any

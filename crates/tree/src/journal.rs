@@ -79,6 +79,10 @@ pub struct Remote {
     pub url: String,
     /// What changes with it: a strong ETag with its quotes, or the date of a Last-Modified.
     pub validator: String,
+    /// Weak ETag that came beside a Last-Modified. A response with another one is of another version.
+    // Absent in journals of earlier versions, which ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weak: Option<String>,
     /// Bytes.
     pub size: u64,
 }
@@ -148,9 +152,11 @@ impl Source {
                 let is_whole = mtime.1 < 1_000_000_000 && ctime.1 < 1_000_000_000;
                 (!is_whole).then_some("a nanosecond beyond the second")
             }
-            Self::Remote(Remote { url, validator, .. }) => (url.len() > LONGEST_URL
-                || validator.len() > LONGEST_VALIDATOR)
-                .then_some("the URL or its validator is too long"),
+            Self::Remote(Remote { url, validator, weak, .. }) => {
+                let mut validators = [Some(validator), weak.as_ref()].into_iter().flatten();
+                (url.len() > LONGEST_URL || validators.any(|text| text.len() > LONGEST_VALIDATOR))
+                    .then_some("the URL or its validator is too long")
+            }
         };
         nonsense.map_or(Ok(()), |why| Err(JournalError::Nonsense(why)))
     }
@@ -243,7 +249,8 @@ mod tests {
 
     fn remote(size: u64) -> Source {
         let url = "h".repeat(LONGEST_URL);
-        Source::Remote(Remote { url, validator: "\"".repeat(LONGEST_VALIDATOR), size })
+        let validator = "\"".repeat(LONGEST_VALIDATOR);
+        Source::Remote(Remote { url, weak: Some(validator.clone()), validator, size })
     }
 
     #[test]

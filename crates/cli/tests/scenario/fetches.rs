@@ -84,6 +84,55 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
     }
 }
 
+/// The first response ends early. All later ones are of another file of the same length, and say so in no header, or in
+/// another one than the first.
+#[test]
+fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_connections() {
+    let dated = |day: u32| {
+        format!(
+            "Date: Sun, 06 Nov 2022 08:50:37 GMT\r\nLast-Modified: Sat, {day:02} Feb 2020 10:11:12 GMT\r\n"
+        )
+    };
+    let constant = "ETag: \"1-2dc6c0\"\r\nDate: Sun, 06 Nov 2022 08:50:37 GMT\r\n\
+                    Last-Modified: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
+    let cases = [
+        ("ETag: \"1\"\r\n".to_owned(), String::new()),
+        (dated(1), String::new()),
+        (format!("ETag: \"1\"\r\n{}", dated(1)), dated(2)),
+        (format!("ETag: W/\"1\"\r\n{}", dated(1)), format!("ETag: W/\"2\"\r\n{}", dated(1))),
+        (constant.to_owned(), constant.to_owned()),
+    ];
+    for (first, later) in cases {
+        for words in [&["--connections=1"][..], &["--connections=3"], &["--retries=0"]] {
+            let (first, later) = (first.clone(), later.clone());
+            let server = Liar::new(move |asked, stream| {
+                let (lines, letter, most) =
+                    if asked.turn == 0 { (&first, b'a', LEN / 2) } else { (&later, b'b', LEN) };
+                let (from, to) = asked.range().unwrap_or((0, None));
+                let body = vec![letter; to.unwrap_or(LEN) - from];
+                let last = from + body.len() - 1;
+                let head = format!(
+                    "HTTP/1.1 206 X\r\nContent-Range: bytes {from}-{last}/{LEN}\r\n\
+                     Content-Length: {}\r\n{lines}\r\n",
+                    body.len()
+                );
+                send(stream, &(head, body), most);
+            });
+            let scratch = Scratch::new();
+            let path = scratch.join("f");
+            let fetch = || {
+                run(thalweg().args(["fetch", "--quiet", &server.url("x")]).args(words).arg(&path))
+            };
+            if fetch().code() != 0 {
+                assert!(!path.exists());
+                fetch();
+            }
+            let found = fs::read(&path).unwrap_or_default();
+            assert!(found.iter().all(|byte| *byte == b'b'), "{words:?} {:?}", server.asked());
+        }
+    }
+}
+
 #[test]
 fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
     if !has_tools("a_limit_on_file_sizes_keeps_the_part", &["prlimit"]) {

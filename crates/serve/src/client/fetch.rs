@@ -21,6 +21,7 @@ use super::{
     pull::{Answer, LEAST, Pull, Pulled, State},
     resume::{Asked, Worth, judge},
     retry,
+    validator::Validators,
     watcher::{Progress, Watcher},
 };
 
@@ -53,6 +54,8 @@ pub struct Failed {
 
 /// What a person has to know of a body that ends with the connection.
 const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
+const CHANGED: &str = "the file has changed on the server, or a response does not identify it: all \
+                       of it is fetched again";
 /// A file that changed so often while it was fetched will do so again.
 const MOST_CHANGES: u32 = 2;
 
@@ -186,6 +189,10 @@ impl Run<'_> {
 
     /// One request and its body; whether all is there now.
     fn once(&mut self) -> Result<bool, Error> {
+        if self.known.is_none() && self.landing.done().bytes() > 0 {
+            // Part of a response without a validator: no other response can be joined to it.
+            self.anew()?;
+        }
         let known = self.known.clone();
         let size = known.as_ref().map_or(u64::MAX, |known| known.size);
         let Some((from, to)) = self.landing.done().gaps(size).first().copied() else {
@@ -193,7 +200,8 @@ impl Run<'_> {
         };
         let is_conditional = self.is_conditional && known.is_some();
         let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
-        let asked = Asked { range, known: known.as_ref(), is_conditional };
+        let is_vouched = !self.options.expected.is_empty();
+        let asked = Asked { range, known: known.as_ref(), is_conditional, is_vouched };
         let look = || self.watcher.go_on();
         let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
         match judge(&asked, &head)? {
@@ -203,20 +211,20 @@ impl Run<'_> {
                 if self.changes > MOST_CHANGES {
                     return Err(Error::Changing);
                 }
-                self.watcher.tell("the file has changed on the server: all of it is fetched anew");
+                self.watcher.tell(CHANGED);
                 self.anew()?;
             }
             Worth::Unranged => {
                 self.anew()?;
                 self.is_ranged = false;
             }
-            Worth::Piece { to, total, validator } => {
+            Worth::Piece { to, total, validators } => {
                 self.is_as_listed(&head, Some(total))?;
                 self.size = Some(total);
                 self.hear_of_digest(&head)?;
-                if let (None, Some(validator)) = (&known, validator) {
+                if let (None, Some(Validators { strong: validator, weak })) = (&known, validators) {
                     let url = self.target.to_string();
-                    let remote = Remote { url, validator, size: total };
+                    let remote = Remote { url, validator, weak, size: total };
                     self.landing.begin(&remote)?;
                     self.known = Some(remote);
                 } else if known.is_none() {
@@ -310,10 +318,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the server says of the hash. It may say another one of another version.
+    /// Takes the digest of a response. Of a file that is resumed, the last one heard stays; another version has its own.
     fn hear_of_digest(&mut self, head: &Head) -> Result<(), Error> {
-        self.expected.clone_from(&self.options.expected);
-        self.expected.extend(Expected::of_head(head));
+        let heard = Expected::of_head(head);
+        if self.known.is_none() || heard.is_some() {
+            self.expected.clone_from(&self.options.expected);
+            self.expected.extend(heard);
+        }
         if self.options.verify && self.expected.is_empty() {
             let why =
                 "--verify has nothing to compare with: the server tells no digest; give --sha256";

@@ -26,6 +26,7 @@ mod target;
 #[cfg(feature = "tls")]
 mod tls;
 pub mod tree;
+pub mod validator;
 mod watcher;
 
 pub use crate::plans::Policy;

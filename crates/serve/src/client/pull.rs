@@ -284,7 +284,8 @@ impl<'a> Pull<'a> {
     ) -> Result<Option<Answer>, Error> {
         let range = Some((from, (to < self.known.size).then_some(to)));
         let (known, is_conditional) = (Some(self.known), self.is_conditional);
-        let asked = Asked { range, known, is_conditional };
+        let is_vouched = !self.options.expected.is_empty();
+        let asked = Asked { range, known, is_conditional, is_vouched };
         let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
         if let Worth::Piece { to, .. } = judge(&asked, &head)? {
             self.state().spans.confirm(owner);

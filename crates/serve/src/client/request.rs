@@ -101,8 +101,10 @@ mod tests {
     #[test]
     fn a_request_says_what_is_wanted_and_keeps_secrets_from_others() {
         let target = Target::parse("http://u:p@h:8080/a b?c").unwrap();
-        let known = Remote { url: String::new(), validator: "\"v\"".into(), size: 9 };
-        let asked = Asked { range: Some((4, Some(8))), known: Some(&known), is_conditional: true };
+        let (url, validator) = (String::new(), "\"v\"".to_owned());
+        let known = Remote { url, validator, weak: None, size: 9 };
+        let range = Some((4, Some(8)));
+        let asked = Asked { range, known: Some(&known), is_conditional: true, is_vouched: false };
         let headers = [header("Cookie: c").unwrap(), header("user-agent: me").unwrap()];
         let extra = Extra { headers: headers.to_vec(), wants_digest: true };
         let own = text(&target, &asked, &extra, (true, None));

@@ -1,12 +1,11 @@
 //! The rules of ranges and resuming, as a function of what is known and what the server answers.
 
-use std::time::Duration;
-
-use thalweg_tree::journal::{LONGEST_VALIDATOR, Remote};
+use thalweg_tree::journal::Remote;
 
 use super::{
-    Error,
+    Error, Expected,
     head::{Framing, Head},
+    validator::{Sameness, Validators, compare, validators},
 };
 
 /// What was asked for.
@@ -18,6 +17,22 @@ pub struct Asked<'a> {
     pub known: Option<&'a Remote>,
     /// The request named it (If-Range).
     pub is_conditional: bool,
+    /// `true` if the caller compares the whole file with a digest at the end.
+    pub is_vouched: bool,
+}
+
+impl Asked<'_> {
+    /// A request for all of a file of which nothing is known.
+    pub const ALL: Self =
+        Self { range: None, known: None, is_conditional: false, is_vouched: false };
+
+    fn compare(&self, known: &Remote, head: &Head) -> Sameness {
+        compare(known, head, self.is_vouched(head))
+    }
+
+    fn is_vouched(&self, head: &Head) -> bool {
+        self.is_vouched || Expected::of_head(head).is_some()
+    }
 }
 
 /// What the answer is worth.
@@ -27,8 +42,8 @@ pub enum Worth {
     Piece {
         to: u64,
         total: u64,
-        /// By what the file is known again; `None`: it cannot be resumed.
-        validator: Option<String>,
+        /// Validators for later requests if the file was unknown; `None`: it cannot be resumed.
+        validators: Option<Validators>,
     },
     /// Its body is the whole file, of this size if that is said.
     Whole(Option<u64>),
@@ -38,21 +53,6 @@ pub enum Worth {
     Unconditional,
     /// Ask once more, for all of it.
     Unranged,
-}
-
-/// A date is a strong validator only if the file could not have changed twice within its second
-/// (RFC 9110, 8.8.2.2); clocks of servers behind each other differ by more than that.
-const SETTLED: Duration = Duration::from_secs(60);
-
-/// By what this file is known again, byte for byte.
-pub fn validator(head: &Head) -> Option<String> {
-    let etag = head.get("etag").filter(|tag| tag.starts_with('"') && tag.ends_with('"'));
-    let date = || {
-        let age = head.date("date")?.duration_since(head.date("last-modified")?).ok()?;
-        head.get("last-modified").filter(|_| age >= SETTLED)
-    };
-    let found = etag.filter(|tag| tag.len() > 2).or_else(date)?;
-    (found.len() <= LONGEST_VALIDATOR).then(|| found.to_owned())
 }
 
 /// What an answer with status 200, 206 or 416 is worth.
@@ -78,9 +78,14 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     };
     let range = head.content_range();
     let range = range.ok_or_else(|| Error::broken("206 without a range that makes sense"))?;
-    let is_of = |known: &Remote| range.total.is_none_or(|total| total.get() == known.size);
-    if asked.known.is_some_and(|known| !is_of(known)) || is_another(asked, head) {
-        return Ok(Worth::Another);
+    let size = range.total.map(std::num::NonZero::get).or(asked.known.map(|known| known.size));
+    if let Some(known) = asked.known {
+        match asked.compare(known, head) {
+            Sameness::Same if size == Some(known.size) => {}
+            // A 206 to If-Range may leave out Last-Modified (RFC 9110, 15.3.7); one to a plain request may not.
+            Sameness::Unproven if asked.is_conditional => return Ok(Worth::Unconditional),
+            _ => return Ok(Worth::Another),
+        }
     }
     if range.from != from || to.is_some_and(|to| range.to > to) {
         let (begin, end) = (range.from, range.to);
@@ -96,12 +101,12 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
             range.to - range.from
         )));
     }
-    let total = range.total.map(std::num::NonZero::get).or(asked.known.map(|known| known.size));
-    let validator = asked.known.map(|known| known.validator.clone()).or_else(|| validator(head));
-    match total {
-        // A part of what could not be put together with the next part.
-        Some(total) if validator.is_none() && range.to < total => Ok(Worth::Unranged),
-        Some(total) => Ok(Worth::Piece { to: range.to, total, validator }),
+    let is_known = asked.known.is_some();
+    let validators = (!is_known).then(|| validators(head, size, asked.is_vouched(head))).flatten();
+    match size {
+        // A part that could not be joined with the next part.
+        Some(total) if !is_known && validators.is_none() && range.to < total => Ok(Worth::Unranged),
+        Some(total) => Ok(Worth::Piece { to: range.to, total, validators }),
         None => Ok(Worth::Unranged),
     }
 }
@@ -113,35 +118,16 @@ fn whole(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     };
     if let Some(known) = asked.known.filter(|_| asked.is_conditional) {
         // Of a server that does not take its own validator there, or the file has changed.
-        let is_same = size.is_none_or(|size| size == known.size) && repeats(known, head);
+        let is_same = size.is_none_or(|size| size == known.size)
+            && asked.compare(known, head) == Sameness::Same;
         return Ok(if is_same { Worth::Unconditional } else { Worth::Another });
     }
     Ok(Worth::Whole(size))
 }
 
-/// Whether a range is of another file than the known one. A server that was not told which one it has
-/// to be must say which one it is.
-fn is_another(asked: &Asked<'_>, head: &Head) -> bool {
-    let Some(known) = asked.known else { return false };
-    let says = head.get(header_of(known)).is_some();
-    if says { !repeats(known, head) } else { !asked.is_conditional }
-}
-
-fn repeats(known: &Remote, head: &Head) -> bool {
-    head.get(header_of(known)) == Some(&known.validator)
-}
-
-fn header_of(known: &Remote) -> &'static str {
-    if known.validator.starts_with('"') { "etag" } else { "last-modified" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LONG_AGO: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
-    const LATER: &str = "Date: Sun, 06 Nov 1994 08:50:37 GMT\r\n";
-    const AT_ONCE: &str = "Date: Sun, 06 Nov 1994 08:50:36 GMT\r\n";
 
     fn head(status: u16, lines: &str) -> Head {
         let text = format!("HTTP/1.1 {status} X\r\n{lines}\r\n");
@@ -149,31 +135,21 @@ mod tests {
     }
 
     fn known(validator: &str) -> Remote {
-        Remote { url: String::new(), validator: validator.to_owned(), size: 10 }
+        Remote { url: String::new(), validator: validator.to_owned(), weak: None, size: 10 }
     }
 
-    const FIRST: Asked<'_> = Asked { range: Some((0, None)), known: None, is_conditional: false };
+    const FIRST: Asked<'_> = Asked { range: Some((0, None)), ..Asked::ALL };
 
-    #[test]
-    fn a_validator_is_a_strong_tag_or_a_date_that_has_settled() {
-        let of = |lines: &str| validator(&head(206, lines));
-        assert_eq!(of("ETag: \"a\"\r\n").as_deref(), Some("\"a\""));
-        assert_eq!(of("ETag: W/\"a\"\r\n"), None);
-        assert_eq!(of("ETag: \"\"\r\n"), None);
-        assert_eq!(of(&format!("ETag: \"{}\"\r\n", "a".repeat(300))), None);
-        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        assert_eq!(of(&format!("ETag: W/\"a\"\r\n{LONG_AGO}{LATER}")).as_deref(), Some(date));
-        assert_eq!(of(&format!("{LONG_AGO}{AT_ONCE}")), None);
-        assert_eq!(of(LONG_AGO), None);
+    fn later(known: &Remote, is_conditional: bool) -> Asked<'_> {
+        Asked { range: Some((4, None)), known: Some(known), is_conditional, is_vouched: false }
     }
 
     #[test]
     fn the_first_answer_says_whether_it_can_be_resumed() {
         let judge = |status, lines: &str| judge(&FIRST, &head(status, lines));
-        let piece = |to, validator: Option<&str>| Worth::Piece {
-            to,
-            total: 10,
-            validator: validator.map(str::to_owned),
+        let piece = |to, strong: Option<&str>| {
+            let of = |strong: &str| Validators { strong: strong.to_owned(), weak: None };
+            Worth::Piece { to, total: 10, validators: strong.map(of) }
         };
         let all = "Content-Range: bytes 0-9/10\r\nContent-Length: 10\r\n";
         assert_eq!(judge(206, &format!("{all}ETag: \"a\"\r\n")).unwrap(), piece(10, Some("\"a\"")));
@@ -202,15 +178,14 @@ mod tests {
     #[test]
     fn going_on_wants_the_same_file_and_the_range_that_was_asked_for() {
         let known = known("\"a\"");
-        let asked =
-            |is_conditional| Asked { range: Some((4, None)), known: Some(&known), is_conditional };
+        let asked = |is_conditional| later(&known, is_conditional);
         let range = "Content-Range: bytes 4-9/10\r\n";
-        let on = Worth::Piece { to: 10, total: 10, validator: Some("\"a\"".to_owned()) };
+        let on = Worth::Piece { to: 10, total: 10, validators: None };
         let same = head(206, &format!("{range}ETag: \"a\"\r\n"));
         assert_eq!(judge(&asked(true), &same).unwrap(), on);
         assert_eq!(judge(&asked(false), &same).unwrap(), on);
-        // Told which file it has to be, a server may be silent; else it has to say.
-        assert_eq!(judge(&asked(true), &head(206, range)).unwrap(), on);
+        // The same validator has to be in both. Without a condition there is no reason to leave it out.
+        assert_eq!(judge(&asked(true), &head(206, range)).unwrap(), Worth::Unconditional);
         assert_eq!(judge(&asked(false), &head(206, range)).unwrap(), Worth::Another);
         for another in [
             format!("{range}ETag: \"b\"\r\n"),
@@ -223,15 +198,15 @@ mod tests {
                 "{another}"
             );
         }
-        assert!(judge(&asked(true), &head(206, "Content-Range: bytes 0-9/10\r\n")).is_err());
+        let other_range = "Content-Range: bytes 0-9/10\r\nETag: \"a\"\r\n";
+        assert!(judge(&asked(true), &head(206, other_range)).is_err());
         assert_eq!(judge(&asked(true), &head(416, "")).unwrap(), Worth::Another);
     }
 
     #[test]
     fn a_whole_file_instead_of_a_range_is_a_change_or_a_condition_not_understood() {
         let known = known("\"a\"");
-        let asked =
-            |is_conditional| Asked { range: Some((4, None)), known: Some(&known), is_conditional };
+        let asked = |is_conditional| later(&known, is_conditional);
         let same = head(200, "Content-Length: 10\r\nETag: \"a\"\r\n");
         assert_eq!(judge(&asked(true), &same).unwrap(), Worth::Unconditional);
         assert_eq!(judge(&asked(false), &same).unwrap(), Worth::Whole(Some(10)));

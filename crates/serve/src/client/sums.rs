@@ -35,8 +35,7 @@ impl Sums {
         options: &Options,
         look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
     ) -> Result<Self, Error> {
-        let all = Asked { range: None, known: None, is_conditional: false };
-        let (mut connection, head, _) = ask(target, &all, options, look)?;
+        let (mut connection, head, _) = ask(target, &Asked::ALL, options, look)?;
         let memory = memfd_create(c"sums", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
         let is_too_long = Cell::new(false);
         let mut note = |moved: u64| -> Result<(), Cancelled> {

@@ -72,6 +72,5 @@ impl Asking {
 }
 
 fn text(job: &Job<'_>, extra: &Extra) -> String {
-    let all = Asked { range: None, known: None, is_conditional: false };
-    request::text(job.base, &all, extra, (job.is_own, job.options.proxies.of(job.base)))
+    request::text(job.base, &Asked::ALL, extra, (job.is_own, job.options.proxies.of(job.base)))
 }

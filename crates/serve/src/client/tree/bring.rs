@@ -141,8 +141,7 @@ fn take_in_once(
 ) -> Result<Target, Error> {
     let files = &options.files;
     let look = || watcher.go_on();
-    let all = Asked { range: None, known: None, is_conditional: false };
-    let answer = ask(&target.manifest(), &all, files, &look);
+    let answer = ask(&target.manifest(), &Asked::ALL, files, &look);
     let (mut connection, head, from) = answer.map_err(|error| match error {
         Error::Status { status: 401 | 407, .. } => error,
         Error::Status { status, .. } if !error.is_passing() => {

@@ -69,7 +69,8 @@ impl Place {
         match self {
             Self::There(fd) => Ok(Root::There(fd)),
             Self::New(above, name) => {
-                let remote = Remote { url: url.to_owned(), validator: String::new(), size: 0 };
+                let remote =
+                    Remote { url: url.to_owned(), validator: String::new(), weak: None, size: 0 };
                 Ok(Root::Stage(Box::new(Stage::make(above, name, &remote)?)))
             }
         }
