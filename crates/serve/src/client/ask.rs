@@ -32,7 +32,9 @@ pub fn ask(
         connection.send(text.as_bytes(), &patience)?;
         let head = connection.head(&patience)?;
         match (head.status, head.get("location")) {
-            (301 | 302 | 303 | 307 | 308, Some(location)) => target = target.join(location)?,
+            (301 | 302 | 303 | 307 | 308, Some(location)) => {
+                target = target.join(location)?.for_user_of(first);
+            }
             (200 | 206, _) => {
                 return decoded(&head, &target).map(|()| (connection, head, target));
             }

@@ -115,10 +115,25 @@ impl Target {
     /// The same for this user, if the URL names none.
     #[must_use]
     pub fn for_user(self, user: &str, password: &str) -> Self {
+        // A URL decodes what looks encoded; all else it encodes by itself.
+        let encoded = |text: &str| text.replace('%', "%25");
+        self.for_encoded_user(&encoded(user), Some(&encoded(password)))
+    }
+
+    /// The same for the user of `other`, if both are of one server and the URL names none: an absolute redirect
+    /// leaves the user out.
+    #[must_use]
+    pub fn for_user_of(self, other: &Self) -> Self {
+        if !self.is_beside(other) || other.authorization().is_none() {
+            return self;
+        }
+        self.for_encoded_user(other.0.username(), other.0.password())
+    }
+
+    fn for_encoded_user(self, user: &str, password: Option<&str>) -> Self {
         let mut url = self.0.clone();
         let has_user = self.authorization().is_some();
-        if has_user || url.set_username(user).is_err() || url.set_password(Some(password)).is_err()
-        {
+        if has_user || url.set_username(user).is_err() || url.set_password(password).is_err() {
             return self;
         }
         Self(url)
@@ -218,6 +233,16 @@ mod tests {
         let with_user = target("http://h/x").for_user("a:b@", "c d");
         assert_eq!(with_user.authorization().as_deref(), Some("Basic YTpiQDpjIGQ="));
         assert_eq!(url.clone().for_user("a", "b"), url);
+        let with_percent = target("http://h/x").for_user("u", "50%41");
+        assert_eq!(with_percent.authorization().as_deref(), Some("Basic dTo1MCU0MQ=="));
+        let redirected = |to: &str| url.join(to).unwrap().for_user_of(&url).authorization();
+        for kept in ["/b", "http://host:81/b", "HTTP://HOST:81/b"] {
+            assert_eq!(redirected(kept), url.authorization(), "{kept}");
+        }
+        for dropped in ["http://host/b", "http://host:82/b", "https://host:81/b", "//other:81/b"] {
+            assert_eq!(redirected(dropped), None, "{dropped}");
+        }
+        assert_eq!(redirected("http://a:b@host:81/c").as_deref(), Some("Basic YTpi"));
     }
 
     #[test]

@@ -345,6 +345,31 @@ fn redirects_are_followed_and_secrets_are_not_told_to_others() {
 }
 
 #[test]
+fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
+    let other = Liar::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
+    let there = other.url("there");
+    let server = Liar::new(move |asked, stream| {
+        let host = asked.get("host").unwrap();
+        let location = match asked.path.as_str() {
+            "/x" => format!("http://{host}/y"),
+            "/y" => "/z".to_owned(),
+            "/away" => there.clone(),
+            _ => return send(stream, &honest(asked, b"own", "\"a\""), LEN),
+        };
+        let head = format!("HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n");
+        drop(stream.write_all(head.as_bytes()));
+    });
+    let place = tempfile::tempdir().unwrap();
+    for (path, expected) in [("x", &b"own"[..]), ("away", b"other")] {
+        let url = server.url(path).replace("http://", "http://u:p@");
+        get(&url, &place.path().join("f"), &options()).unwrap();
+        is_whole(place.path(), expected);
+    }
+    assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("Basic dTpw")));
+    assert_eq!((server.asked().len(), other.asked()[0].get("authorization")), (4, None));
+}
+
+#[test]
 fn digests_are_compared_before_anything_gets_its_name() {
     let bytes = noise(LEN, 12);
     let own = bytes.clone();
