@@ -140,6 +140,11 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         self.dir.as_fd()
     }
 
+    /// The name that it will have there.
+    pub fn name(&self) -> &CStr {
+        self.name.as_ref()
+    }
+
     /// The name of this file's journal, if it can have one.
     pub fn journal(&self) -> Option<CString> {
         // Beside the usual part there is another run's journal, if any.

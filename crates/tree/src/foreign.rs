@@ -3,20 +3,24 @@
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,
-    fchown, fstat, futimens, openat,
+    fchown, fstat, futimens, openat, statat,
 };
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 use thalweg_core::atomic_file::{
-    CallFailed, Fsync, failed, name::OWN_JOURNAL, ownership::LeftAlone, sync_directory, unlink,
+    AtomicFile, CallFailed, Destination, Fsync, failed,
+    name::OWN_JOURNAL,
+    ownership::{LeftAlone, is_trap_at},
+    sync_directory, unlink,
 };
 use thalweg_sys::{Errno, opened::set_times_opened};
 
 use crate::{
     copy::{
-        attributes::{SPECIAL, own},
+        attributes::{SPECIAL, inherit as inherit_attributes, own},
+        dest::mode::as_written,
         spot::Spot,
         staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
     },
@@ -110,6 +114,38 @@ fn of_failure(failure: &Failure) -> CallFailed {
 /// Removes the unfinished files that killed runs left in a folder of a stage.
 pub fn remove_leftovers(folder: BorrowedFd<'_>) -> Result<(), CallFailed> {
     remove_leftover_files(folder).map_err(|failure| of_failure(&failure))
+}
+
+/// Gives a file that is about to replace another one what a copy would take over from that: owner, extended
+/// attributes, ACL and mode. See [`inherit_from_replaced`].
+pub fn inherit(destination: &mut Destination) {
+    if let Destination::Whole { file, replace: true, mode } = destination
+        && inherit_from_replaced(file)
+    {
+        *mode = None;
+    }
+}
+
+/// Gives `file` owner, extended attributes, ACL and mode of the regular file that has its name. Returns `false`, and
+/// changes nothing but perhaps the group, if there is none, if its owner cannot be given, or if another user may have put
+/// it there.
+pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(file: &AtomicFile<D, N>) -> bool {
+    let (dir, name) = (file.folder(), file.name());
+    let Ok(old) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let is_file = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile;
+    if !is_file || is_trap_at(dir, name).unwrap_or(true) {
+        return false;
+    }
+    let me = rustix::process::geteuid().as_raw();
+    let owner = (old.st_uid, old.st_gid);
+    let has = fstat(&file.fd).is_ok_and(|own| (own.st_uid, own.st_gid) == owner);
+    let chown = |uid, gid| fchown(&file.fd, uid, gid);
+    if !has && !own(me, owner.0, owner.1, chown).unwrap_or(false) && old.st_uid != me {
+        return false;
+    }
+    inherit_attributes(Spot { dir, name }, file.fd.as_fd());
+    let mode = as_written(me, old.st_mode & 0o7777);
+    fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }
 
 /// What an entry gets when it is whole.

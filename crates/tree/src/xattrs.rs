@@ -139,6 +139,12 @@ impl Taken {
         &self.0
     }
 
+    /// Without the capabilities of a program, which the kernel removes when anybody writes into the file.
+    pub fn without_capabilities(mut self) -> Self {
+        self.0.retain(|(name, _)| **name != *c"security.capability");
+        self
+    }
+
     /// Whether there was nothing to take.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -17,6 +17,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_sys::Errno;
+use thalweg_tree::foreign::inherit;
 
 use super::{
     Subcommand, stream,
@@ -273,7 +274,8 @@ impl Sink for Landings<'_> {
 
     fn publish(&mut self) -> Result<(), String> {
         let so_far = &mut self.so_far;
-        if let Some(UnderWay { destination, path, bytes, opened }) = self.under_way.take() {
+        if let Some(UnderWay { mut destination, path, bytes, opened }) = self.under_way.take() {
+            inherit(&mut destination);
             let published = destination.publish_synced(self.args.durable.wanted());
             published.map_err(|error| Failure::of_destination(error, &path).message)?;
             so_far.whole += bytes;

@@ -14,7 +14,11 @@ use std::{
 };
 
 use crate::support::{
-    Running, Scratch, Served, bytes, names, run, run::wrapped, skip::has_tools, thalweg,
+    Running, Scratch, Served, bytes, names, run,
+    run::wrapped,
+    skip,
+    skip::{has_tools, is_root},
+    thalweg,
 };
 
 #[allow(dead_code, reason = "the tests of the library use all of it")]
@@ -130,6 +134,60 @@ fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_conne
             let found = fs::read(&path).unwrap_or_default();
             assert!(found.iter().all(|byte| *byte == b'b'), "{words:?} {:?}", server.asked());
         }
+    }
+}
+
+/// A file with an owner, a mode, an ACL and an extended attribute of its own, and what can be seen of them.
+fn attributed(path: &Path) -> Option<String> {
+    let script = "echo old >\"$1\"; chown 1000:100 \"$1\" && chmod 640 \"$1\" && \
+                  setfacl -m u:65534:r \"$1\" && setfattr -n user.k -v v \"$1\"";
+    let made = Command::new("sh").args(["-c", script, "sh"]).arg(path).status().unwrap();
+    made.success().then(|| attributes(path))
+}
+
+fn attributes(path: &Path) -> String {
+    let script = "stat -c '%u %g %a' \"$1\"; getfacl -cn \"$1\"; getfattr -dm - \"$1\"";
+    let shown = Command::new("sh").args(["-c", script, "sh"]).arg(path).output().unwrap();
+    String::from_utf8(shown.stdout).unwrap()
+}
+
+#[test]
+fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_new_one() {
+    let test = "a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes";
+    if !is_root(test) || !has_tools(test, &["setfacl", "getfacl", "setfattr", "getfattr"]) {
+        return;
+    }
+    let bytes = bytes::of(3, 5000);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let scratch = Scratch::new();
+    let Some(before) = attributed(&scratch.join("f")) else {
+        skip(test, "no ACL or no extended attributes in the scratch directory");
+        return;
+    };
+    let fetch = |url: &str, more: &[&str]| {
+        run(thalweg().args(["fetch", url]).args(more).current_dir(scratch.path())).expect(0)
+    };
+    fetch(&server.url("x"), &["f"]);
+    assert_eq!(
+        (fs::read(scratch.join("f")).unwrap(), attributes(&scratch.join("f"))),
+        (bytes, before.clone())
+    );
+    fetch(&server.url("f"), &["--force"]);
+    assert_eq!(attributes(&scratch.join("f")), before);
+    // A tree brings its own modes, here those of the list.
+    let shared = scratch.folder("shared");
+    for name in ["small", "big"] {
+        bytes::write(&shared.join(name), 4, if name == "small" { 100 } else { 20 << 20 });
+        run(Command::new("chmod").arg("640").arg(shared.join(name))).expect(0);
+    }
+    let there = scratch.folder("there");
+    let before = ["small", "big"].map(|name| attributed(&there.join(name)).unwrap());
+    let served = Served::on(&shared);
+    fetch(&served.at(""), &["-r", "there"]);
+    for (name, before) in ["small", "big"].into_iter().zip(before) {
+        assert_eq!(attributes(&there.join(name)), before, "{name}");
+        assert!(fs::metadata(there.join(name)).unwrap().len() > 4);
     }
 }
 

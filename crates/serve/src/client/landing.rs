@@ -16,7 +16,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     Ranges,
-    foreign::Attributes,
+    foreign::{Attributes, inherit},
     journal::{Keeper, LONGEST_URL, Remote, Source, earlier},
 };
 
@@ -159,6 +159,7 @@ impl Landing {
 
     /// Gives it its name, and before that what else it has to get.
     pub fn publish(mut self, attributes: Option<&Attributes>, fsync: Fsync) -> Result<(), Error> {
+        inherit(&mut self.destination);
         if let Destination::Whole { file, mode, .. } = &mut self.destination {
             // Of something that began anew there may be more.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;

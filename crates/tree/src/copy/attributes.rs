@@ -158,6 +158,6 @@ pub(crate) fn inherit(spot: Spot<'_>, sink: BorrowedFd<'_>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(spot.dir, spot.name, flags, Mode::empty()) else { return };
     let all = Preserve::all();
-    let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all);
+    let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all).map(Taken::without_capabilities);
     let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));
 }

@@ -15,7 +15,7 @@ use thalweg_core::atomic_file::{
     ownership::is_own, rename, unlink,
 };
 use thalweg_sys::{Errno, io};
-use thalweg_tree::foreign::Attributes;
+use thalweg_tree::foreign::{Attributes, inherit_from_replaced};
 
 use super::{
     entry::{Entry, stays_inside},
@@ -212,6 +212,9 @@ impl Sink<'_> {
         attributes: &Attributes,
         (manner, waits): (Manner, bool),
     ) -> Result<Option<Parked>, Error> {
+        if let Self::Hidden(file, true) = &self {
+            inherit_from_replaced(file);
+        }
         attributes.give(self.fd())?;
         if manner.tells_at_close {
             io::flush(self.fd()).map_err(failed("close"))?;

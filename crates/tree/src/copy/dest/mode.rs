@@ -88,7 +88,7 @@ pub(crate) fn look_at(
 
 /// The mode of a file after this user has written into it: from other users than root the kernel takes the bits by
 /// which it runs as its owner or its group, and a file that takes its place has new contents as well.
-fn as_written(uid: u32, mode: u32) -> u32 {
+pub(crate) fn as_written(uid: u32, mode: u32) -> u32 {
     match mode {
         _ if uid == 0 => mode,
         // Without the right to run it, the bit of the group means a lock.
