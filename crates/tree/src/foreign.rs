@@ -118,18 +118,30 @@ pub fn remove_leftovers(folder: BorrowedFd<'_>) -> Result<(), CallFailed> {
 
 /// Gives a file that is about to replace another one what a copy would take over from that: owner, extended
 /// attributes, ACL and mode. See [`inherit_from_replaced`].
-pub fn inherit(destination: &mut Destination) {
+pub fn inherit(destination: &mut Destination, from: InheritFrom) {
     if let Destination::Whole { file, replace: true, mode } = destination
-        && inherit_from_replaced(file)
+        && inherit_from_replaced(file, from)
     {
         *mode = None;
     }
 }
 
+/// Whose files leave something to the file that replaces them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InheritFrom {
+    /// Those of this user.
+    Own,
+    /// Those of all users.
+    Anyone,
+}
+
 /// Gives `file` owner, extended attributes, ACL and mode of the regular file that has its name. Returns `false`, and
 /// changes nothing but perhaps the group, if there is none, if its owner cannot be given, or if another user may have put
 /// it there.
-pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(file: &AtomicFile<D, N>) -> bool {
+pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
+    file: &AtomicFile<D, N>,
+    from: InheritFrom,
+) -> bool {
     let (dir, name) = (file.folder(), file.name());
     let Ok(old) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let is_file = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile;
@@ -137,6 +149,9 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(file: &AtomicFile<D, N>) -
         return false;
     }
     let me = rustix::process::geteuid().as_raw();
+    if from == InheritFrom::Own && old.st_uid != me {
+        return false;
+    }
     let owner = (old.st_uid, old.st_gid);
     let has = fstat(&file.fd).is_ok_and(|own| (own.st_uid, own.st_gid) == owner);
     let chown = |uid, gid| fchown(&file.fd, uid, gid);

@@ -17,7 +17,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_sys::Errno;
-use thalweg_tree::foreign::inherit;
+use thalweg_tree::foreign::{InheritFrom, inherit};
 
 use super::{
     Subcommand, stream,
@@ -275,7 +275,7 @@ impl Sink for Landings<'_> {
     fn publish(&mut self) -> Result<(), String> {
         let so_far = &mut self.so_far;
         if let Some(UnderWay { mut destination, path, bytes, opened }) = self.under_way.take() {
-            inherit(&mut destination);
+            inherit(&mut destination, InheritFrom::Anyone);
             let published = destination.publish_synced(self.args.durable.wanted());
             published.map_err(|error| Failure::of_destination(error, &path).message)?;
             so_far.whole += bytes;

@@ -138,10 +138,10 @@ fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_conne
 }
 
 /// A file with an owner, a mode, an ACL and an extended attribute of its own, and what can be seen of them.
-fn attributed(path: &Path) -> Option<String> {
-    let script = "echo old >\"$1\"; chown 1000:100 \"$1\" && chmod 640 \"$1\" && \
+fn attributed(path: &Path, owner: &str) -> Option<String> {
+    let script = "echo old >\"$1\"; chown $2:100 \"$1\" && chmod 640 \"$1\" && \
                   setfacl -m u:65534:r \"$1\" && setfattr -n user.k -v v \"$1\"";
-    let made = Command::new("sh").args(["-c", script, "sh"]).arg(path).status().unwrap();
+    let made = Command::new("sh").args(["-c", script, "sh"]).arg(path).arg(owner).status().unwrap();
     made.success().then(|| attributes(path))
 }
 
@@ -161,7 +161,7 @@ fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_
     let own = bytes.clone();
     let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let scratch = Scratch::new();
-    let Some(before) = attributed(&scratch.join("f")) else {
+    let Some(before) = attributed(&scratch.join("f"), "1000") else {
         skip(test, "no ACL or no extended attributes in the scratch directory");
         return;
     };
@@ -182,7 +182,7 @@ fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_
         run(Command::new("chmod").arg("640").arg(shared.join(name))).expect(0);
     }
     let there = scratch.folder("there");
-    let before = ["small", "big"].map(|name| attributed(&there.join(name)).unwrap());
+    let before = ["small", "big"].map(|name| attributed(&there.join(name), "0").unwrap());
     let served = Served::on(&shared);
     fetch(&served.at(""), &["-r", "there"]);
     for (name, before) in ["small", "big"].into_iter().zip(before) {

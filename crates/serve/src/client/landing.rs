@@ -16,7 +16,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     Ranges,
-    foreign::{Attributes, inherit},
+    foreign::{Attributes, InheritFrom, inherit},
     journal::{Keeper, LONGEST_URL, Remote, Source, earlier},
 };
 
@@ -159,7 +159,9 @@ impl Landing {
 
     /// Gives it its name, and before that what else it has to get.
     pub fn publish(mut self, attributes: Option<&Attributes>, fsync: Fsync) -> Result<(), Error> {
-        inherit(&mut self.destination);
+        // Files of other users in a tree are not taken for what an earlier run brought, and would come every time.
+        let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
+        inherit(&mut self.destination, from);
         if let Destination::Whole { file, mode, .. } = &mut self.destination {
             // Of something that began anew there may be more.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;

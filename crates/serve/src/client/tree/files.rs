@@ -15,7 +15,7 @@ use thalweg_core::atomic_file::{
     ownership::is_own, rename, unlink,
 };
 use thalweg_sys::{Errno, io};
-use thalweg_tree::foreign::{Attributes, inherit_from_replaced};
+use thalweg_tree::foreign::{Attributes, InheritFrom, inherit_from_replaced};
 
 use super::{
     entry::{Entry, stays_inside},
@@ -213,7 +213,7 @@ impl Sink<'_> {
         (manner, waits): (Manner, bool),
     ) -> Result<Option<Parked>, Error> {
         if let Self::Hidden(file, true) = &self {
-            inherit_from_replaced(file);
+            inherit_from_replaced(file, InheritFrom::Own);
         }
         attributes.give(self.fd())?;
         if manner.tells_at_close {
