@@ -9,7 +9,10 @@ use std::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use thalweg_core::{Cancelled, End, Report, atomic_file::failed, quantity};
 use thalweg_sys::io;
-use thalweg_tree::{Hash, manifest::Manifest};
+use thalweg_tree::{
+    Hash,
+    manifest::{Malformed, Manifest},
+};
 
 use super::{
     Error, Expected, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked,
@@ -17,7 +20,21 @@ use super::{
 
 /// A list of digests.
 #[derive(Debug)]
-pub struct Sums(Manifest);
+pub struct Sums {
+    lines: Manifest,
+    /// Its own name says that it holds MD5 digests, which have as many digits as XXH128.
+    is_of_md5: bool,
+}
+
+/// Of a digest that was read as XXH128 because it has 32 digits.
+const BARE: &str =
+    "--sums says (32 digits without the name of a hash are read as XXH128; MD5 is not supported)";
+
+fn unsupported(hash: &str, shown: &str) -> Error {
+    Error::Unsupported(format!(
+        "--sums: the digest of {shown} is {hash}: only SHA-256, BLAKE3 and XXH128 are supported"
+    ))
+}
 
 /// No list of files that a person fetches by name is longer.
 const LONGEST: u64 = 64 << 20;
@@ -25,8 +42,11 @@ const LONGEST: u64 = 64 << 20;
 impl Sums {
     /// Reads the lines. Those that are none of such a list are passed over: lists are often signed within
     /// themselves.
-    pub fn parse(text: &[u8]) -> Self {
-        Self(Manifest::parse(text))
+    /// `from`: its path or URL.
+    pub fn parse(text: &[u8], from: &str) -> Self {
+        let name = from.rsplit('/').next().unwrap_or_default();
+        let is_of_md5 = name.to_ascii_lowercase().contains("md5");
+        Self { lines: Manifest::parse(text), is_of_md5 }
     }
 
     /// Reads them from a server.
@@ -65,7 +85,7 @@ impl Sums {
                 count => read += count,
             }
         }
-        Ok(Self::parse(&text))
+        Ok(Self::parse(&text, &target.path()))
     }
 
     /// What the file of this name has to have: that of the only line that names it, with folders in front or
@@ -73,12 +93,15 @@ impl Sums {
     pub fn of(&self, name: &OsStr) -> Result<Expected, Error> {
         let last =
             |stated: &[u8]| stated.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes());
-        let lines = self.0.lines.iter().map(|(_, stated)| stated);
+        let lines = self.lines.lines.iter().map(|(_, stated)| stated);
         let mut named = lines.filter(|stated| last(&stated.name));
         let shown = thalweg_core::failed::quoted(std::path::Path::new(name));
         let Some(stated) = named.next() else {
-            return Err(Error::Usage(format!("--sums: no line is about {shown}")));
+            return Err(self.unnamed(&shown, last));
         };
+        if stated.is_bare() && self.is_of_md5 {
+            return Err(unsupported("MD5", &shown));
+        }
         if named.any(|other| other.digest != stated.digest) {
             return Err(Error::Usage(format!(
                 "--sums: lines that contradict each other about {shown}"
@@ -88,7 +111,24 @@ impl Sums {
         let is_either = stated.hash.is_none();
         let hash = stated.hash.unwrap_or(Hash::Sha256);
         let or = is_either.then_some(Hash::Blake3);
-        Ok(Expected { hash, or, digest: stated.digest, by: "--sums says" })
+        let by = if stated.is_bare() { BARE } else { "--sums says" };
+        Ok(Expected { hash, or, digest: stated.digest, by })
+    }
+
+    /// Why there is no digest of a file.
+    fn unnamed(&self, shown: &str, last: impl Fn(&[u8]) -> bool) -> Error {
+        for (number, why) in &self.lines.malformed {
+            match why {
+                Malformed::Unsupported { hash, name } if last(name) => {
+                    return unsupported(hash, shown);
+                }
+                Malformed::Encoding => {
+                    return Error::Usage(format!("--sums: line {number}: {why}"));
+                }
+                _ => {}
+            }
+        }
+        Error::Usage(format!("--sums: no line is about {shown}"))
     }
 }
 
@@ -103,7 +143,7 @@ mod tests {
             "-----BEGIN-----\n{a}  ./x.iso\n{b} *y.iso\nSHA256 (z) = {a}\n{a}  f/x2\n{b}  g/x2\n{}  h\n",
             "3".repeat(32)
         );
-        let sums = Sums::parse(text.as_bytes());
+        let sums = Sums::parse(text.as_bytes(), "http://h/SUMS");
         let of = |name: &str| sums.of(OsStr::new(name)).unwrap();
         assert_eq!((of("x.iso").digest.to_string(), of("x.iso").or), (a, Some(Hash::Blake3)));
         assert_eq!(of("y.iso").digest.to_string(), b);
@@ -112,5 +152,31 @@ mod tests {
         for none in ["x", "iso", "x2", ""] {
             assert!(matches!(sums.of(OsStr::new(none)), Err(Error::Usage(_))), "{none}");
         }
+    }
+
+    #[test]
+    fn digests_that_are_not_supported_are_named() {
+        let said = |text: &str, from| {
+            let sums = Sums::parse(text.as_bytes(), from);
+            sums.of(OsStr::new("a.iso")).map(|expected| expected.by).map_err(|e| e.to_string())
+        };
+        let digits = "0".repeat(128);
+        for (text, hash) in [
+            (format!("{}  a.iso\n", &digits[..40]), "SHA-1"),
+            (format!("{digits} *./a.iso\r\n"), "SHA-512"),
+            (format!("SHA512 (a.iso) = {digits}\n"), "SHA512"),
+            (format!("MD5 (a.iso) = {}\nSIZE (a.iso) = 5", &digits[..32]), "MD5"),
+        ] {
+            let why = said(&text, "SUMS").unwrap_err();
+            assert!(why.contains(&format!("'a.iso' is {hash}:")), "{why}");
+        }
+        let bare = format!("{}  a.iso\n", &digits[..32]);
+        for from in ["/d/MD5SUMS", "http://h/a.iso.md5"] {
+            assert!(said(&bare, from).unwrap_err().contains("is MD5:"), "{from}");
+        }
+        assert_eq!(said(&bare, "/md5/SUMS"), Ok(BARE));
+        let both = format!("SHA512 (a.iso) = {digits}\nSHA256 (a.iso) = {}\n", &digits[..64]);
+        assert_eq!(said(&both, "SUMS"), Ok("--sums says"));
+        assert!(said("\u{feff}x", "SUMS").unwrap_err().contains("no line is about"));
     }
 }

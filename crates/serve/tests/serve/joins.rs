@@ -1,6 +1,4 @@
 //! Responses of a server on which everything changes that can: `fetch` gives one whole version, or an error.
-#![allow(clippy::unwrap_used)]
-#![allow(dead_code, reason = "the other tests of fetch use more of what they share")]
 
 use std::{
     fs,
@@ -21,14 +19,8 @@ use thalweg_serve::client::{
     Connections, Failed, Fetched, Options, Progress, Target, Watcher, fetch,
 };
 
-#[path = "support/fetch.rs"]
-mod fetching;
-#[path = "support/liar.rs"]
-mod liar;
-#[path = "support/noise.rs"]
-mod noise;
-use liar::{Asked, Liar, send};
-use noise::noise;
+use crate::support::liar::{Asked, Liar, send};
+use crate::support::noise::noise;
 
 struct Quiet;
 
@@ -202,7 +194,7 @@ fn check(seed: u64) -> (bool, bool) {
     // Pauses between tries are long: most cases try again by running again.
     let retries = if seed % 8 == 1 { 2 } else { 0 };
     let connections = Connections::Exactly(if is_big { 3 } else { 1 });
-    let options = Options { retries, connections, ..fetching::options() };
+    let options = Options { retries, connections, ..crate::support::fetch::options() };
     let (case, place) = (Arc::new(Case::new(seed, is_big)), tempfile::tempdir().unwrap());
     let path = place.path().join("f");
     let ends = run(&case, &path, &options);

@@ -3,6 +3,7 @@
 
 mod connections;
 mod fetch;
+mod joins;
 mod lies;
 mod owners;
 mod serving;

@@ -12,6 +12,8 @@ pub struct Stated {
     pub digest: Digest,
     /// Which hash that is, if the line tells: two of them have 64 digits.
     pub hash: Option<Hash>,
+    /// `true` if the line names its hash. Other digests have as many digits, such as MD5 and XXH128.
+    pub is_tagged: bool,
 }
 
 /// Why a line says nothing.
@@ -20,12 +22,20 @@ pub enum Malformed {
     /// It does not begin with digits, nor with the name of a hash.
     #[error("neither 'DIGITS  NAME' nor 'HASH (NAME) = DIGITS'")]
     Form,
-    /// A hash that is none of ours.
+    /// No hash has so many digits.
     #[error("{0} hexadecimal digits: SHA-256 and BLAKE3 have 64, XXH128 has 32")]
     Digits(usize),
-    /// A tag that is none of ours.
-    #[error("'{0}' is none of SHA256, BLAKE3, XXH128")]
-    Tag(String),
+    /// A digest by a hash that is not supported, of the file of this name.
+    #[error("{hash} digests are not supported, only SHA-256, BLAKE3 and XXH128")]
+    Unsupported {
+        /// The hash.
+        hash: String,
+        /// The file.
+        name: Vec<u8>,
+    },
+    /// The text is UTF-16.
+    #[error("UTF-16 text: save the list as UTF-8")]
+    Encoding,
     /// A backslash before something else than `n`, `r` and itself.
     #[error("a backslash in the name that escapes nothing")]
     Escape,
@@ -35,8 +45,22 @@ pub enum Malformed {
 }
 
 /// How a hash is called in lines that name it.
-const TAGS: [(&str, Hash); 3] =
-    [("SHA256", Hash::Sha256), ("BLAKE3", Hash::Blake3), ("XXH128", Hash::Xxh3)];
+const TAGS: [(&str, Hash); 4] = [
+    ("SHA256", Hash::Sha256),
+    // openssl dgst
+    ("SHA2-256", Hash::Sha256),
+    ("BLAKE3", Hash::Blake3),
+    ("XXH128", Hash::Xxh3),
+];
+/// Number of digits of hashes that are not supported.
+const UNSUPPORTED: [(usize, &str); 6] = [
+    (8, "XXH32 or CRC-32"),
+    (16, "XXH64"),
+    (40, "SHA-1"),
+    (56, "SHA-224"),
+    (96, "SHA-384"),
+    (128, "SHA-512"),
+];
 
 /// Writes a line. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all: each gets
 /// only those that it cannot do without.
@@ -66,6 +90,11 @@ pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
 }
 
 impl Stated {
+    /// Whether it was read as XXH128 because it has 32 digits, as MD5 has.
+    pub fn is_bare(&self) -> bool {
+        self.hash == Some(Hash::Xxh3) && !self.is_tagged
+    }
+
     /// Reads a line, without its end; `None` if it is empty or a comment.
     pub fn parse(line: &[u8]) -> Result<Option<Self>, Malformed> {
         if line.is_empty() || line.starts_with(b"#") {
@@ -76,35 +105,65 @@ impl Stated {
             None => (false, line),
         };
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        let (digest, hash, name) = match line.get(digits..) {
-            Some([b' ', b' ' | b'*', name @ ..]) => (digest_of(&line[..digits])?, None, name),
+        let (digest, tag, name) = match line.get(digits..) {
+            Some([b' ' | b'\t', b' ' | b'*' | b'\t', name @ ..]) => (&line[..digits], None, name),
             // What `-r` of some tools writes.
-            Some([b' ', name @ ..]) if digits >= 8 => (digest_of(&line[..digits])?, None, name),
+            Some([b' ' | b'\t', name @ ..]) if digits >= 8 => (&line[..digits], None, name),
             _ => tagged(line)?,
         };
-        let hash = hash.or_else(|| (digest.bytes().len() == 16).then_some(Hash::Xxh3));
         let name = if has_escapes { unescape(name)? } else { name.to_vec() };
         if name.is_empty() || name.contains(&0) {
             return Err(Malformed::Name);
         }
-        Ok(Some(Self { name, digest, hash }))
+        let (digest, hash) = judge(digest, tag, &name)?;
+        Ok(Some(Self { name, digest, hash, is_tagged: tag.is_some() }))
     }
 }
 
-/// `SHA256 (NAME) = DIGITS`.
-fn tagged(line: &[u8]) -> Result<(Digest, Option<Hash>, &[u8]), Malformed> {
-    let open = line.windows(2).position(|pair| pair == b" (").ok_or(Malformed::Form)?;
-    let close = line.windows(4).rposition(|four| four == b") = ").ok_or(Malformed::Form)?;
-    let name = line.get(open + 2..close).ok_or(Malformed::Form)?;
-    let tag = String::from_utf8_lossy(&line[..open]).into_owned();
-    let known = TAGS.iter().find(|(known, _)| *known == tag);
-    let (_, hash) = known.ok_or_else(|| Malformed::Tag(tag.chars().take(20).collect()))?;
-    let digest = digest_of(&line[close + 4..])?;
+/// Digits, tag and name of `SHA256 (NAME) = DIGITS`, or of `SHA256(NAME)= DIGITS` as openssl writes it.
+type Tagged<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+
+fn tagged(line: &[u8]) -> Result<Tagged<'_>, Malformed> {
+    let open = line.iter().position(|byte| *byte == b'(').ok_or(Malformed::Form)?;
+    let tag = line[..open].strip_suffix(b" ").unwrap_or(&line[..open]);
+    let ends = [&b") = "[..], b")= "].into_iter();
+    let mut found = ends.filter_map(|end| {
+        line.windows(end.len()).rposition(|four| four == end).map(|at| (at, at + end.len()))
+    });
+    let (close, digits) = found.next().ok_or(Malformed::Form)?;
+    let name = line.get(open + 1..close).ok_or(Malformed::Form)?;
+    Ok((&line[digits..], Some(tag), name))
+}
+
+/// The digest, and its hash if that is known.
+fn judge(
+    digits: &[u8],
+    tag: Option<&[u8]>,
+    name: &[u8],
+) -> Result<(Digest, Option<Hash>), Malformed> {
+    let unsupported =
+        |hash: &str| Malformed::Unsupported { hash: hash.to_owned(), name: name.to_vec() };
+    let Some(tag) = tag else {
+        let other = UNSUPPORTED.iter().find(|(count, _)| *count == digits.len());
+        return match other {
+            Some((_, hash)) => Err(unsupported(hash)),
+            None => {
+                digest_of(digits).map(|digest| (digest, (digits.len() == 32).then_some(Hash::Xxh3)))
+            }
+        };
+    };
+    let is_tag = |byte: &u8| byte.is_ascii_alphanumeric() || b"-/_".contains(byte);
+    if tag.is_empty() || tag.len() > 20 || !tag.iter().all(is_tag) {
+        return Err(Malformed::Form);
+    }
+    let known = TAGS.iter().find(|(known, _)| known.as_bytes() == tag);
+    let (_, hash) = known.ok_or_else(|| unsupported(&String::from_utf8_lossy(tag)))?;
+    let digest = digest_of(digits)?;
     let wanted = if *hash == Hash::Xxh3 { 16 } else { 32 };
     if digest.bytes().len() != wanted {
         return Err(Malformed::Digits(2 * digest.bytes().len()));
     }
-    Ok((digest, Some(*hash), name))
+    Ok((digest, Some(*hash)))
 }
 
 fn digest_of(digits: &[u8]) -> Result<Digest, Malformed> {
@@ -157,6 +216,10 @@ mod tests {
             (format!("\\{DIGITS}  a\\\\b\\nc\\r"), "a\\b\nc\r", None),
             (format!("{DIGITS}  a\\b"), "a\\b", None),
             (format!("{half}  a"), "a", Some(Hash::Xxh3)),
+            (format!("{DIGITS}\ta b"), "a b", None),
+            (format!("{DIGITS}\t*a"), "a", None),
+            (format!("SHA2-256(a)= {DIGITS}"), "a", Some(Hash::Sha256)),
+            (format!("SHA256(a (1).iso)= {DIGITS}"), "a (1).iso", Some(Hash::Sha256)),
             (format!("SHA256 (a) = b) = {DIGITS}"), "a) = b", Some(Hash::Sha256)),
             (format!("\\BLAKE3 (a\\nb) = {DIGITS}"), "a\nb", Some(Hash::Blake3)),
             (format!("XXH128 (a) = {half}"), "a", Some(Hash::Xxh3)),
@@ -168,13 +231,19 @@ mod tests {
 
     #[test]
     fn what_is_no_line_is_refused_with_the_reason() {
+        let unsupported =
+            |hash: &str| Malformed::Unsupported { hash: hash.to_owned(), name: b"a".to_vec() };
         for (line, why) in [
             ("words".to_owned(), Malformed::Form),
             (DIGITS.to_owned(), Malformed::Form),
             (format!("{DIGITS}  "), Malformed::Name),
-            (format!("{}  a", &DIGITS[..40]), Malformed::Digits(40)),
+            (format!("{}  a", &DIGITS[..42]), Malformed::Digits(42)),
+            (format!("{}  a", &DIGITS[..40]), unsupported("SHA-1")),
+            (format!("{DIGITS}{DIGITS}  a"), unsupported("SHA-512")),
+            (format!("SHA512 (a) = {DIGITS}{DIGITS}"), unsupported("SHA512")),
+            ("see (a) = b and so on".to_owned(), unsupported("see")),
             (format!("{}  a", &DIGITS[..31]), Malformed::Digits(31)),
-            (format!("MD5 (a) = {}", &DIGITS[..32]), Malformed::Tag("MD5".to_owned())),
+            (format!("MD5 (a) = {}", &DIGITS[..32]), unsupported("MD5")),
             (format!("XXH128 (a) = {DIGITS}"), Malformed::Digits(64)),
             (format!("\\{DIGITS}  a\\b"), Malformed::Escape),
             (format!("{DIGITS}  a\0b"), Malformed::Name),

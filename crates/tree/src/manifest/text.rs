@@ -16,10 +16,19 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads all lines.
+    /// Reads all lines, with or without a byte order mark. If all of them end in CR LF, the CR is part of the end; else it
+    /// is part of a name.
     pub fn parse(text: &[u8]) -> Self {
         let mut manifest = Self::default();
-        for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+            manifest.malformed.push((1, Malformed::Encoding));
+            return manifest;
+        }
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+        let lines = || text.split(|byte| *byte == b'\n');
+        let is_crlf = lines().all(|line| line.is_empty() || line.ends_with(b"\r"));
+        for (number, line) in (1..).zip(lines()) {
+            let line = line.strip_suffix(b"\r").filter(|_| is_crlf).unwrap_or(line);
             match Stated::parse(line) {
                 Ok(Some(stated)) => manifest.lines.push((number, stated)),
                 Ok(None) => {}
@@ -50,5 +59,21 @@ mod tests {
         let names = manifest.names();
         assert!(names.contains_key(b"a/b".as_slice()) && names.contains_key(b"/c".as_slice()));
         assert!(Manifest::parse(b"").lines.is_empty());
+    }
+
+    #[test]
+    fn lists_that_windows_wrote_are_read_or_the_reason_is_said() {
+        let digits = "0".repeat(64);
+        let names = |text: &[u8]| -> Vec<Vec<u8>> {
+            Manifest::parse(text).lines.into_iter().map(|(_, stated)| stated.name).collect()
+        };
+        let text = format!("\u{feff}{digits}  a\r\n\r\n{digits} *b\r\n");
+        assert_eq!(names(text.as_bytes()), [b"a", b"b"]);
+        // A CR that only some lines have is in a name.
+        let text = format!("{digits}  a\r\n{digits}  b\n");
+        assert_eq!(names(text.as_bytes()), [&b"a\r"[..], b"b"]);
+        let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let read = Manifest::parse(&[b"\xff\xfe", &utf_16[..]].concat());
+        assert_eq!((read.lines.len(), &read.malformed[..]), (0, &[(1, Malformed::Encoding)][..]));
     }
 }

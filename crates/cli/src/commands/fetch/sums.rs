@@ -17,7 +17,7 @@ pub fn read(args: &FetchArgs, options: &Options) -> Result<Option<Sums>, Failure
         return Sums::fetch(&target, options, &|| interrupt::check()).map(Some).map_err(failed);
     }
     let text = std::fs::read(from).map_err(|error| Failure::of_io("read", from, &error))?;
-    Ok(Some(Sums::parse(&text)))
+    Ok(Some(Sums::parse(&text, from)))
 }
 
 /// With the digest that the list has for this file.

@@ -21,7 +21,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         quantity,
-        text::{keep, print},
+        text::{keep, note, print},
     },
 };
 
@@ -88,7 +88,8 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         own: if is_input { Vec::new() } else { vec![path.to_owned(), second] },
     };
     let findings = Findings::of(args.shown, std::slice::from_ref(destination));
-    let found = check(&Manifest::parse(&text), destination, &options, &findings);
+    let manifest = Manifest::parse(&text);
+    let found = check(&manifest, destination, &options, &findings);
     findings.finish(found.as_ref().map_or(0, |found| found.bytes));
     let mut found = found.map_err(|error| begun_in_vain(&error))?;
     if let Some(attributes) = attributes.filter(|_| !found.stopped) {
@@ -97,6 +98,10 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         let (here, account) = here.map_err(|error| begun_in_vain(&error))?;
         attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
         found.add(account);
+    }
+    let has_bare = || manifest.lines.iter().any(|(_, stated)| stated.is_bare());
+    if found.differ > 0 && !args.shown.quiet && has_bare() {
+        note("hint: digests of 32 digits are read as XXH128; MD5 is not supported");
     }
     conclude(args, &found)
 }
