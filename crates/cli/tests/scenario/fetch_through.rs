@@ -120,12 +120,18 @@ struct Secure(Child, u16);
 
 impl Secure {
     fn new(folder: &Path, days: &str) -> Self {
+        Self::with_certificate(folder, days, ("localhost", "FALSE"))
+    }
+
+    /// `is_authority`: TRUE or FALSE, in the certificate's basic constraints.
+    fn with_certificate(folder: &Path, days: &str, (name, is_authority): (&str, &str)) -> Self {
         let openssl = |words: &[&str]| {
             run(Command::new("openssl").args(words).current_dir(folder)).expect(0);
         };
         let request = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"];
         openssl(&[&request[..], &["-keyout", "key.pem", "-out", "request.pem"]].concat());
-        let extensions = "subjectAltName=DNS:localhost\nbasicConstraints=critical,CA:FALSE\n";
+        let extensions =
+            format!("subjectAltName=DNS:{name}\nbasicConstraints=critical,CA:{is_authority}\n");
         fs::write(folder.join("extensions"), extensions).unwrap();
         let sign = ["x509", "-req", "-in", "request.pem", "-signkey", "key.pem", "-days", days];
         openssl(&[&sign[..], &["-extfile", "extensions", "-out", "cert.pem"]].concat());
@@ -163,6 +169,27 @@ fn a_certificate_that_has_expired_is_not_trusted() {
     ran.expect_said("not to be trusted");
     ran.expect_said("its certificate has expired");
     assert!(!scratch.join("f").exists());
+}
+
+#[test]
+fn a_self_signed_certificate_of_an_authority_is_trusted_if_cacert_names_it_and_all_else_is_right() {
+    if !has_tools("a_self_signed_certificate_of_an_authority", &["openssl"]) {
+        return;
+    }
+    for (days, name, code) in [("9", "localhost", 0), ("9", "other", 1), ("-1", "localhost", 1)] {
+        let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+        fs::write(scratch.join("file"), "x").unwrap();
+        let server = Secure::with_certificate(scratch.path(), days, (name, "TRUE"));
+        let fetch = |certificate: &Path| {
+            let mut command = thalweg();
+            command.args(["fetch", &format!("https://localhost:{}/file", server.1)]);
+            run(command.arg(scratch.join("f")).arg("--cacert").arg(certificate))
+        };
+        fetch(&scratch.join("cert.pem")).expect(code);
+        assert_eq!(scratch.join("f").exists(), code == 0);
+        let _other = Secure::with_certificate(elsewhere.path(), "9", ("localhost", "TRUE"));
+        fetch(&elsewhere.join("cert.pem")).expect(1).expect_said("not to be trusted");
+    }
 }
 
 #[test]
@@ -238,5 +265,17 @@ fn files_must_have_the_digests_of_a_list() {
     let file = scratch.join("sums");
     fetch(&["--force", "--sums", file.to_str().unwrap(), &a, &b]).expect(1);
     fetch(&["--sums", "none", &a]).expect(1).expect_said("none");
+    // As other systems and other tools write it.
+    let text = String::from_utf8(sums).unwrap();
+    let windows = format!("\u{feff}{}", text.replace("  ", "\t").replace('\n', "\r\n"));
+    fs::write(&file, windows).unwrap();
+    fetch(&["--force", "--sums", file.to_str().unwrap(), &a]).expect(0).expect_said("agrees");
+    for (tool, hash) in [("md5sum", "MD5"), ("sha1sum", "SHA-1"), ("sha512sum", "SHA-512")] {
+        let list = run(Command::new(tool).arg("a").current_dir(&shared)).expect(0).stdout.clone();
+        let file = scratch.join(if hash == "MD5" { "MD5SUMS" } else { "sums" });
+        fs::write(&file, list).unwrap();
+        let said = fetch(&["--force", "--sums", file.to_str().unwrap(), &a]).expect(4);
+        said.expect_said(&format!("the digest of 'a' is {hash}:"));
+    }
     assert_eq!(names(&place), ["a"]);
 }

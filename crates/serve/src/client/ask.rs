@@ -14,8 +14,8 @@ use super::{
 /// More redirects are a loop.
 const MOST_REDIRECTS: usize = 10;
 
-/// Asks, and says also where the answer comes from. One that is neither the file nor a word on its ranges is
-/// an error.
+/// Asks, and returns also where the answer comes from. A status that is neither about the file nor about its ranges
+/// is an error.
 pub fn ask(
     first: &Target,
     asked: &Asked<'_>,
@@ -36,24 +36,27 @@ pub fn ask(
                 target = target.join(location)?.for_user_of(first);
             }
             (200 | 206, _) => {
-                return decoded(&head, &target).map(|()| (connection, head, target));
+                decoded(&head, [first, &target])?;
+                return Ok((connection, head, target));
             }
-            (416, _) => return Ok((connection, head, target)),
+            // What a server may answer because it refuses the range.
+            (400 | 403 | 416 | 501, _) if asked.range.is_some() => {
+                return Ok((connection, head, target));
+            }
             _ => return Err(resume::status(&head)),
         }
     }
     Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
 }
 
-/// Refuses bytes that are not those of the file: an encoding was not asked for.
-fn decoded(head: &Head, target: &Target) -> Result<(), Error> {
-    match head.get("content-encoding") {
-        Some(encoding)
-            if !encoding.eq_ignore_ascii_case("identity") && !target.is_named_after(encoding) =>
-        {
-            let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
-            Err(Error::Broken(why))
-        }
-        _ => Ok(()),
+/// Refuses bytes that are not those of the file: an encoding was not asked for. `names`: the URLs before and after
+/// redirects, whose endings may say that the file itself is compressed.
+fn decoded(head: &Head, names: [&Target; 2]) -> Result<(), Error> {
+    let encoding = head.get("content-encoding").unwrap_or_default();
+    let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    if is_plain || names.iter().any(|name| name.is_named_after(encoding)) {
+        return Ok(());
     }
+    let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
+    Err(Error::Broken(why))
 }

@@ -46,13 +46,17 @@ impl Head {
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut room);
-        let parsed = response.parse(bytes);
+        // A client that is no proxy may accept both (RFC 9112, 5.1 and 5.2); other clients do.
+        let mut lenient = httparse::ParserConfig::default();
+        lenient.allow_spaces_after_header_name_in_responses(true);
+        lenient.allow_obsolete_multiline_headers_in_responses(true);
+        let parsed = lenient.parse_response(&mut response, bytes);
         let length = match parsed.map_err(|error| Error::broken(format!("its head: {error}")))? {
             httparse::Status::Complete(length) if length <= LONGEST => length,
             httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
             _ => return Err(Error::broken("its head does not end")),
         };
-        let text = |value: &[u8]| value.iter().map(|byte| char::from(*byte)).collect();
+        let text = |value: &[u8]| unfolded(value.iter().map(|byte| char::from(*byte)).collect());
         let pairs = response.headers.iter();
         let head = Self {
             status: response.code.unwrap_or_default(),
@@ -116,7 +120,9 @@ impl Head {
 
     /// `Content-Range: bytes 0-9/10`, or with `*` for the total.
     pub fn content_range(&self) -> Option<ContentRange> {
-        let (range, total) = self.get("content-range")?.strip_prefix("bytes ")?.split_once('/')?;
+        let (unit, range) = self.get("content-range")?.split_once([' ', '\t'])?;
+        let (range, total) =
+            range.split_once('/').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
         let (from, last) = range.trim().split_once('-')?;
         let (from, to) = (decimal(from)?, decimal(last)?.checked_add(1)?);
         let total = match total {
@@ -143,6 +149,15 @@ impl Head {
     pub fn keeps_alive(&self) -> bool {
         !self.lists("connection", "close")
             && (!self.is_old || self.lists("connection", "keep-alive"))
+    }
+}
+
+/// Joins the lines of a folded header value with a space (RFC 9112, 5.2).
+fn unfolded(value: String) -> String {
+    if value.contains('\n') {
+        value.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")
+    } else {
+        value
     }
 }
 
@@ -194,13 +209,34 @@ mod tests {
         let range = |value: &str| head(&format!("Content-Range: {value}\r\n")).content_range();
         let total = NonZero::new(10);
         assert_eq!(range("bytes 2-9/10"), Some(ContentRange { from: 2, to: 10, total }));
+        assert_eq!(range("Bytes 2-9/10"), Some(ContentRange { from: 2, to: 10, total }));
+        assert_eq!(range("BYTES\t 2-9/10"), Some(ContentRange { from: 2, to: 10, total }));
         assert_eq!(range("bytes 0-0/*"), Some(ContentRange { from: 0, to: 1, total: None }));
-        for wrong in
-            ["bytes */10", "bytes 5-4/10", "bytes 0-10/10", "bytes 0-9/0", "0-9/10", "bytes 0-9"]
-        {
+        for wrong in [
+            "bytes */10",
+            "bytes 5-4/10",
+            "bytes 0-10/10",
+            "bytes 0-9/0",
+            "0-9/10",
+            "bytes 0-9",
+            "bits 0-9/10",
+        ] {
             assert_eq!(range(wrong), None, "{wrong}");
         }
         assert_eq!(range(&format!("bytes 0-{}/*", u64::MAX)), None);
+    }
+
+    #[test]
+    fn folded_lines_and_blanks_before_the_colon_are_read_as_other_clients_do() {
+        let head = head(
+            "Content-Length : 5\r\nETag\t: \"a\"\r\nContent-Range:\r\n bytes\r\n\t0-4/5\r\nX: a\n b\r\n",
+        );
+        assert_eq!(head.framing().unwrap(), Framing::Length(5));
+        assert_eq!((head.get("etag"), head.get("x")), (Some("\"a\""), Some("a b")));
+        let range = head.content_range().unwrap();
+        assert_eq!((range.from, range.to), (0, 5));
+        let lines = "Transfer-Encoding:\r\n chunked\r\nContent-Length :\r\n 5\r\n";
+        assert!(self::head(lines).framing().is_err());
     }
 
     #[test]

@@ -55,13 +55,16 @@ pub enum Worth {
     Unranged,
 }
 
-/// What an answer with status 200, 206 or 416 is worth.
+/// Decides what an answer is worth.
 pub fn judge(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     match head.status {
         206 => piece(asked, head),
         200 => whole(asked, head),
         416 if asked.known.is_some() => Ok(Worth::Another),
-        416 if asked.range.is_some() => Ok(Worth::Unranged),
+        // Some servers refuse every range request so.
+        400 | 403 | 416 | 501 if asked.range.is_some() && asked.known.is_none() => {
+            Ok(Worth::Unranged)
+        }
         _ => Err(status(head)),
     }
 }
@@ -164,6 +167,11 @@ mod tests {
         assert_eq!(judge(200, "Content-Length: 10\r\n").unwrap(), Worth::Whole(Some(10)));
         assert_eq!(judge(200, "").unwrap(), Worth::Whole(None));
         assert_eq!(judge(416, "Content-Range: bytes */0\r\n").unwrap(), Worth::Unranged);
+        for status in [400, 403, 501] {
+            assert_eq!(judge(status, "").unwrap(), Worth::Unranged);
+            assert!(super::judge(&Asked::ALL, &head(status, "")).is_err());
+            assert!(super::judge(&later(&known("\"a\""), true), &head(status, "")).is_err());
+        }
         for (status, wrong) in [
             (206, "Content-Range: bytes 1-9/10\r\n"),
             (206, "Content-Range: bytes 0-9/10\r\nContent-Length: 11\r\n"),

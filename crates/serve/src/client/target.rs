@@ -177,16 +177,18 @@ impl Target {
 
     /// Whether the file's own name says that it is compressed so: servers call `a.gz` an encoding.
     pub fn is_named_after(&self, encoding: &str) -> bool {
-        let endings: &[&str] = match encoding {
-            "gzip" | "x-gzip" => &["gz", "tgz"],
+        let endings: &[&str] = match &*encoding.to_ascii_lowercase() {
+            "gzip" | "x-gzip" => &["gz", "tgz", "svgz"],
             "br" => &["br"],
             "zstd" => &["zst", "tzst"],
-            "compress" | "x-compress" => &["Z"],
+            "compress" | "x-compress" => &["z"],
+            "bzip2" | "x-bzip2" => &["bz2", "tbz2"],
+            "xz" | "x-xz" => &["xz", "txz"],
             _ => &[],
         };
         let name = self.name().unwrap_or_default();
         let ending = std::path::Path::new(&name).extension().and_then(OsStr::to_str);
-        ending.is_some_and(|ending| endings.contains(&ending))
+        ending.is_some_and(|ending| endings.iter().any(|own| own.eq_ignore_ascii_case(ending)))
     }
 }
 
@@ -261,6 +263,16 @@ mod tests {
         assert_eq!(folder.folder_name(), Some("a b".into()));
         assert_eq!(target("http://h/").folder_name(), None);
         assert!(target("http://h/a.tar.gz").is_named_after("x-gzip"));
+        for (name, encoding) in [
+            ("a.svgz", "gzip"),
+            ("a.tar.GZ", "GZIP"),
+            ("a.TGZ", "x-gzip"),
+            ("a.tar.xz", "xz"),
+            ("a.Z", "compress"),
+        ] {
+            assert!(target(&format!("http://h/{name}")).is_named_after(encoding), "{name}");
+        }
         assert!(!target("http://h/a.tar").is_named_after("gzip"));
+        assert!(!target("http://h/gz").is_named_after("gzip"));
     }
 }

@@ -6,9 +6,16 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    server::ParsedCertificate,
 };
 
 use super::Error;
@@ -31,7 +38,8 @@ impl Trust {
     fn read(&self) -> Result<Arc<ClientConfig>, Error> {
         let mut roots = RootCertStore::empty();
         // What a store holds of unknown kinds keeps nobody from the rest.
-        roots.add_parsable_certificates(self.certificates()?);
+        let named = self.certificates()?;
+        roots.add_parsable_certificates(named.iter().cloned());
         if roots.is_empty() {
             let what = self.file.as_ref().map(|file| format!("'{}'", thalweg_core::shown(file)));
             let what = what.unwrap_or_else(|| "this system".to_owned());
@@ -40,10 +48,16 @@ impl Trust {
             return Err(Error::Unsupported(why));
         }
         let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| Error::Unsupported(error.to_string()))?;
-        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+        let builder = if self.file.is_some() {
+            let builder = builder.dangerous();
+            builder.with_custom_certificate_verifier(Arc::new(Named::new(roots, named, provider)?))
+        } else {
+            builder.with_root_certificates(roots)
+        };
+        Ok(Arc::new(builder.with_no_client_auth()))
     }
 
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
@@ -69,6 +83,76 @@ impl Trust {
             |error: rustls::Error| Error::Untrusted { host: host.to_owned(), why: words(&error) };
         ClientConnection::new(config, name).map_err(untrusted)
     }
+}
+
+/// Verifies servers by the certificates of `--cacert`. A server may also present one of these itself, although it is one
+/// of an authority: `openssl req -x509` makes such certificates, and other clients accept them.
+#[derive(Debug)]
+struct Named {
+    usual: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Named {
+    fn new(
+        roots: RootCertStore,
+        certificates: Vec<CertificateDer<'static>>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let usual = builder.build().map_err(|error| Error::Unsupported(error.to_string()))?;
+        Ok(Self { usual, certificates })
+    }
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.usual.verify_server_cert(own, others, name, ocsp, now) {
+            // webpki reports this only after it has checked the dates; the name is checked last.
+            Err(error) if is_of_authority(&error) && self.certificates.contains(own) => {
+                verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, own, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, own, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+/// Whether all that is wrong with a certificate is that it is one of an authority. rustls has no variant for it.
+fn is_of_authority(error: &rustls::Error) -> bool {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
+        return false;
+    };
+    other.0.to_string() == "CaUsedAsEndEntity"
 }
 
 /// Why a server is not trusted, from what reading from it answered.

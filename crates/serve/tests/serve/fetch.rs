@@ -370,6 +370,37 @@ fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
 }
 
 #[test]
+fn a_server_that_refuses_ranges_is_asked_once_more_without() {
+    let bytes = noise(LEN, 13);
+    for status in [400, 403, 501] {
+        let (place, own) = (tempfile::tempdir().unwrap(), bytes.clone());
+        let server = Liar::new(move |asked, stream| {
+            if asked.path == "/no" || asked.get("range").is_some() {
+                let head = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
+                return drop(stream.write_all(head.as_bytes()));
+            }
+            send(stream, &(full(LEN, "\"a\""), own.clone()), LEN);
+        });
+        get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+        is_whole(place.path(), &bytes);
+        let failed = get(&server.url("no"), &place.path().join("g"), &options()).unwrap_err();
+        assert!(matches!(failed.error, Error::Status { status: s, .. } if s == status));
+        assert_eq!(server.asked().len(), 4);
+    }
+}
+
+#[test]
+fn what_is_there_stays_if_a_later_range_is_refused() {
+    let (place, bytes) = (tempfile::tempdir().unwrap(), noise(LEN, 14));
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => send(stream, &honest(asked, &bytes, "\"a\""), 400_000),
+        _ => drop(stream.write_all(b"HTTP/1.1 403 Expired\r\nContent-Length: 0\r\n\r\n")),
+    });
+    let failed = get(&server.url("x"), &place.path().join("f"), &options()).unwrap_err();
+    assert!(failed.kept && failed.there == 400_000, "{failed:?}");
+}
+
+#[test]
 fn digests_are_compared_before_anything_gets_its_name() {
     let bytes = noise(LEN, 12);
     let own = bytes.clone();
