@@ -8,7 +8,7 @@ use thalweg_core::{
     rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way, fetch,
+    Error, Expected, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -20,7 +20,7 @@ use crate::support::fetch::options;
 use crate::support::liar::{Liar, await_hang_up, full, honest, partial, send};
 use crate::support::noise::noise;
 
-const LEN: usize = 1_000_000;
+pub const LEN: usize = 1_000_000;
 
 #[derive(Default)]
 struct Quiet(Mutex<Vec<String>>);
@@ -40,7 +40,7 @@ impl Watcher for Quiet {
     }
 }
 
-fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+pub fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
     fetch(&Target::parse(url).unwrap(), destination, options, &Quiet::default())
 }
@@ -58,7 +58,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[track_caller]
-fn is_whole(folder: &Path, bytes: &[u8]) {
+pub fn is_whole(folder: &Path, bytes: &[u8]) {
     assert!(fs::read(folder.join("f")).unwrap() == bytes);
     assert_eq!(names(folder), ["f"]);
 }
@@ -319,54 +319,6 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert_eq!(server.asked()[2].from(), Some(100_000));
-}
-
-#[test]
-fn redirects_are_followed_and_secrets_are_not_told_to_others() {
-    let place = tempfile::tempdir().unwrap();
-    let bytes = noise(1000, 11);
-    let own = bytes.clone();
-    let other = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
-    let (there, turn) = (other.url("there"), "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: ");
-    let server = Liar::new(move |asked, stream| {
-        let location = if asked.path == "/x" { "/y".to_owned() } else { there.clone() };
-        drop(stream.write_all(format!("{turn}{location}\r\n\r\n").as_bytes()));
-    });
-    let headers =
-        vec![("Authorization".to_owned(), "secret".to_owned()), ("X".to_owned(), "y".to_owned())];
-    let options = Options { extra: Extra { headers, wants_digest: false }, ..options() };
-    get(&server.url("x"), &place.path().join("f"), &options).unwrap();
-    is_whole(place.path(), &bytes);
-    assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("secret")));
-    assert_eq!(
-        (other.asked()[0].get("authorization"), other.asked()[0].get("x")),
-        (None, Some("y"))
-    );
-}
-
-#[test]
-fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
-    let other = Liar::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
-    let there = other.url("there");
-    let server = Liar::new(move |asked, stream| {
-        let host = asked.get("host").unwrap();
-        let location = match asked.path.as_str() {
-            "/x" => format!("http://{host}/y"),
-            "/y" => "/z".to_owned(),
-            "/away" => there.clone(),
-            _ => return send(stream, &honest(asked, b"own", "\"a\""), LEN),
-        };
-        let head = format!("HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n");
-        drop(stream.write_all(head.as_bytes()));
-    });
-    let place = tempfile::tempdir().unwrap();
-    for (path, expected) in [("x", &b"own"[..]), ("away", b"other")] {
-        let url = server.url(path).replace("http://", "http://u:p@");
-        get(&url, &place.path().join("f"), &options()).unwrap();
-        is_whole(place.path(), expected);
-    }
-    assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("Basic dTpw")));
-    assert_eq!((server.asked().len(), other.asked()[0].get("authorization")), (4, None));
 }
 
 #[test]

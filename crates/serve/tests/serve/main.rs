@@ -6,6 +6,7 @@ mod fetch;
 mod joins;
 mod lies;
 mod owners;
+mod redirects;
 mod serving;
 mod support;
 mod trees;

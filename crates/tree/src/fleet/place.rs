@@ -412,7 +412,9 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             Ok(tree) => {
                 // It has the mode of the source by now, which need not let us in.
                 let _ = fchmod(&tree, Mode::RWXU);
-                empty(&tree)
+                let emptied = empty(&tree);
+                let _ = unlinkat(fd, TREE, AtFlags::REMOVEDIR);
+                emptied
             }
             Err(_) => Ok(()),
         };

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     journals::Journals,
-    place::{self, EPOCH, FINISHER, FULL, PLAN, failed, no_plan},
+    place::{self, EPOCH, FINISHER, FULL, PLAN, TREE, failed, no_plan},
     plan::Plan,
     record::WorkerRecord,
 };
@@ -67,7 +67,8 @@ impl Known {
     }
 }
 
-/// Looks at the fleet that makes `path`, or whose folder that is; `None` if there is none.
+/// Looks at the fleet that makes `path`, or whose folder that is; `None` if there is none, or if it has finished and its folder
+/// is being removed.
 pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(None) };
     let mut status = FleetStatus {
@@ -80,9 +81,16 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
         workers: Vec::new(),
         folder: folder.clone(),
     };
+    let has = |name| place::has(fd.as_fd(), name);
     let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {
-        return Ok(Some(status));
+        // A worker that removes the folder removes the plan before all else, and the tree before the flags.
+        let is_over = has(FINISHER) || !has(TREE);
+        return Ok((!is_over).then_some(status));
     };
+    if !has(PLAN) {
+        // The journals may have been removed while they were read.
+        return Ok(None);
+    }
     let done = plan.index.iter().enumerate().filter(|(n, _)| journals.done.has(*n));
     for (_, task) in done {
         status.done_bytes = status.done_bytes.saturating_add(task.bytes);
@@ -92,7 +100,6 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     status.done = journals.done.count() as u64;
     status.bytes = plan.bytes();
     status.workers = journals.workers(fd.as_fd());
-    let has = |name| place::has(fd.as_fd(), name);
     status.phase = if has(FULL) {
         Phase::Full
     } else if !journals.are_all_done(&plan.index) {
