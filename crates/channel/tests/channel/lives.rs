@@ -275,7 +275,7 @@ fn one_processor_is_enough() {
 
 #[test]
 fn a_long_sequence_arrives_in_order() {
-    let messages = from_env("THALWEG_MESSAGES", 1_000_000);
+    let messages = from_env("THALWEG_MESSAGES", 100_000);
     sequence(messages / 2, Wait::HYBRID);
     sequence(messages / 2, Wait::Block);
 }

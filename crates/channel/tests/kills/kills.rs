@@ -213,7 +213,7 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
         return;
     }
     let _alone = thalweg_testing::alone();
-    let kills = from_env("THALWEG_KILLS", 40);
+    let kills = from_env("THALWEG_KILLS", 12);
     let place = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(module_path!());
     // The first round starts the thread that lives as long as this process.

@@ -81,7 +81,7 @@ impl Campaign {
 #[test]
 fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     let mut dice = Dice::new("a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part");
-    let kills = from_env("THALWEG_KILLS", 12);
+    let kills = from_env("THALWEG_KILLS", 5);
     let scratch = Scratch::new();
     let (source, copy) = (scratch.join("source"), scratch.join("copy"));
     bytes::write(&source, 1, 1 << 20);
@@ -157,7 +157,7 @@ fn plant(tree: &Path) -> Vec<(PathBuf, u64, u64)> {
 #[test]
 fn a_killed_tree_resumes_and_every_file_under_its_name_is_whole() {
     let mut dice = Dice::new("a_killed_tree_resumes_and_every_file_under_its_name_is_whole");
-    let kills = from_env("THALWEG_KILLS", 12);
+    let kills = from_env("THALWEG_KILLS", 5);
     let scratch = Scratch::new();
     let (tree, copy) = (scratch.folder("tree"), scratch.join("copy"));
     let files = plant(&tree);

@@ -55,7 +55,7 @@ fn hear(link: &Link, kind: Kind) -> Vec<OwnedFd> {
 #[test]
 fn a_jvm_without_native_code_reads_a_ring() {
     let test = "a_jvm_without_native_code_reads_a_ring";
-    let messages = from_env("THALWEG_MESSAGES", 100_000) / 10;
+    let messages = from_env("THALWEG_MESSAGES", 10_000) / 5;
     let (near, far) = Link::pair().unwrap();
     let opening =
         std::thread::spawn(move || Producer::open_until(near, &options(Wait::Spin), in_a_while()));
@@ -84,7 +84,7 @@ fn a_jvm_without_native_code_reads_a_ring() {
 #[test]
 fn a_jvm_without_native_code_writes_a_ring() {
     let test = "a_jvm_without_native_code_writes_a_ring";
-    let messages = from_env("THALWEG_MESSAGES", 100_000) / 10;
+    let messages = from_env("THALWEG_MESSAGES", 10_000) / 5;
     let own = memfd::create("jvm", header() + CAPACITY).unwrap();
     let Some(mut jvm) = start(test, "produce", &own, EPOCH, messages) else { return };
     let (near, far) = Link::pair().unwrap();

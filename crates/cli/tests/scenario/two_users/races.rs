@@ -21,7 +21,7 @@ use crate::support::skip::is_root;
 use thalweg_testing::from_env;
 
 /// Rounds of each race in `make test`: a smoke test.
-const FEW: u64 = 10;
+const FEW: u64 = 3;
 
 fn rounds() -> u64 {
     from_env("THALWEG_RACES", FEW)
