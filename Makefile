@@ -32,7 +32,7 @@ RESULTS ?= studies/results
 JMH ?=
 # The suites that `make audit` runs, e.g. SUITES='licences fuzz'; empty runs all.
 SUITES ?=
-# Not empty: `make optimized` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
+# Not empty: `make programs` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
 PIE ?=
 # The oldest systems that `make wheel` builds for, e.g. COMPAT=manylinux_2_28; empty is this one.
 export COMPAT ?=
@@ -47,14 +47,12 @@ export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/skips.txt
 FEATURES := --features thalweg-sys/faults
 
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
-# What is installed and measured: with link-time optimization.
-DIST := $(CARGO_TARGET_DIR)/dist
-ARCHIVE := $(DIST)/libthalweg_c.a
+ARCHIVE := $(dir $(BIN))libthalweg_c.a
 # The command is there at once: nothing to load, nothing to relocate (docs/decisions/022).
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build optimized test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,9 +60,9 @@ help: ## list the targets
 build: ## build the command, as `cargo build --release` does, and show which crates took longest
 	@tests/setup/timed $(CARGO) build --release --locked
 
-optimized: ## build what is installed into target/dist, with link-time optimization: the command, thalweg-packets, the C library; PIE=1: a command with a loader, at an address of chance
-	$(CARGO) build --profile dist --locked --package thalweg-packets --package thalweg-capi
-	$(CARGO) rustc --profile dist --locked --package thalweg-cli --bin thalweg -- $(START)
+programs: ## build what is installed: the command, static and at a fixed address, thalweg-packets, the C library; PIE=1: a command with a loader, at an address of chance
+	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
+	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@# Nothing is compiled while tests run: the wheel is built here too.
@@ -118,10 +116,10 @@ lint: ## formatting, clippy, arrows between crates, licences and sources, shell 
 	@tests/setup/shell
 	@tests/setup/version
 
-study bench: optimized ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
-	$(DIST)/thalweg study $(STUDY) --allow-missing --save $(RESULTS)
+study bench: programs ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
+	$(BIN) study $(STUDY) --allow-missing --save $(RESULTS)
 
-jars: optimized ## build the Java module and the jar that carries the C library for it
+jars: programs ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(ARCHIVE) tests/setup/java package -DskipTests
 
 packages: start-skips ## build what is installed elsewhere (target/packages, target/wheels, java/target) and prove it: in an empty root, in a clean Debian, from a repository of files, in an empty environment; crates from their archives
@@ -147,7 +145,7 @@ sdist: ## the sources of that, with all crates that it is built from, into targe
 api: ## renew docs/api, the lists of what the library crates offer
 	@tests/setup/api --write
 
-jmh: optimized ## run the micro-benchmarks of the Java module, those that JMH names
+jmh: programs ## run the micro-benchmarks of the Java module, those that JMH names
 	THALWEG_ARCHIVE=$(ARCHIVE) tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
@@ -162,8 +160,8 @@ miri: ## the portable kernels under miri, as x86-64 and as aarch64 (installs a n
 cross: ## compile the kernels and their tests for aarch64
 	@tests/setup/cross
 
-install: optimized ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
-	@SYMBOLS="$(SYMBOLS:%=$(DESTDIR)%)" tests/setup/install $(DIST)/thalweg $(ARCHIVE) "$(DESTDIR)" "$(abspath $(PREFIX))"
+install: programs ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
+	@SYMBOLS="$(SYMBOLS:%=$(DESTDIR)%)" tests/setup/install $(BIN) $(ARCHIVE) "$(DESTDIR)" "$(abspath $(PREFIX))"
 
 clean: ## remove target/ and .tools/
 	$(CARGO) clean --quiet
