@@ -70,10 +70,7 @@ fn to_java(test: &str, messages: u64, words: &str, wait: Wait) -> bool {
 
 #[test]
 fn messages_from_java_arrive_whole() {
-    let (test, many) = (
-        "messages_from_java_arrive_whole",
-        from_env("THALWEG_MESSAGES", 10_000),
-    );
+    let (test, many) = ("messages_from_java_arrive_whole", from_env("THALWEG_MESSAGES", 10_000));
     let few = many / 10;
     let _ = from_java(test, many, "produce connect PATH COUNT checksums", Wait::HYBRID)
         && from_java(test, few, "produce host PATH COUNT", Wait::Block)
@@ -83,8 +80,7 @@ fn messages_from_java_arrive_whole() {
 
 #[test]
 fn messages_to_java_arrive_whole() {
-    let (test, many) =
-        ("messages_to_java_arrive_whole", from_env("THALWEG_MESSAGES", 10_000));
+    let (test, many) = ("messages_to_java_arrive_whole", from_env("THALWEG_MESSAGES", 10_000));
     let few = many / 10;
     let _ = to_java(test, many, "consume connect PATH COUNT", Wait::HYBRID)
         && to_java(test, few, "consume host PATH COUNT untrusted", Wait::Block)
