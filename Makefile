@@ -93,6 +93,7 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test channel over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=1000000 $(CARGO) test --locked --package thalweg-channel --test channel -- a_long_sequence --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-channel --test channel -- java:: --nocapture
+	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture

@@ -2,7 +2,10 @@
 //! has open for writing, a child that another thread is starting has too for a moment, and as long as anybody has, the
 //! kernel runs no such file (ETXTBSY).
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Copies a program.
 pub fn executable(from: &Path, to: &Path) {
@@ -15,4 +18,19 @@ pub fn script(to: &Path, text: &str) {
     let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
     let written = Command::new("sh").args(["-c", write, "sh"]).arg(to).arg(text).status();
     assert!(written.is_ok_and(|status| status.success()), "{} cannot be written", to.display());
+}
+
+/// Returns the path of an example, which `cargo test` builds along with the tests.
+///
+/// # Panics
+/// If it was not built, as with `cargo test --test NAME`.
+pub fn example(name: &str) -> PathBuf {
+    let binary = std::env::current_exe().expect("the path of this binary");
+    let built = binary.parent().expect("its directory").with_file_name("examples").join(name);
+    assert!(
+        built.exists(),
+        "{} does not exist: `cargo build --examples` builds it",
+        built.display()
+    );
+    built
 }

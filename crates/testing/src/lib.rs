@@ -12,7 +12,7 @@ mod process;
 mod skip;
 
 pub use dice::{Dice, from_env};
-pub use executable::{executable, script};
+pub use executable::{example, executable, script};
 pub use message::message;
 pub use process::{again, alone, lock, open_files, peak_resident};
 pub use skip::{has_tools, skip};

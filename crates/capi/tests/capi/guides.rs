@@ -13,7 +13,7 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{compile, guide, root, run, skip};
+use support::{compile, guide, run, skip};
 
 /// The JDK, and the folder of the classes of all programs of the page about Java, compiled at once. `None` without a JDK, counted.
 fn java(test: &str) -> Option<(PathBuf, PathBuf)> {
@@ -101,13 +101,7 @@ fn c(folder: &Path) -> Program {
 
 /// The examples of the crate `thalweg`, which are what docs/rust.md prints: a test of that crate compares them.
 fn rust() -> Program {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    run(Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--quiet", "--package", "thalweg"])
-        .args(["--example", "receive", "--example", "send", "--target-dir"])
-        .arg(target)
-        .current_dir(root()));
-    let example = |name| Command::new(target.join("debug/examples").join(name));
+    let example = |name| Command::new(thalweg_testing::example(name));
     Program { language: "Rust", receive: example("receive"), send: example("send") }
 }
 

@@ -14,6 +14,7 @@ use crate::support::{
     scratch::open_to_all,
     skip::{has_tools, is_root},
 };
+use thalweg_testing::from_env;
 
 const MIB: u64 = 1 << 20;
 
@@ -225,11 +226,13 @@ fn a_tree_far_deeper_than_there_are_descriptors_is_copied() {
     if !has_tools(test, &["prlimit"]) {
         return;
     }
-    for (limits, depth) in [
-        (&["prlimit", "--nofile=16:16"][..], 3000),
-        (&["prlimit", "--nofile=16:16", "--stack=65536:65536"], 1000),
-        (&["prlimit", "--nofile=64:64"], 2000),
-        (&["prlimit", "--nofile=256:256"], 1000),
+    // The time grows with the square of the depth.
+    let depth = from_env("THALWEG_DEPTH", 500) as usize;
+    for limits in [
+        &["prlimit", "--nofile=16:16"][..],
+        &["prlimit", "--nofile=16:16", "--stack=65536:65536"],
+        &["prlimit", "--nofile=64:64"],
+        &["prlimit", "--nofile=256:256"],
     ] {
         let scratch = Scratch::new();
         let (from, to) = (scratch.join("from"), scratch.join("to"));

@@ -1,8 +1,8 @@
 //! The programs of docs/rust.md: they are the examples of this crate, and do what the page says.
 
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -10,23 +10,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An example, built: a test that is run alone has none.
-fn example(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--quiet", "--package", env!("CARGO_PKG_NAME")])
-        .args(["--example", name, "--target-dir"])
-        .arg(target)
-        .current_dir(root())
-        .status();
-    assert!(built.unwrap().success(), "{name}");
-    target.join("debug/examples").join(name)
-}
-
 /// Runs it in a folder of its own, without a profile; what it printed.
 fn run(name: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(example(name))
+    let output = Command::new(thalweg_testing::example(name))
         .current_dir(&folder)
         .env("THALWEG_PROFILE", folder.path().join("none"))
         .env("XDG_RUNTIME_DIR", folder.path())
@@ -62,12 +49,21 @@ fn the_guides_messages_arrive_in_order() {
 fn two_processes_of_the_guide_talk_and_a_missing_one_is_told_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meeting");
-    let failed = Command::new(example("send")).arg(&path).output().unwrap();
+    let failed = Command::new(thalweg_testing::example("send")).arg(&path).output().unwrap();
     let told = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(!failed.status.success() && told.contains(path.to_str().unwrap()), "{told}");
-    let receiver =
-        Command::new(example("receive")).arg(&path).stdout(Stdio::piped()).spawn().unwrap();
-    while !Command::new(example("send")).arg(&path).output().unwrap().status.success() {}
+    let receiver = Command::new(thalweg_testing::example("receive"))
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !Command::new(thalweg_testing::example("send"))
+        .arg(&path)
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {}
     let told = receiver.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&told.stdout), "Rust received: hello from Rust\n");
 }
