@@ -41,10 +41,6 @@ impl Archive {
         header.set_mtime(u64::try_from(entry.stat.st_mtime).unwrap_or(0));
         header.set_size(0);
         let mut blocks = Builder::new(Vec::new());
-        let nanos = entry.stat.st_mtime_nsec as u32;
-        if let Some(time) = pax_time(entry.stat.st_mtime, nanos) {
-            blocks.append_pax_extensions([("mtime", time.as_bytes())]).map_err(failed)?;
-        }
         match &entry.kind {
             Kind::Shut => return Err(missed()),
             Kind::Folder => {
@@ -100,20 +96,6 @@ impl Archive {
     }
 }
 
-/// A time that a plain header cannot hold, as a pax record: before 1970, or with nanoseconds. `nanos` counts forward from
-/// `seconds`, the decimals of a pax time away from zero.
-fn pax_time(seconds: i64, nanos: u32) -> Option<String> {
-    if seconds >= 0 && nanos == 0 {
-        return None;
-    }
-    let (sign, whole, rest) = match (seconds, nanos) {
-        (0.., nanos) => ("", seconds.unsigned_abs(), nanos),
-        (_, 0) => ("-", seconds.unsigned_abs(), 0),
-        (_, nanos) => ("-", seconds.unsigned_abs() - 1, 1_000_000_000 - nanos),
-    };
-    Some(format!("{sign}{whole}.{rest:09}"))
-}
-
 fn memory(part: &Part) -> usize {
     match part {
         Part::Bytes(bytes) => bytes.len(),
@@ -143,24 +125,5 @@ impl Supply for Archive {
 
     fn held(&self) -> u64 {
         self.tree.held()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_before_1970_and_nanoseconds_are_pax_records() {
-        assert_eq!(pax_time(5, 0), None);
-        for (seconds, nanos, text) in [
-            (5, 7, "5.000000007"),
-            (-1, 0, "-1.000000000"),
-            (-2, 500_000_000, "-1.500000000"),
-            (-1, 999_999_999, "-0.000000001"),
-            (i64::MIN, 0, "-9223372036854775808.000000000"),
-        ] {
-            assert_eq!(pax_time(seconds, nanos).as_deref(), Some(text));
-        }
     }
 }
