@@ -5,7 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_serve::client::{
     Expected,
     head::Head,
-    resume::{Asked, Worth, judge, validator},
+    resume::{Asked, Worth, judge},
+    validator::validators,
 };
 use thalweg_tree::journal::Remote;
 
@@ -13,11 +14,12 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((head, length))) = Head::parse(bytes) else { return };
     assert!(length <= bytes.len());
     let _ = (head.framing(), head.retry_after(), Expected::of_head(&head));
-    let known = Remote { url: String::new(), validator: "\"a\"".to_owned(), size: 10 };
-    assert!(validator(&head).is_none_or(|validator| !validator.is_empty()));
+    let known = Remote { url: String::new(), validator: "\"a\"".to_owned(), size: 10, weak: None };
+    assert!(validators(&head, Some(10), false).is_none_or(|found| !found.strong.is_empty()));
     for (known, from) in [(None, 0), (Some(&known), 4)] {
         for is_conditional in [false, known.is_some()] {
-            let asked = Asked { range: Some((from, None)), known, is_conditional };
+            let range = Some((from, None));
+            let asked = Asked { range, known, is_conditional, is_vouched: false };
             if let Ok(Worth::Piece { to, total, .. }) = judge(&asked, &head) {
                 assert!(from < to && to <= total);
                 assert!(known.is_none_or(|known| total == known.size));
