@@ -2,6 +2,7 @@
 
 use std::{
     os::fd::AsFd,
+    path::PathBuf,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,7 +16,7 @@ use super::{
     journals::{Journals, Own},
     member::Duty,
     mover::{Grounds, Mover, error_of},
-    place::{EPOCH, FULL, Place, SYNC_FAILED, failed},
+    place::{EPOCH, FULL, Place, SYNC_FAILED},
     plan::Plan,
     share::Share,
     watch::{Stop, Watch},
@@ -110,7 +111,7 @@ impl<'m> Moving<'m> {
         let mut mover = match Mover::new(grounds, self.crew) {
             Ok(mover) => mover,
             Err(errno) => {
-                run.failed(failed(&self.place.path, "openat")(errno));
+                self.stop_for(at_sink("openat")(errno), self.place.path.clone());
                 return Tally::default();
             }
         };
@@ -144,14 +145,19 @@ impl<'m> Moving<'m> {
             if run.options.fsync == Fsync::Always && failure.0.loses_written_bytes() {
                 let _ = self.place.flag(SYNC_FAILED);
             }
-            let is_full = failure.0.ends_the_run();
-            run.failed(error_of(failure));
-            if is_full {
-                let _ = self.place.flag(FULL);
-                run.halt(Halt::Full);
-            }
+            self.stop_for(failure.0, failure.1);
         }
         mover.end()
+    }
+
+    /// Reports a failure, and stops all workers if the destination is full or cannot be written.
+    fn stop_for(&self, failure: Failure, path: PathBuf) {
+        let is_full = failure.ends_the_run();
+        self.crew.run.failed(error_of((failure, path)));
+        if is_full {
+            let _ = self.place.flag(FULL);
+            self.crew.run.halt(Halt::Full);
+        }
     }
 
     /// The next task, by what is known of the others.
