@@ -69,6 +69,12 @@ pub enum Event<'a> {
         /// Where what was there before is kept now.
         backup: Option<&'a Path>,
     },
+    /// An existing destination gave way, and the copy kept neither its mode nor its owner; `cp` removes it first. Only when
+    /// verbose, and before [`Event::Copied`].
+    Removed {
+        /// The destination.
+        destination: &'a Path,
+    },
     /// It was left as it was. Only when verbose.
     Skipped {
         /// The existing destination.

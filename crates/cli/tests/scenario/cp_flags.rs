@@ -25,7 +25,7 @@ fn no_clobber_wins_over_force_and_interactive_in_any_order() {
 }
 
 /// A line of shell in a folder of its own, in which `$T` is the command.
-fn after(setup: &str, line: &str) -> (Scratch, Ran) {
+pub fn after(setup: &str, line: &str) -> (Scratch, Ran) {
     let scratch = Scratch::new();
     let mut command = Command::new("sh");
     quiet_environment(&mut command);
@@ -37,7 +37,7 @@ fn after(setup: &str, line: &str) -> (Scratch, Ran) {
 
 /// Runs `line`, which must end with `code`, and then `check`, which must hold.
 #[track_caller]
-fn holds(setup: &str, line: &str, code: i32, check: &str) {
+pub fn holds(setup: &str, line: &str, code: i32, check: &str) {
     let (scratch, ran) = after(setup, line);
     assert_eq!(ran.code(), code, "{line}: {}", ran.said());
     let mut command = Command::new("sh");
@@ -343,7 +343,7 @@ fn what_the_first_of_two_sources_became_is_kept() {
     holds(
         setup,
         "yes n | $T copy -i a x/a d 2>said",
-        0,
+        1,
         "test $(cat d/a) = 1 && grep -q overwrite said",
     );
 }
@@ -382,7 +382,7 @@ fn a_folder_goes_into_itself_but_for_what_it_becomes() {
 #[test]
 fn a_folder_in_the_way_is_asked_for_before_it_is_refused() {
     let setup = "echo a >a; mkdir -p d/a; echo n >no; echo y >yes";
-    holds(setup, "$T copy -i a d <no", 0, "test -d d/a");
+    holds(setup, "$T copy -i a d <no", 1, "test -d d/a");
     holds(setup, "$T copy -i a d <yes", 1, "test -d d/a");
 }
 

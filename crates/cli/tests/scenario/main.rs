@@ -11,6 +11,7 @@ mod closed_streams;
 mod coarse_times;
 mod cp_differential;
 mod cp_flags;
+mod cp_newer;
 mod crowds;
 mod denied_calls;
 mod documented_json;

@@ -1,5 +1,6 @@
 //! What a thread of a run has for itself, and how it tells what it has done.
 
+use rustix::fs::Stat;
 use std::{
     ffi::CStr,
     path::Path,
@@ -12,7 +13,8 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
-        crew::Crew, leaf::Leaf, plans::contest::Known, report::Tally, run::Run, waiting::Waiting,
+        crew::Crew, dest::conflict::Existing, leaf::Leaf, plans::contest::Known, report::Tally,
+        run::Run, waiting::Waiting,
     },
     error::Failure,
     identity::Id,
@@ -120,6 +122,16 @@ impl<'r> Worker<'r> {
             destination: &destination,
             backup: backup.as_deref(),
         });
+    }
+
+    /// Reports the existing destination that the copy replaced, if `cp` would have removed it.
+    pub fn tell_removed(&self, leaf: &Leaf<'_>, there: Option<&Existing>, source: &Stat) {
+        let options = self.run.options;
+        let is_removed =
+            |there: &Existing| there.is_unlinked_by_cp(options, source, leaf.named_by_caller());
+        if options.verbose && there.is_some_and(is_removed) {
+            self.run.events.event(&Event::Removed { destination: &leaf.destination_path() });
+        }
     }
 
     /// Tells of a file that is written into as it cannot be replaced.

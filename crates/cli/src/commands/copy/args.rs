@@ -119,6 +119,9 @@ pub struct CopyArgs {
     /// Name each copy: 'SRC' -> 'DST'
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
+    /// Like -v, and print the method, and the methods that failed, on standard error
+    #[arg(long)]
+    pub debug: bool,
 
     #[command(flatten)]
     pub chosen: Chosen,
@@ -170,6 +173,13 @@ pub struct CopyArgs {
     pub choice: Choice,
     #[command(flatten)]
     pub shown: ProgressArgs,
+}
+
+impl CopyArgs {
+    /// Returns `true` if each copy is to be named.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose || self.debug
+    }
 }
 
 /// What may be replaced.

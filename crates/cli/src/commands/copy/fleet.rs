@@ -124,10 +124,10 @@ fn tell(
         note(&format!("'{path}' is there, with the time of SRC: nothing was left to do"));
         return Ok(());
     }
-    if args.shown.is_watched() || args.verbose {
+    if args.shown.is_watched() || args.is_verbose() {
         note(&line(rank, size, report));
         report.workers.iter().for_each(|worker| note(&of_worker(worker)));
-        summary::steps_down(&report.tree, args.verbose).lines().for_each(note);
+        summary::steps_down(&report.tree, args.debug).lines().for_each(note);
     }
     Ok(())
 }

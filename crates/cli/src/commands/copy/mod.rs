@@ -170,7 +170,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
         shown: args.shown,
         label: None,
         limit: args.limit,
-        verbose: args.verbose,
+        verbose: args.is_verbose(),
         source,
         source_name: name,
         sink,
@@ -261,14 +261,19 @@ impl<'r> Run<'r> {
         }
         keep(self.tell(&report, tuned.as_ref()));
         let exit = self.exit(&report);
-        match &args.manifest {
+        let exit = match &args.manifest {
             Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
             Some(path) => {
                 complain(&format!("'{}' was not written: see above", shown(path)));
                 exit
             }
             None => exit,
-        }
+        };
+        // As cp does since coreutils 9.2.
+        exit.map(|exit| match exit {
+            Exit::Done if watcher.has_declined() => Exit::Failed,
+            exit => exit,
+        })
     }
 
     /// Writes the manifest of what is there now.
@@ -356,7 +361,8 @@ impl<'r> Run<'r> {
         }
         // Scripts read the lines of -v, and nothing where they asked for nothing. The line answers
         // --verify and --resume.
-        let is_watched = args.shown.is_watched() || args.verify.is_some() || args.resume;
+        let is_watched =
+            args.shown.is_watched() || args.verify.is_some() || args.resume || args.debug;
         if is_watched {
             note(line.trim_end());
         }
@@ -364,7 +370,7 @@ impl<'r> Run<'r> {
         if nothing && report.left_out > 0 && report.error_count == 0 && !is_watched {
             note("nothing was copied: --exclude leaves all of it out");
         }
-        let asked = args.verbose || args.choice.names_a_way();
+        let asked = args.debug || args.choice.names_a_way();
         if is_watched || asked {
             steps(asked).lines().for_each(note);
         }

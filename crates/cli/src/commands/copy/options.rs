@@ -57,7 +57,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
         } else {
             Target::Guess
         },
-        verbose: args.verbose || args.dry_run,
+        verbose: args.is_verbose() || args.dry_run,
         one_file_system: args.one_file_system,
         backup,
         suffix: suffix(args),

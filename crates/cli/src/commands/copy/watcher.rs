@@ -35,6 +35,8 @@ pub struct Watcher<'w> {
     is_unlinked: AtomicBool,
     is_undressed: AtomicBool,
     is_unlisted: AtomicBool,
+    /// `true` once an answer to `-i` was no.
+    has_declined: AtomicBool,
     counting: Mutex<Counting>,
 }
 
@@ -42,13 +44,19 @@ impl<'w> Watcher<'w> {
     /// One for this command.
     pub fn new(args: &'w CopyArgs, meter: Meter, counting: Counting) -> Self {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
-        let [is_unlinked, is_undressed, is_unlisted] = [const { AtomicBool::new(false) }; 3];
-        Self { args, meter, is_unlinked, is_undressed, is_unlisted, counting }
+        let [is_unlinked, is_undressed, is_unlisted, has_declined] =
+            [const { AtomicBool::new(false) }; 4];
+        Self { args, meter, is_unlinked, is_undressed, is_unlisted, has_declined, counting }
     }
 
     /// Takes the progress away.
     pub fn finish(&self, bytes: u64) {
         self.with_meter(|meter| meter.finish(bytes, false));
+    }
+
+    /// Returns `true` if the user declined to replace a file.
+    pub fn has_declined(&self) -> bool {
+        self.has_declined.load(Ordering::Relaxed)
     }
 
     fn with_meter<R>(&self, act: impl FnOnce(&mut Meter) -> R) -> R {
@@ -73,7 +81,7 @@ impl<'w> Watcher<'w> {
 
     /// One word for all of a kind unless every file is named; the summary has their number.
     fn complain_once(&self, was_said: &AtomicBool, message: impl FnOnce() -> String) {
-        if self.args.verbose || !was_said.swap(true, Ordering::Relaxed) {
+        if self.args.is_verbose() || !was_said.swap(true, Ordering::Relaxed) {
             self.complain(&message());
         }
     }
@@ -101,6 +109,10 @@ impl Events for Watcher<'_> {
                     shown(*source),
                     shown(*destination)
                 ));
+            }
+            Event::Removed { destination } => {
+                let would = if self.args.dry_run { "would remove" } else { "removed" };
+                self.tell(&format!("{would} '{}'", shown(*destination)));
             }
             Event::Skipped { reason: Skip::Linked, .. } => {}
             Event::Skipped { destination, reason } => {
@@ -192,14 +204,18 @@ impl Events for Watcher<'_> {
     }
 
     fn ask(&self, path: &Path) -> bool {
-        self.with_meter(|meter| {
+        let may_replace = self.with_meter(|meter| {
             meter.suspend(|| {
                 let mut stderr = std::io::stderr().lock();
                 let _ = write!(stderr, "thalweg: overwrite '{}'? ", shown(path));
                 let _ = stderr.flush();
                 answer().trim_ascii_start().first().is_some_and(|first| b"yY".contains(first))
             })
-        })
+        });
+        if !may_replace {
+            self.has_declined.store(true, Ordering::Relaxed);
+        }
+        may_replace
     }
 
     fn go_on(&self) -> Result<(), Cancelled> {

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
     str::FromStr,

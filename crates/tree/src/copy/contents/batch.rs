@@ -98,7 +98,10 @@ impl Worker<'_> {
         sync.perform(sink.fd(), size(stat))?;
         let spot = Spot { dir: dir.as_fd(), name: leaf.name };
         match self.publish(leaf, stat, (&mut sink, spot), there) {
-            Ok(Published::Named(backup)) => self.count_file(leaf, backup.as_deref()),
+            Ok(Published::Named(backup)) => {
+                self.tell_removed(leaf, there, stat);
+                self.count_file(leaf, backup.as_deref());
+            }
             Ok(Published::Skipped) => {
                 self.skip(leaf, Skip::Exists);
                 self.list_file(leaf);

@@ -193,6 +193,7 @@ impl Worker<'_> {
                     // The copy is whole whatever becomes of an old part.
                     let _ = remove_leftover(spot.dir, spot.name, Id::of(stat));
                 }
+                self.tell_removed(leaf, there, stat);
                 self.count_file(leaf, backup.as_deref());
                 let copy = has_links.then(|| fstat(sink.fd()).map_err(at_sink("fstat")));
                 Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
@@ -313,7 +314,7 @@ impl Worker<'_> {
                 answer => return answer.map(|()| Published::Named(None)),
             }
         }
-        let backup = backup::set_aside(options, spot, stat)?;
+        let backup = backup::set_aside(options, spot, (leaf, stat))?;
         sink.publish(false).map(|()| Published::Named(backup))
     }
 

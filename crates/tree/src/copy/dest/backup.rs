@@ -14,10 +14,14 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
-    copy::spot::{Spot, has_no_links},
+    copy::{
+        leaf::Leaf,
+        spot::{Spot, has_no_links},
+    },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
     listing::{each_entry, listing_buffer},
+    names::os,
     sources::Named,
 };
 
@@ -30,13 +34,13 @@ const TRIES: usize = 100;
 pub(crate) fn set_aside(
     options: &CopyOptions,
     spot: Spot<'_>,
-    source: &Stat,
+    (leaf, source): (&Leaf<'_>, &Stat),
 ) -> Attempt<Option<CString>> {
     for _ in 0..TRIES {
         let Some(backup) = backup_name(options, spot)? else { return Ok(None) };
         let name = &*backup.name;
         let old = statat(spot.dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) {
+        if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) && is_read_by(leaf, name) {
             return Err(Failure::Refused(Refusal::BackupOverSource));
         }
         match if backup.is_numbered { add(spot, name) } else { replace(spot, name) } {
@@ -48,6 +52,17 @@ pub(crate) fn set_aside(
         }
     }
     Err(Failure::Sink("linkat", Errno::EXIST, 0))
+}
+
+/// Returns `true` if `leaf` is read by the name of the backup, or through a symbolic link that may lead to it. A hard link
+/// elsewhere still has the contents when that name is gone.
+fn is_read_by(leaf: &Leaf<'_>, backup: &CStr) -> bool {
+    let is_named_alike = Path::new(os(leaf.source)).file_name() == Some(os(backup));
+    let is_link = leaf.from.open().is_ok_and(|from| {
+        statat(&from, leaf.source, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+    });
+    is_named_alike || is_link
 }
 
 /// `cp -f --backup FILE FILE` copies a file to the name of its backup, as in `cp`: that name, where

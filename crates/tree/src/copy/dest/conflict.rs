@@ -104,6 +104,14 @@ impl Existing {
         self.is_removed || self.is_link()
     }
 
+    /// Returns `true` if GNU `cp` unlinks this destination of `source` before it makes the copy, and says so with `-v`.
+    pub fn is_unlinked_by_cp(&self, options: &CopyOptions, source: &Stat, is_named: bool) -> bool {
+        let has_names = options.preserve.links && self.stat.st_nlink > 1;
+        let is_node = kind(source) != FileType::RegularFile && !options.follows(is_named);
+        let makes_new = options.becomes == Becomes::Copy && !options.attributes_only;
+        options.backup == Backup::None && (self.is_removed || (makes_new && (has_names || is_node)))
+    }
+
     /// A link that is not followed, as it is kept as a backup.
     fn is_link(&self) -> bool {
         kind(&self.stat) == FileType::Symlink

@@ -95,7 +95,12 @@ impl Worker<'_> {
             match self.crew.links.meet(leaf, stat) {
                 Met::Waits => return Ok(NameOutcome::Waiting),
                 Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
-                    Named::Done => self.list_file(leaf),
+                    Named::Done => {
+                        if let Verdict::Replace(there) = &verdict {
+                            self.tell_removed(leaf, Some(there), stat);
+                        }
+                        self.list_file(leaf);
+                    }
                     Named::Lost => continue,
                     Named::Refused => drop(self.copy_contents(leaf, source, stat, verdict)?),
                 },
@@ -127,6 +132,9 @@ impl Worker<'_> {
             self.skip(leaf, reason);
             self.tally.verified.not_read += u64::from(self.run.options.verify.is_some());
         } else {
+            if let Verdict::Replace(there) = &verdict {
+                self.tell_removed(leaf, Some(there), &stat);
+            }
             self.count_file(leaf, None);
         }
         Ok(())

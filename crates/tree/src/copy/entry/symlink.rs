@@ -205,11 +205,11 @@ impl Worker<'_> {
             (false, _) if leaf.directory.is_fresh => {
                 return Err(Failure::Refused(Refusal::JustCreated));
             }
-            (false, Verdict::Replace(_)) => {
+            (false, Verdict::Replace(there)) => {
                 let temporary = self.make_beside(leaf, stat, dir, (call, make))?;
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
-                let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {
+                let renamed = set_aside(self.run.options, spot, (leaf, stat)).and_then(|name| {
                     backup = name;
                     io::rename(dir, &*temporary, dir, leaf.name, false)
                         .map_err(at_sink("renameat2"))
@@ -219,6 +219,7 @@ impl Worker<'_> {
                     ignore(unlink(dir, &temporary));
                 }
                 renamed?;
+                self.tell_removed(leaf, Some(there), stat);
             }
             (false, _) if self.run.options.replaces_nothing() => self.skip(leaf, Skip::Exists),
             (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
