@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -143,6 +143,18 @@ fn an_archive_is_the_tree() {
     place.file(&format!("t/{long}"), "long");
     symlink("large", place.path("t/link")).unwrap();
     mkfifoat(CWD, place.path("t/fifo"), Mode::RWXU).unwrap();
+    place.file("t/old", "old");
+    let set_time = |name: &str, time| {
+        std::fs::File::options()
+            .write(true)
+            .open(place.path(name))
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    };
+    set_time("t/old", UNIX_EPOCH - Duration::new(1, 500_000_001));
+    set_time("t/empty", UNIX_EPOCH + Duration::from_secs(5));
+    set_time("t/large", UNIX_EPOCH + Duration::new(1_000_000_000, 7));
     for version in ["1.1", "1.0"] {
         let request = format!("GET /t/?tar HTTP/{version}\r\nHost: a\r\n\r\n");
         let answer = place.connect().ask(&request);
@@ -157,9 +169,11 @@ fn an_archive_is_the_tree() {
         assert!(read("large") == large && read(&long) == b"long" && read("empty").is_empty());
         assert_eq!(std::fs::read_link(into.path().join("link")).unwrap().to_str(), Some("large"));
         assert!(!into.path().join("fifo").exists());
-        let time = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
-        let seconds = |path: &Path| time(path).duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert_eq!(seconds(&into.path().join("large")), seconds(&place.path("t/large")));
+        let time = |path: &Path| std::fs::symlink_metadata(path).unwrap().modified().unwrap();
+        for name in ["large", &long, "empty", "link", "old"] {
+            let [sent, served] = [into.path().join(name), place.path("t").join(name)];
+            assert_eq!(time(&sent), time(&served), "{name}");
+        }
     }
 }
 
