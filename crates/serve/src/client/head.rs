@@ -141,8 +141,16 @@ impl Head {
     /// When to ask again: in so many seconds, or at a date.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.get("retry-after")?;
-        let at = || self.date("retry-after")?.duration_since(SystemTime::now()).ok();
-        decimal(text).map(Duration::from_secs).or_else(at)
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number {
+            // A number that does not fit is longer than any client waits.
+            return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
+        }
+        // Some servers send the day of the week of another date, which the parser refuses.
+        let (_, rest) = text.split_once(',')?;
+        let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();
+        let at = self.date("retry-after").or_else(|| DAYS.into_iter().find_map(with_day))?;
+        at.duration_since(SystemTime::now()).ok()
     }
 
     /// Whether the connection takes another request after the body.
@@ -160,6 +168,9 @@ fn unfolded(value: String) -> String {
         value
     }
 }
+
+/// The days of the week, as dates in headers have them.
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// Digits only: `parse` would take a sign.
 fn decimal(text: &str) -> Option<u64> {
@@ -250,6 +261,15 @@ mod tests {
         endless.resize(LONGEST, b'a');
         assert!(Head::parse(&endless).is_err());
         assert_eq!(head("Retry-After: 3\r\n").retry_after(), Some(Duration::from_secs(3)));
+        let year = Duration::from_secs(365 * 86_400);
+        for far in ["Mon, 25 Nov 2199", "Tue, 25 Nov 2199", "Thu, 25 Nov 2199", "Sun, 25 Nov 2199"]
+        {
+            let lines = format!("Retry-After: {far} 00:00:00 GMT\r\n");
+            assert!(head(&lines).retry_after().is_some_and(|wish| wish > year), "{far}");
+        }
+        let huge = head("Retry-After: 99999999999999999999\r\n").retry_after();
+        assert_eq!(huge, Some(Duration::from_secs(u64::MAX)));
+        assert_eq!(head("Retry-After: soon\r\n").retry_after(), None);
         assert!(head("Connection: a, Close\r\n").lists("connection", "close"));
         let keeps = |text: &str| Head::parse(text.as_bytes()).unwrap().unwrap().0.keeps_alive();
         assert!(keeps("HTTP/1.1 200 OK\r\n\r\n") && !keeps("HTTP/1.0 200 OK\r\n\r\n"));

@@ -25,9 +25,12 @@ impl Target {
             Some((target, query)) => (target, Some(query.to_owned())),
             None => (target, None),
         };
-        let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+        // Schemes are case-insensitive (RFC 3986, 3.1).
+        let rest = target.split_once("://").filter(|(scheme, _)| {
+            ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        });
         let path = match rest {
-            Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+            Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
             None => target,
         };
         if !path.starts_with('/') || path.contains('#') {
@@ -76,9 +79,16 @@ mod tests {
     #[test]
     fn no_spelling_leads_above_the_root() {
         let path = |target| Target::parse(target).map(|target| target.path);
-        for same in
-            ["/a/b", "//a///b", "/a/./b", "/x/../a/b", "/a/%62", "/x/%2e%2E/a/b", "http://h/a/b"]
-        {
+        for same in [
+            "/a/b",
+            "//a///b",
+            "/a/./b",
+            "/x/../a/b",
+            "/a/%62",
+            "/x/%2e%2E/a/b",
+            "http://h/a/b",
+            "HTTPS://h/a/b",
+        ] {
             assert_eq!(path(same).as_deref(), Ok(Path::new("a/b")), "{same}");
         }
         for above in ["/..", "/a/../..", "/%2e%2e/etc", "/../a", "a", "*", "", "/a#b"] {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs, io,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
         unix::{
@@ -16,11 +16,14 @@ use std::{
 };
 
 use rustix::{
-    io::ioctl_fionbio,
+    io::{Errno, ioctl_fionbio},
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto, listen,
         socket_with,
-        sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn},
+        sockopt::{
+            set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay,
+            socket_acceptconn,
+        },
     },
 };
 
@@ -77,12 +80,24 @@ fn at_next_free(workers: usize) -> Result<Listening, ServeError> {
 fn at(address: &Address, workers: usize) -> Result<Listening, ServeError> {
     match address {
         Address::Tcp(address) => {
-            tcp(*address, workers).map_err(|error| failed(&address.to_string(), error))
+            let listening = match tcp(*address, workers) {
+                Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
+                    tcp((Ipv4Addr::UNSPECIFIED, address.port()).into(), workers)
+                }
+                answer => answer,
+            };
+            listening.map_err(|error| failed(&address.to_string(), error))
         }
         Address::Unix(path) => {
             unix(path, workers).map_err(|error| failed(&path.to_string_lossy(), error))
         }
     }
+}
+
+/// Returns `true` if this kernel has no IPv6, or has it switched off.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 fn failed(address: &str, error: io::Error) -> ServeError {
@@ -115,6 +130,10 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     set_socket_reuseaddr(&socket, true)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        // Every address of this machine, also those of IPv4, whatever net.ipv6.bindv6only says.
+        set_ipv6_v6only(&socket, false)?;
+    }
     // Answers are put together before they are sent: nothing is gained by waiting for more. What is accepted
     // has the same.
     set_tcp_nodelay(&socket, true)?;
@@ -174,6 +193,17 @@ fn is_deserted(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn every_address_is_those_of_ipv4_too() {
+        let listening = at(&Address::Tcp((Ipv6Addr::UNSPECIFIED, 0).into()), 2).unwrap();
+        let Address::Tcp(address) = listening.address else { panic!("an internet address") };
+        TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).unwrap();
+        if address.is_ipv6() {
+            TcpStream::connect((Ipv6Addr::LOCALHOST, address.port())).unwrap();
+        }
+    }
 
     #[test]
     fn an_address_that_is_taken_is_not_shared() {

@@ -318,7 +318,10 @@ impl Worker {
             let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
             match net::accept(socket) {
                 Ok((socket, client)) => {
+                    // At `::` clients of IPv4 come with mapped addresses.
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+                    let client = client
+                        .map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));
                     let addresses = &self.parts.tools.site.addresses;
                     if client.is_none_or(|client| addresses.enter(client.ip())) {
                         self.welcome(socket, client);

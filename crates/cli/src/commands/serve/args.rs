@@ -123,12 +123,10 @@ impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = |ip: Ipv4Addr, port: &str| {
-            port.parse().ok().map(|port| SocketAddr::new(IpAddr::V4(ip), port))
-        };
+        let at = |ip: IpAddr, port: &str| port.parse().ok().map(|port| SocketAddr::new(ip, port));
         let address = match text.strip_prefix(':') {
-            Some(port) => at(Ipv4Addr::UNSPECIFIED, port),
-            None => text.parse().ok().or_else(|| at(Ipv4Addr::LOCALHOST, text)),
+            Some(port) => at(Ipv6Addr::UNSPECIFIED.into(), port),
+            None => text.parse().ok().or_else(|| at(Ipv4Addr::LOCALHOST.into(), text)),
         };
         address.map(Self).ok_or_else(|| "neither ADDRESS:PORT, :PORT nor PORT".to_owned())
     }
@@ -185,7 +183,7 @@ mod tests {
     fn an_address_is_read_as_people_write_it() {
         let address = |text: &str| text.parse::<Listen>().map(|Listen(at)| at.to_string());
         assert_eq!(address("8080").as_deref(), Ok("127.0.0.1:8080"));
-        assert_eq!(address(":0").as_deref(), Ok("0.0.0.0:0"));
+        assert_eq!(address(":0").as_deref(), Ok("[::]:0"));
         assert_eq!(address("10.0.0.1:80").as_deref(), Ok("10.0.0.1:80"));
         assert_eq!(address("[::1]:80").as_deref(), Ok("[::1]:80"));
         for wrong in ["", ":", "host", "10.0.0.1", "1:2:3", "70000"] {
