@@ -76,14 +76,19 @@ impl EndpointArg {
         }
     }
 
-    /// `memory:`, `pipe:`, `unix:`, `tcp:`: an end that somebody is going to have.
+    /// Returns an end that does not exist yet: `memory:`, `pipe:`, `unix:` and `tcp:`. An address may follow the last two
+    /// (`tcp:localhost:80`), if no file has that name.
     fn of_word(path: &Path) -> Option<Self> {
-        let key = match path.to_str()?.strip_suffix(':')? {
+        let (word, address) = path.to_str()?.split_once(':')?;
+        let key = match word {
             "tcp" => "socket:inet",
             "unix" => "socket:unix",
-            word @ ("memory" | "pipe") => word,
+            "memory" | "pipe" if address.is_empty() => word,
             _ => return None,
         };
+        if !address.is_empty() && path.symlink_metadata().is_ok() {
+            return None;
+        }
         let facts = EndFacts::of_key(key, "")?;
         let (name, folder) = (path.display().to_string(), std::env::temp_dir());
         Some(Self { name, facts, folder, size: None, assumed: None })

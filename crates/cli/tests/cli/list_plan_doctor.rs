@@ -398,3 +398,26 @@ fn a_feature_that_cannot_be_hidden_is_refused_with_those_that_can() {
         }
     }
 }
+
+#[test]
+fn an_address_after_tcp_or_unix_is_a_socket_unless_a_file_has_that_name() {
+    let scratch = Scratch::new();
+    scratch.file("from", support::bytes(10_000));
+    let ends = |sink: &str| scratch.run(&["plan", "--no-profile", "from", sink]).ended(0).text();
+    for (with_address, word) in
+        [("tcp:localhost:80", "tcp:"), ("tcp:[::1]:80", "tcp:"), ("unix:/run/x", "unix:")]
+    {
+        assert_eq!(ends(with_address).replace(with_address, word), ends(word));
+    }
+    scratch.file("tcp:x", "");
+    assert!(ends("tcp:x").contains("tcp:x (file"), "{}", ends("tcp:x"));
+}
+
+#[test]
+fn a_url_of_a_directory_needs_a_destination_or_r() {
+    let scratch = Scratch::new();
+    for url in ["http://127.0.0.1:1/dir/", "http://127.0.0.1:1"] {
+        let ran = scratch.run(&["fetch", url]);
+        assert!(ran.code == 2 && ran.err.contains("with -r"), "{}", ran.err);
+    }
+}

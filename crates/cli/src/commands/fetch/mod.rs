@@ -138,7 +138,9 @@ fn places(targets: &[Target], destination: Option<&Path>) -> Result<Vec<Place>, 
         (Some(folder), _) => {
             let inside = |target: &Target| {
                 let name = target.name().ok_or_else(|| {
-                    usage(format!("'{target}' ends in no name for a file; say where to put it"))
+                    let why =
+                        "the URL names no file; name a destination, or fetch the directory with -r";
+                    usage(format!("{target}: {why}"))
                 })?;
                 Ok(Place::Inside(folder.to_owned(), name))
             };

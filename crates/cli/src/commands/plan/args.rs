@@ -9,7 +9,7 @@ use crate::args::{Choice, flag};
 /// Says which mechanism would move SRC to DST, and why no other
 ///
 /// Every mechanism gets a verdict. Nothing is written to DST: mechanisms are tried on files without
-/// a name in the two folders. `memory:`, `pipe:`, `unix:` and `tcp:` stand for ends that are not
+/// a name in the two folders. `memory:`, `pipe:`, `unix:` and `tcp:` (also `tcp:HOST:PORT`) stand for ends that are not
 /// there yet; a file of such a name is `./pipe:`. From `process:` or `loan:` (memory lent to the sender)
 /// to `process:` (memory used before), `fresh:` or `huge:` the ways of `thalweg send` are judged.
 #[derive(Args, Debug)]
