@@ -1,6 +1,6 @@
 //! Fetching one file of servers that err and lie.
 
-use std::{fs, io::Write, path::Path, sync::Mutex, thread, time::Duration};
+use std::{fs, io::Write, path::Path, sync::Mutex, time::Duration};
 
 use thalweg_core::{
     Cancelled, Request,
@@ -447,19 +447,4 @@ fn hash_of(bytes: &[u8]) -> String {
     let room = (&mut buffer[..], u64::MAX);
     let failed = |errno: Errno| Error::Usage(errno.to_string());
     hash_file(fd, Hash::Blake3, room, &|| Ok(()), failed).unwrap().1.to_string()
-}
-
-#[test]
-fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
-    let place = tempfile::tempdir().unwrap();
-    let server = Liar::new(|_, stream| {
-        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
-        while stream.write_all(b"a").is_ok() {
-            thread::sleep(Duration::from_millis(20));
-        }
-    });
-    let options = Options { patience: Duration::from_millis(500), ..once() };
-    let failed = get(&server.url("x"), &place.path().join("f"), &options).unwrap_err();
-    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
-    assert!(names(place.path()).is_empty());
 }

@@ -1,10 +1,12 @@
 //! Every way in which an answer to `fetch` can be none, a test each: nothing gets the name.
 
+use std::{io::Write, thread, time::Duration};
+
 use thalweg_core::{
     Cancelled,
     atomic_file::{Destination, Until},
 };
-use thalweg_serve::client::{Options, Progress, Target, Watcher, fetch};
+use thalweg_serve::client::{Error, Options, Progress, Target, Watcher, fetch};
 
 use crate::support::liar::Liar;
 
@@ -92,4 +94,22 @@ lies! {
     not_found: "HTTP/1.1 404 X\r\n\r\n";
     another_protocol: "SSH-2.0-OpenSSH\r\n";
     nothing_at_all: "";
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Liar::new(|_, stream| {
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
+        while stream.write_all(b"a").is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let patience = Duration::from_millis(500);
+    let options = Options { retries: 0, patience, ..crate::support::fetch::options() };
+    let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+    let target = Target::parse(&server.url("x")).unwrap();
+    let failed = fetch(&target, destination, &options, &Quiet).unwrap_err();
+    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
