@@ -62,7 +62,7 @@ fn what_is_there_is_treated_as_the_flags_say() {
     old();
     scratch.run(&["copy", "-n", "new", "old"]).ended(0);
     assert_eq!(scratch.read("old"), b"old");
-    let asked = scratch.feed(&["copy", "-i", "new", "old"], b"n\n").ended(0);
+    let asked = scratch.feed(&["copy", "-i", "new", "old"], b"n\n").ended(1);
     assert!(asked.err.contains("overwrite 'old'?"), "{}", asked.err);
     assert_eq!(scratch.read("old"), b"old");
     scratch.feed(&["copy", "-i", "new", "old"], b"y\n").ended(0);
