@@ -2,6 +2,8 @@
  *   bulk FOLDER [LARGEST]    one line a skipped arm on standard output: its name, a tab, the reason */
 #include "process.h"
 
+#include <sys/syscall.h>
+
 enum { SIZES = 7 };
 static size_t large = (2 << 20) + 5;
 static size_t sizes[SIZES] = { 0, 1, 4095, 4097, 65537, 70000 };
@@ -250,7 +252,14 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
 int main(int argc, char **argv)
 {
     size_t worked = 0;
+    /* The peer at a pair is known by pidfd_open(2), which valgrind 3.19 does not have. */
+    int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    int ways = self < 0 ? 1 : 2;
     CHECK(argc == 2 || argc == 3);
+    if (self < 0)
+        printf("pairs\tno pidfd_open: %s\n", strerror(errno));
+    else
+        close(self);
     if (argc == 3)
         large = strtoull(argv[2], NULL, 10);
     sizes[SIZES - 1] = large;
@@ -265,7 +274,7 @@ int main(int argc, char **argv)
             continue;
         }
         worked++;
-        for (by_pair = 0; by_pair < 2; by_pair++) {
+        for (by_pair = 0; by_pair < ways; by_pair++) {
             every_size(argv[1], arm, by_pair);
             every_size(argv[1], arm, !by_pair);
             a_killed_sender_is_told_with_a_true_part(argv[1], arm);
