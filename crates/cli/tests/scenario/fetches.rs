@@ -244,8 +244,8 @@ fn exit_codes_say_what_went_wrong() {
     fetch(&[&no]).expect(1).expect_said("404");
     fetch(&["host/x"]).expect(2).expect_said("http://");
     fetch(&["gopher://host/x"]).expect(4).expect_said("gopher");
-    fetch(&[&server.url("")]).expect(2).expect_said("no name");
-    fetch(&[&server.url(".bashrc")]).expect(2).expect_said("no name");
+    fetch(&[&server.url("")]).expect(2).expect_said("names no file");
+    fetch(&[&server.url(".bashrc")]).expect(2).expect_said("names no file");
     fetch(&[&yes, "--sha256", &"0".repeat(64)]).expect(1).expect_said("nothing was published");
     assert!(names(scratch.path()).is_empty());
     fetch(&[&yes, &server.url("also")]).expect(0);

@@ -4,7 +4,7 @@
 //! What is wrong with a source, or has changed in it, is left to who finishes, and the task counts as done. What the
 //! destination refuses is this machine's trouble, and the task is left to another.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmodat, fstat, openat, statat};
 use std::{
     ffi::{CString, OsStr},
     os::{
@@ -191,11 +191,7 @@ impl<'m> Mover<'m> {
         }
         let run = self.worker.run;
         run.events.current(&Grounds::path_of(self.grounds.source_path, entry));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let flags = flags | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let part = openat(self.grounds.parts, &*self.grounds.part(file), flags, mode);
-        let part = part.map_err(at_sink("openat"))?;
+        let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
         // Its whole length from the start: a mechanism that makes room would cut off what others have written behind it.
         // So its size proves nothing; the journals say what is there, for this boot or with --fsync.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
@@ -211,6 +207,31 @@ impl<'m> Mover<'m> {
         }
         self.worker.tell();
         Ok(())
+    }
+}
+
+impl Mover<'_> {
+    /// Opens the file in which the tasks of a large file write their stretches, or creates it.
+    ///
+    /// A finisher may have given it its name in the tree before a power cut took the note of one of its tasks. Then that
+    /// file has what the other tasks wrote, and a new one would not: it becomes the partial file again.
+    fn open_part(&mut self, file: u64, entry: &Entry) -> Result<OwnedFd, Errno> {
+        let name = self.grounds.part(file);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(self.grounds.parts, &*name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {}
+            opened => return opened,
+        }
+        let mode = Mode::RUSR | Mode::WUSR;
+        let folder = self.tree.folder(&entry.folder)?.open()?;
+        let placed = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW);
+        if placed.is_ok_and(|placed| kind(&placed) == FileType::RegularFile)
+            && io::rename_new(&*folder, &entry.name, self.grounds.parts, &name).is_ok()
+        {
+            // It has the mode of the source by now, which need not let us in. The directory is ours alone.
+            chmodat(self.grounds.parts, &*name, mode, AtFlags::empty())?;
+        }
+        openat(self.grounds.parts, &*name, flags | OFlags::CREATE, mode)
     }
 }
 

@@ -39,7 +39,8 @@ fn a_survey_streams_what_it_finds() {
         let grown = peak_resident().saturating_sub(before);
         let found = status(&dst).unwrap().unwrap();
         assert!((60..=64).contains(&found.tasks), "{} tasks", found.tasks);
-        // Stacks, a task for each thread, some names; 60,000 entries with their names would be 6 MB.
-        assert!(grown < 5 << 20, "{folders} folders: grew by {grown} bytes");
+        // Stacks, a task for each thread, some names and pages of code take up to 5 MiB; 60,000 entries with their names
+        // would be 6 MB more.
+        assert!(grown < 7 << 20, "{folders} folders: grew by {grown} bytes");
     }
 }
