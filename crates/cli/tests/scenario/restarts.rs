@@ -3,17 +3,17 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
-    path::Path,
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
 };
 
 use crate::support::{
-    Running, Scratch,
+    Running, Scratch, bytes,
     fleet::{manifest, plant_some, rank},
-    run,
+    names, run,
     run::wrapped,
     skip,
     skip::{has_tools, is_root},
@@ -88,10 +88,8 @@ fn files(folder: &Path, each: &mut dyn FnMut(&Path)) {
     }
 }
 
-#[test]
-fn after_a_restart_the_tasks_of_a_worker_are_done_again() {
-    let scratch = Scratch::new();
-    plant_some(scratch.path(), 2, 1 << 20);
+/// Kills the only worker of a fleet that copies `tree` when it has noted three tasks; returns the fleet's directory.
+fn killed_after_three_tasks(scratch: &Scratch) -> PathBuf {
     let mut one = Running::start(rank(scratch.path(), 0, 1, &["--limit=1M"]).arg("--quiet"));
     let fleet = scratch.join(".copy.thalweg-fleet");
     let is_journal = |entry: &fs::DirEntry| {
@@ -104,6 +102,32 @@ fn after_a_restart_the_tasks_of_a_worker_are_done_again() {
     }
     one.child().kill().expect("a kill");
     drop(one.finish());
+    fleet
+}
+
+/// A finisher gives a large file its name when all its tasks are noted; a power cut may take a note back, and not the name.
+#[test]
+fn a_large_file_that_was_placed_before_a_note_was_lost_is_completed() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.join("tree")).expect("mkdir");
+    bytes::write(&scratch.join("tree/large"), 5, 4 << 20);
+    let fleet = killed_after_three_tasks(&scratch);
+    let parts = names(&fleet.join("parts"));
+    assert_eq!(parts.len(), 1, "{parts:?}");
+    let placed = fleet.join("tree/large");
+    fs::rename(fleet.join("parts").join(&parts[0]), &placed).expect("rename");
+    // With the mode of a source that nobody may write.
+    fs::set_permissions(&placed, fs::Permissions::from_mode(0o400)).expect("chmod");
+    run(&mut rank(scratch.path(), 0, 1, &[])).expect(0);
+    assert_eq!(manifest(&scratch.join("copy")), manifest(&scratch.join("tree")));
+    assert_eq!(names(scratch.path()), ["copy", "tree"]);
+}
+
+#[test]
+fn after_a_restart_the_tasks_of_a_worker_are_done_again() {
+    let scratch = Scratch::new();
+    plant_some(scratch.path(), 2, 1 << 20);
+    let fleet = killed_after_three_tasks(&scratch);
     let mut lost = 0;
     for folder in ["tree", "parts"] {
         files(&fleet.join(folder), &mut |path| {
