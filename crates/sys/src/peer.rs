@@ -155,17 +155,18 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
     Ok(Received { len, fds, sender, truncated })
 }
 
-/// The descriptors and the sender in the control messages of a message that was just received.
+/// Returns the descriptors and the sender in the control messages of a message that was just received.
 fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
     /// Of struct cmsghdr: its length with what follows, its level, its type.
     const HEAD: usize = size_of::<libc::cmsghdr>();
+    const LENGTH: usize = size_of::<usize>();
     let word = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
     let (mut fds, mut sender) = (Vec::new(), None);
     while let Some((head, behind)) = control.split_at_checked(HEAD) {
-        let len = usize::from_ne_bytes(head[..8].try_into().expect("eight bytes"));
+        let len = usize::from_ne_bytes(head[..LENGTH].try_into().expect("a length"));
         let body = &behind[..len.saturating_sub(HEAD).min(behind.len())];
         let words = body.chunks_exact(4).map(word);
-        match (word(&head[8..12]), word(&head[12..16])) {
+        match (word(&head[LENGTH..LENGTH + 4]), word(&head[LENGTH + 4..LENGTH + 8])) {
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                 // SAFETY: descriptors that the kernel has just made for us; no other code knows them.
                 fds.extend(words.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
@@ -178,7 +179,7 @@ fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
             }
             _ => {}
         }
-        control = control.get(len.max(HEAD).next_multiple_of(8)..).unwrap_or_default();
+        control = control.get(len.max(HEAD).next_multiple_of(LENGTH)..).unwrap_or_default();
     }
     (fds, sender)
 }

@@ -60,7 +60,8 @@ impl Resolution {
     }
 
     /// Returns the time that is stored for this one.
-    fn floor(self, (seconds, nanoseconds): Time) -> Time {
+    fn floor(self, time: Time) -> Time {
+        let (seconds, nanoseconds) = time;
         match (self.step / SECOND) as i64 {
             0 => (seconds, nanoseconds - nanoseconds % self.step),
             whole => (seconds - seconds.rem_euclid(whole), 0),

@@ -42,7 +42,7 @@ impl Archive {
         header.set_size(0);
         let mut blocks = Builder::new(Vec::new());
         if !matches!(entry.kind, Kind::Shut) {
-            append_exact_time(&mut blocks, (entry.stat.st_mtime, entry.stat.st_mtime_nsec as u32))
+            append_exact_time(&mut blocks, entry.stat.st_mtime, entry.stat.st_mtime_nsec as u32)
                 .map_err(failed)?;
         }
         match &entry.kind {
@@ -102,11 +102,11 @@ impl Archive {
 
 /// Appends a pax record with the time of the next entry, if its header cannot express it: headers hold whole seconds since
 /// 1970.
-fn append_exact_time(blocks: &mut Builder<Vec<u8>>, time: (i64, u32)) -> io::Result<()> {
-    if time.0 >= 0 && time.1 == 0 {
+fn append_exact_time(blocks: &mut Builder<Vec<u8>>, seconds: i64, nanos: u32) -> io::Result<()> {
+    if seconds >= 0 && nanos == 0 {
         return Ok(());
     }
-    let record = pax_record("mtime", &decimal(time));
+    let record = pax_record("mtime", &decimal(seconds, nanos));
     let mut header = Header::new_ustar();
     header.set_entry_type(EntryType::XHeader);
     header.set_mode(0o644);
@@ -125,7 +125,7 @@ fn pax_record(key: &str, value: &str) -> String {
 }
 
 /// Seconds since 1970 as a decimal fraction. Nanoseconds count forward also before 1970.
-fn decimal((seconds, nanos): (i64, u32)) -> String {
+fn decimal(seconds: i64, nanos: u32) -> String {
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     let sign = if total < 0 { "-" } else { "" };
     let total = total.unsigned_abs();
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn times_are_decimal_fractions_and_records_count_themselves() {
-        assert_eq!(decimal((1, 5)), "1.000000005");
-        assert_eq!(decimal((-1, 500_000_000)), "-0.500000000");
-        assert_eq!(decimal((-2, 0)), "-2.000000000");
-        assert_eq!(decimal((-2, 250_000_000)), "-1.750000000");
+        assert_eq!(decimal(1, 5), "1.000000005");
+        assert_eq!(decimal(-1, 500_000_000), "-0.500000000");
+        assert_eq!(decimal(-2, 0), "-2.000000000");
+        assert_eq!(decimal(-2, 250_000_000), "-1.750000000");
         for value in ["1", "12345", "x".repeat(88).as_str(), "x".repeat(89).as_str()] {
             let record = pax_record("mtime", value);
             assert_eq!(record.split(' ').next(), Some(&*record.len().to_string()));

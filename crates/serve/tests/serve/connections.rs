@@ -14,33 +14,16 @@ use std::{
 };
 
 use thalweg_core::{
-    Cancelled,
     atomic_file::{Destination, Until},
     rate_limit::RateLimit,
 };
-use thalweg_serve::client::{
-    Connections, Error, Failed, Fetched, Options, Progress, Target, Watcher, Way, fetch,
-};
+use thalweg_serve::client::{Connections, Error, Failed, Fetched, Options, Target, Way, fetch};
 
+use crate::support::fetch::Quiet;
 use crate::support::liar::{Asked, Liar, await_hang_up, full, honest, partial_to, send};
 use crate::support::noise::noise;
 
 const LEN: usize = 12_000_000;
-
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
-        assert!(now.size.is_none_or(|size| now.there <= size));
-        Ok(())
-    }
-
-    fn go_on(&self) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn tell(&self, _: &str) {}
-}
 
 fn by(connections: usize) -> Options {
     Options { connections: Connections::Exactly(connections), ..crate::support::fetch::options() }
@@ -48,7 +31,7 @@ fn by(connections: usize) -> Options {
 
 fn get(server: &Liar, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &Quiet)
+    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &Quiet::default())
 }
 
 /// Sends some at a time, so that others have time to begin.

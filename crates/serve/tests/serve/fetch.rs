@@ -16,29 +16,11 @@ use thalweg_sys::{
 };
 use thalweg_tree::{Hash, hashing::hash_file};
 
-use crate::support::fetch::options;
+use crate::support::fetch::{Quiet, options};
 use crate::support::liar::{Liar, await_hang_up, full, honest, partial, send};
 use crate::support::noise::noise;
 
 pub const LEN: usize = 1_000_000;
-
-#[derive(Default)]
-struct Quiet(Mutex<Vec<String>>);
-
-impl Watcher for Quiet {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
-        assert!(now.size.is_none_or(|size| now.there <= size));
-        Ok(())
-    }
-
-    fn go_on(&self) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn tell(&self, news: &str) {
-        self.0.lock().unwrap().push(news.to_owned());
-    }
-}
 
 pub fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();

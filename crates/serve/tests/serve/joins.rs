@@ -11,46 +11,13 @@ use std::{
     thread,
 };
 
-use thalweg_core::{
-    Cancelled,
-    atomic_file::{Destination, Until},
-};
-use thalweg_serve::client::{
-    Connections, Failed, Fetched, Options, Progress, Target, Watcher, fetch,
-};
+use thalweg_core::atomic_file::{Destination, Until};
+use thalweg_serve::client::{Connections, Failed, Fetched, Options, Target, fetch};
 
+use crate::support::fetch::Quiet;
 use crate::support::liar::{Asked, Liar, send};
 use crate::support::noise::noise;
-
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn progress(&self, _: Progress) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn go_on(&self) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn tell(&self, _: &str) {}
-}
-
-/// Random numbers that a seed repeats (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % end
-    }
-
-    fn in_ten(&mut self, count: u64) -> bool {
-        self.below(10) < count
-    }
-}
+use thalweg_testing::Dice;
 
 /// A version of the file with the headers by which an honest server identifies it.
 #[derive(Debug)]
@@ -95,11 +62,11 @@ struct Case {
 
 impl Case {
     fn new(seed: u64, is_big: bool) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = Dice::seeded(seed);
         let len = if is_big { 2_500_000 } else { 2 + dice.below(5000) as usize };
         let style = dice.below(5);
         let versions = (0..3).map(|number| {
-            let len = if dice.in_ten(7) { len } else { len + number as usize };
+            let len = if dice.below(10) < 7 { len } else { len + number as usize };
             version(number, len, (style, &mut dice))
         });
         let versions = versions.collect();
@@ -109,13 +76,13 @@ impl Case {
     fn answer(&self, asked: &Asked, stream: &mut TcpStream) {
         let (answer, most) = {
             let mut dice = self.dice.lock().unwrap();
-            if dice.in_ten(3) {
+            if dice.below(10) < 3 {
                 self.current.store(dice.below(3), Ordering::Relaxed);
             }
             let version = &self.versions[self.current.load(Ordering::Relaxed) as usize];
             let answer = respond(version, asked, &mut dice);
             let whole = answer.1.len();
-            let ends_early = dice.in_ten(5) && answer.0.contains("Content-Length");
+            let ends_early = (dice.below(10) < 5) && answer.0.contains("Content-Length");
             (answer, if ends_early { dice.below(whole as u64 + 1) as usize } else { whole })
         };
         send(stream, &answer, most);
@@ -140,20 +107,20 @@ fn respond(version: &Version, asked: &Asked, dice: &mut Dice) -> (String, Vec<u8
     }
     let mut lines = format!("Date: {}\r\n", version.date);
     for (name, value) in [("ETag", &version.tag), ("Last-Modified", &version.modified)] {
-        if let Some(value) = value.as_ref().filter(|_| !dice.in_ten(2)) {
+        if let Some(value) = value.as_ref().filter(|_| dice.below(10) >= 2) {
             lines.extend([name, ": ", value, "\r\n"]);
         }
     }
     let own = [version.tag.as_deref(), version.modified.as_deref()];
     let holds = |given: &str| !given.starts_with("W/") && own.contains(&Some(given));
-    let is_met = dice.in_ten(2) || asked.get("if-range").is_none_or(holds);
-    let range = asked.range().filter(|(from, _)| is_met && *from < len && !dice.in_ten(1));
+    let is_met = (dice.below(10) < 2) || asked.get("if-range").is_none_or(holds);
+    let range = asked.range().filter(|(from, _)| is_met && *from < len && dice.below(10) >= 1);
     let (status, from, to) = match range {
         Some((from, to)) => {
             let to = to.unwrap_or(len).min(len);
             // A server may send less than was asked for.
-            let to = if dice.in_ten(2) { from + 1 + (to - from) / 2 } else { to }.min(to);
-            let total = if dice.in_ten(1) { "*".to_owned() } else { len.to_string() };
+            let to = if dice.below(10) < 2 { from + 1 + (to - from) / 2 } else { to }.min(to);
+            let total = if dice.below(10) < 1 { "*".to_owned() } else { len.to_string() };
             let range = format!("bytes {from}-{}/{total}", to - 1);
             lines.extend(["Content-Range: ", &range, "\r\n"]);
             (206, from, to)
@@ -161,7 +128,7 @@ fn respond(version: &Version, asked: &Asked, dice: &mut Dice) -> (String, Vec<u8
         None => (200, 0, len),
     };
     let body = version.bytes[from..to].to_vec();
-    if dice.in_ten(1) {
+    if dice.below(10) < 1 {
         let chunk = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
         return (
             format!("HTTP/1.1 {status} X\r\n{lines}Transfer-Encoding: chunked\r\n\r\n"),
@@ -178,7 +145,7 @@ fn run(case: &Arc<Case>, path: &Path, options: &Options) -> Vec<Result<Fetched, 
     let mut all = Vec::new();
     for _ in 0..4 {
         let destination = Destination::open_until(path, Until::Part).unwrap();
-        let ended = fetch(&target, destination, options, &Quiet);
+        let ended = fetch(&target, destination, options, &Quiet::default());
         let is_done = ended.is_ok();
         all.push(ended);
         if is_done {

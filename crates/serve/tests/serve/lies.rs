@@ -2,27 +2,11 @@
 
 use std::{io::Write, thread, time::Duration};
 
-use thalweg_core::{
-    Cancelled,
-    atomic_file::{Destination, Until},
-};
-use thalweg_serve::client::{Error, Options, Progress, Target, Watcher, fetch};
+use thalweg_core::atomic_file::{Destination, Until};
+use thalweg_serve::client::{Error, Options, Target, fetch};
 
+use crate::support::fetch::Quiet;
 use crate::support::liar::Liar;
-
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn progress(&self, _: Progress) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn go_on(&self) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn tell(&self, _: &str) {}
-}
 
 fn gets_no_name(text: &str) {
     let place = tempfile::tempdir().unwrap();
@@ -31,7 +15,7 @@ fn gets_no_name(text: &str) {
     let options = Options { retries: 0, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&path, Until::Part).unwrap();
     let target = Target::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet).unwrap_err();
+    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
     assert!(!path.exists());
     assert!(!failed.kept || failed.there > 0, "{failed:?}");
 }
@@ -109,7 +93,7 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     let options = Options { retries: 0, patience, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
     let target = Target::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet).unwrap_err();
+    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
     assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }

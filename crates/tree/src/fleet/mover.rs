@@ -213,8 +213,8 @@ impl<'m> Mover<'m> {
 impl Mover<'_> {
     /// Opens the file in which the tasks of a large file write their stretches, or creates it.
     ///
-    /// A finisher may have given it its name in the tree before a power cut took the note of one of its tasks. Then that
-    /// file has what the other tasks wrote, and a new one would not: it becomes the partial file again.
+    /// A finisher may have renamed it into the tree before a power cut lost the journal line of one of its tasks. That file
+    /// holds the stretches of the other tasks, so it becomes the partial file again. A new one would have holes.
     fn open_part(&mut self, file: u64, entry: &Entry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -224,14 +224,24 @@ impl Mover<'_> {
         }
         let mode = Mode::RUSR | Mode::WUSR;
         let folder = self.tree.folder(&entry.folder)?.open()?;
-        let placed = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW);
-        if placed.is_ok_and(|placed| kind(&placed) == FileType::RegularFile)
-            && io::rename_new(&*folder, &entry.name, self.grounds.parts, &name).is_ok()
-        {
-            // It has the mode of the source by now, which need not let us in. The directory is ours alone.
-            chmodat(self.grounds.parts, &*name, mode, AtFlags::empty())?;
+        let is_placed = match statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => false,
+            placed => kind(&placed?) == FileType::RegularFile,
+        };
+        if is_placed {
+            // It has the mode of the source, which need not let this user in. No other user can enter the directory.
+            ignore_lost_race(chmodat(&*folder, &*entry.name, mode, AtFlags::empty()))?;
+            ignore_lost_race(io::rename_new(&*folder, &entry.name, self.grounds.parts, &name))?;
         }
         openat(self.grounds.parts, &*name, flags | OFlags::CREATE, mode)
+    }
+}
+
+/// Returns `Ok` if another worker moved the same file first.
+fn ignore_lost_race(moved: Result<(), Errno>) -> Result<(), Errno> {
+    match moved {
+        Err(Errno::NOENT | Errno::EXIST) => Ok(()),
+        moved => moved,
     }
 }
 

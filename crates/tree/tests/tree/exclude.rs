@@ -1,6 +1,7 @@
 //! Exclude patterns mean what they mean to git.
 
 use crate::support;
+use thalweg_testing::{Dice, from_env};
 
 use std::{
     collections::BTreeSet,
@@ -52,31 +53,16 @@ const PIECES: [&str; 36] = [
     "\\a",
 ];
 
-fn below(at: u64, most: usize) -> usize {
-    (at % most as u64) as usize
-}
-
-/// Numbers that look random and are the same in every run of one seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn list(&mut self) -> Vec<u8> {
-        let mut list = Vec::new();
-        for _ in 0..=below(self.next(), 4) {
-            for _ in 0..=below(self.next(), 5) {
-                list.extend(PIECES[below(self.next(), PIECES.len())].as_bytes());
-            }
-            list.extend(if self.next().is_multiple_of(8) { &b"\r\n"[..] } else { b"\n" });
+/// A list of patterns.
+fn list(dice: &mut Dice) -> Vec<u8> {
+    let mut list = Vec::new();
+    for _ in 0..=dice.below(4) {
+        for _ in 0..=dice.below(5) {
+            list.extend(PIECES[dice.below(PIECES.len() as u64) as usize].as_bytes());
         }
-        list
+        list.extend(if dice.below(8) == 0 { &b"\r\n"[..] } else { b"\n" });
     }
+    list
 }
 
 fn make_tree(root: &Path) -> Vec<PathBuf> {
@@ -137,24 +123,18 @@ fn random_pattern_lists_exclude_what_git_excludes() {
         return support::skip(test, "git is not installed");
     }
     let paths = make_tree(&root);
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seed = number("THALWEG_SEED").unwrap_or_else(|| u64::from(std::process::id()) | 1);
-    let mut random = Random(seed);
-    let list = scratch.path().join("list");
+    let mut dice = Dice::new(test);
+    let file = scratch.path().join("list");
     let mut excluding = 0;
-    for case in 0..number("THALWEG_CASES").unwrap_or(400) {
-        let text = random.list();
-        fs::write(&list, &text).unwrap();
+    for case in 0..from_env("THALWEG_CASES", 400) {
+        let text = list(&mut dice);
+        fs::write(&file, &text).unwrap();
         let mut patterns = ExcludePatterns::default();
         patterns.add_file(&text);
-        let (git, ours) = (kept_by_git(&root, &list), kept_by_us(&paths, &patterns));
+        let (git, ours) = (kept_by_git(&root, &file), kept_by_us(&paths, &patterns));
         excluding += usize::from(git.len() < paths.len());
         let differ: Vec<_> = git.symmetric_difference(&ours).collect();
-        assert!(
-            differ.is_empty(),
-            "THALWEG_SEED={seed}, case {case}, {:?}: {differ:?}",
-            String::from_utf8_lossy(&text)
-        );
+        assert!(differ.is_empty(), "case {case}, {:?}: {differ:?}", String::from_utf8_lossy(&text));
     }
     assert!(excluding > 20, "only {excluding} lists excluded anything");
 }

@@ -1,9 +1,11 @@
-//! What a fetch is told, but for what its test is about.
+//! Options and a watcher for tests of fetching.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
-use thalweg_core::{Guarantees, Request, atomic_file::Fsync};
-use thalweg_serve::client::{Connections, Extra, Options, Policy, Proxies, Trust, Way};
+use thalweg_core::{Cancelled, Guarantees, Request, atomic_file::Fsync};
+use thalweg_serve::client::{
+    Connections, Extra, Options, Policy, Progress, Proxies, Trust, Watcher, Way,
+};
 
 /// Nobody is trusted, nothing measured, nothing limited.
 pub fn options() -> Options {
@@ -23,5 +25,24 @@ pub fn options() -> Options {
         expected: Vec::new(),
         verify: false,
         fsync: Fsync::Auto,
+    }
+}
+
+/// Keeps the news, and fails if more has come than the file has.
+#[derive(Default)]
+pub struct Quiet(pub Mutex<Vec<String>>);
+
+impl Watcher for Quiet {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        assert!(now.size.is_none_or(|size| now.there <= size));
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, news: &str) {
+        self.0.lock().unwrap().push(news.to_owned());
     }
 }

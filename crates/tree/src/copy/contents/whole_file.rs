@@ -314,7 +314,7 @@ impl Worker<'_> {
                 answer => return answer.map(|()| Published::Named(None)),
             }
         }
-        let backup = backup::set_aside(options, spot, (leaf, stat))?;
+        let backup = backup::set_aside(options, spot, leaf, stat)?;
         sink.publish(false).map(|()| Published::Named(backup))
     }
 

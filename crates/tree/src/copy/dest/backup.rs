@@ -34,7 +34,8 @@ const TRIES: usize = 100;
 pub(crate) fn set_aside(
     options: &CopyOptions,
     spot: Spot<'_>,
-    (leaf, source): (&Leaf<'_>, &Stat),
+    leaf: &Leaf<'_>,
+    source: &Stat,
 ) -> Attempt<Option<CString>> {
     for _ in 0..TRIES {
         let Some(backup) = backup_name(options, spot)? else { return Ok(None) };

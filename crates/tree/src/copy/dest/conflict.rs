@@ -205,7 +205,7 @@ pub(crate) fn resolve_conflict(
     if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge() {
         return Ok(Verdict::Skip(Skip::Newer, there));
     }
-    if let Some(reason) = reason_to_skip(run, leaf, (source, &there.stat), fs) {
+    if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat, fs) {
         return Ok(Verdict::Skip(reason, there));
     }
     if leaf.named_by_caller() && run.second.contains(leaf.source) {
@@ -261,11 +261,12 @@ fn may_be_written(spot: Spot<'_>) -> Attempt<()> {
 fn reason_to_skip(
     run: &Run<'_>,
     leaf: &Leaf<'_>,
-    (source, there): (&Stat, &Stat),
+    source: &Stat,
+    there: &Stat,
     fs: impl FnOnce() -> Result<StatFs, Errno>,
 ) -> Option<Skip> {
     let options = run.options;
-    let is_done = || is_done(options, (source, there), fs);
+    let is_done = || is_done(options, source, there, fs);
     if options.resume && is_own(run, leaf, (source, there)) && is_done() {
         return Some(Skip::Done);
     }
@@ -287,7 +288,8 @@ fn is_own(run: &Run<'_>, leaf: &Leaf<'_>, (source, there): (&Stat, &Stat)) -> bo
 /// clock can tell: it was written after the source had its last change.
 fn is_done(
     options: &CopyOptions,
-    (source, there): (&Stat, &Stat),
+    source: &Stat,
+    there: &Stat,
     fs: impl FnOnce() -> Result<StatFs, Errno>,
 ) -> bool {
     let same_kind = kind(source) == kind(there) && kind(source) == FileType::RegularFile;

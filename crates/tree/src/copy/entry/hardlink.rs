@@ -99,7 +99,7 @@ fn link(
         return Ok(Linked::Done(None));
     }
     let spot = Spot { dir, name: leaf.name };
-    let linked = set_aside(options, spot, (leaf, stat)).and_then(|backup| {
+    let linked = set_aside(options, spot, leaf, stat).and_then(|backup| {
         let renamed = rename(dir, &new, leaf.name, options.replaces_nothing());
         renamed.map(|()| backup).map_err(at_sink("renameat2"))
     });

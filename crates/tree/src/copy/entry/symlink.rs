@@ -209,7 +209,7 @@ impl Worker<'_> {
                 let temporary = self.make_beside(leaf, stat, dir, (call, make))?;
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
-                let renamed = set_aside(self.run.options, spot, (leaf, stat)).and_then(|name| {
+                let renamed = set_aside(self.run.options, spot, leaf, stat).and_then(|name| {
                     backup = name;
                     io::rename(dir, &*temporary, dir, leaf.name, false)
                         .map_err(at_sink("renameat2"))
