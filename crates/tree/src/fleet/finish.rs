@@ -30,7 +30,7 @@ use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
     copy::{attributes::times, run::Company, start::copy_among, whole_sync::WholeSync},
     error::{Attempt, Failure, at_sink},
-    identity::{kind, size},
+    identity::{Id, kind, mtime, size},
     threads::{for_reading, on_threads},
 };
 
@@ -223,6 +223,18 @@ impl Check<'_> {
         futimens(&part, &times(stat)).map_err(at_sink("utimensat"))?;
         let folder = tree.folder(&entry.folder).map_err(at_sink("openat"))?;
         let folder = folder.open().map_err(at_sink("openat"))?;
+        if let Ok(placed) = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
+            let part = fstat(&part).map_err(at_sink("fstat"))?;
+            // Another finisher has just renamed it; or an earlier one has, and a slow worker began a new part with holes.
+            if Id::of(&placed) != Id::of(&part) {
+                self.grounds.forget_part(file).map_err(at_sink("unlinkat"))?;
+                if (size(&placed), mtime(&placed)) != (size(&part), mtime(&part)) {
+                    // The copy that follows brings it whole.
+                    unlink(folder.as_fd(), &entry.name).map_err(at_sink("unlinkat"))?;
+                }
+            }
+            return Ok(());
+        }
         match io::rename(self.grounds.parts, &*name, &*folder, &*entry.name, false) {
             Err(Errno::NOENT) => Ok(()),
             answer => {

@@ -4,7 +4,9 @@
 //! What is wrong with a source, or has changed in it, is left to who finishes, and the task counts as done. What the
 //! destination refuses is this machine's trouble, and the task is left to another.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmodat, fstat, openat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, futimens, openat, statat,
+};
 use std::{
     ffi::{CString, OsStr},
     os::{
@@ -26,6 +28,7 @@ use super::{
 use crate::{
     Error, Fsync,
     copy::{
+        attributes::times,
         contents::job::Job,
         crew::Crew,
         directory::Directory,
@@ -200,6 +203,8 @@ impl<'m> Mover<'m> {
         let job =
             Job { source: &source, stat: &stat, sink: &part, adopted: false, takes_holes: true };
         self.worker.piece(&job, range.clone())?;
+        // A file that has its name in the tree is known to be whole by its times.
+        futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
         // Network disks say here what they could not keep, and others see the bytes only from now on.
         io::flush(&part).map_err(at_sink("close"))?;
         if run.options.fsync == Fsync::Always {
@@ -213,8 +218,9 @@ impl<'m> Mover<'m> {
 impl Mover<'_> {
     /// Opens the file in which the tasks of a large file write their stretches, or creates it.
     ///
-    /// A finisher may have renamed it into the tree before a power cut lost the journal line of one of its tasks. That file
-    /// holds the stretches of the other tasks, so it becomes the partial file again. A new one would have holes.
+    /// A finisher may have renamed it into the tree before a power cut lost the journal line of one of its tasks, or before a
+    /// slow worker begins a task that another one has done. That file holds the stretches of the other tasks, and a new one
+    /// would have holes, so the stretch goes into it.
     fn open_part(&mut self, file: u64, entry: &Entry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -222,26 +228,26 @@ impl Mover<'_> {
             Err(Errno::NOENT) => {}
             opened => return opened,
         }
-        let mode = Mode::RUSR | Mode::WUSR;
         let folder = self.tree.folder(&entry.folder)?.open()?;
-        let is_placed = match statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => false,
-            placed => kind(&placed?) == FileType::RegularFile,
+        let placed = match statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            placed => Some(placed?).filter(|placed| kind(placed) == FileType::RegularFile),
         };
-        if is_placed {
-            // It has the mode of the source, which need not let this user in. No other user can enter the directory.
-            ignore_lost_race(chmodat(&*folder, &*entry.name, mode, AtFlags::empty()))?;
-            ignore_lost_race(io::rename_new(&*folder, &entry.name, self.grounds.parts, &name))?;
+        let owner = Mode::RUSR | Mode::WUSR;
+        let Some(placed) = placed else {
+            return openat(self.grounds.parts, &*name, flags | OFlags::CREATE, owner);
+        };
+        match openat(&*folder, &*entry.name, flags, Mode::empty()) {
+            // It has the mode of the source, which need not let its owner write. No other user can enter the directory.
+            Err(Errno::ACCESS) => {
+                let mode = Mode::from_raw_mode(placed.st_mode);
+                chmodat(&*folder, &*entry.name, mode | owner, AtFlags::empty())?;
+                let opened = openat(&*folder, &*entry.name, flags, Mode::empty())?;
+                fchmod(&opened, mode)?;
+                Ok(opened)
+            }
+            opened => opened,
         }
-        openat(self.grounds.parts, &*name, flags | OFlags::CREATE, mode)
-    }
-}
-
-/// Returns `Ok` if another worker moved the same file first.
-fn ignore_lost_race(moved: Result<(), Errno>) -> Result<(), Errno> {
-    match moved {
-        Err(Errno::NOENT | Errno::EXIST) => Ok(()),
-        moved => moved,
     }
 }
 

@@ -158,8 +158,8 @@ fn a_worker_that_was_stopped_is_followed_by_any_number_that_move_only_what_is_mi
         expect_finished(place.path());
         let noted: u64 = reports.iter().flat_map(|r| &r.workers).map(|w| w.tasks).sum();
         let done: u64 = reports.iter().map(|report| report.done).sum::<u64>() + stopped.done;
-        assert_eq!(noted, done, "what was done is in the journals");
-        assert!(done >= stopped.tasks, "{done} of {}", stopped.tasks);
+        // Two workers may have done one task, and the second of them may note it after the finisher has read the journals.
+        assert!((stopped.tasks..=done).contains(&noted), "{noted} noted, {done} done: {stopped:?}");
     }
 }
 
