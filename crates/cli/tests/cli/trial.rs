@@ -162,7 +162,8 @@ fn a_folder_that_no_object_can_be_loaded_from_is_named() {
     let ran = scratch.shell(&format!("TMPDIR=no/such {trial}")).ended(1);
     assert!(ran.err.contains("no/such: No such file"), "{}", ran.err);
     // In a mount namespace of its own: nobody else sees the file system.
-    let inside = "mkdir n && unshare -m sh -c 'mount -t tmpfs -o noexec none n && ";
+    let inside =
+        "mkdir n && unshare -m --propagation=slave sh -c 'mount -t tmpfs -o noexec none n && ";
     if scratch.shell(&format!("{inside} true'")).code != 0 {
         return skip(test, "a tmpfs cannot be mounted in a namespace of its own");
     }

@@ -151,7 +151,7 @@ fn read_only(folder: &Path, words: &[&str], to: &Path) -> Ran {
     let line =
         "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", line, "sh"]).arg(folder);
+    command.args(["--mount", "--propagation=slave", "sh", "-c", line, "sh"]).arg(folder);
     command.arg(env!("CARGO_BIN_EXE_thalweg")).args(words).arg(to);
     quiet_environment(&mut command);
     run(&mut command)

@@ -257,7 +257,9 @@ fn a_file_that_something_is_mounted_on_is_written_into() {
         let line =
             "echo old >real; echo x >f; mount --bind real f && $T copy -q OPTION s f && cmp s f";
         let line = line.replace("OPTION", option);
-        let line = format!("unshare --mount bash -c '{line}'; code=$?; cat real; exit $code");
+        let line = format!(
+            "unshare --mount --propagation=slave bash -c '{line}'; code=$?; cat real; exit $code"
+        );
         let ran = shell(scratch.path(), &line).expect(0);
         assert!(ran.stdout == truth, "{option}");
         assert_eq!(names(scratch.path()), ["f", "real", "s"], "{option}");

@@ -30,7 +30,10 @@ fn beside_ram(test: &str, setup: &str, line: &str) -> Option<Ran> {
     }
     let scratch = Scratch::within(root);
     let line = format!("umask 022; {setup}; mkdir ram; mount -t ramfs ram ram; {line}");
-    Some(shell(scratch.path(), &format!("unshare --mount bash -c '{line}'")).expect_no_panic())
+    Some(
+        shell(scratch.path(), &format!("unshare --mount --propagation=slave bash -c '{line}'"))
+            .expect_no_panic(),
+    )
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::support::{
 };
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// A namespace that kept the mounts of other tests would keep their file systems alive after the unmount.
+const SLAVE: &str = "--propagation=slave";
 
 /// The command as a machine runs it that was started a second ago; `None` where there are no such namespaces.
 fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
@@ -33,7 +35,7 @@ fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
     let up: u64 = up.split('.').next().and_then(|up| up.parse().ok()).expect("seconds");
     let offset = format!("--boottime=-{}", up.saturating_sub(1));
     let script = format!("mount --bind '{}' {BOOT_ID} && exec \"$@\"", id.display());
-    let words = ["unshare", "--mount", "--time", &offset, "sh", "-c", &script, "sh"];
+    let words = ["unshare", "--mount", SLAVE, "--time", &offset, "sh", "-c", &script, "sh"];
     let probe = Command::new(words[0]).args(&words[1..]).arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         skip(test, "no time and mount namespaces");

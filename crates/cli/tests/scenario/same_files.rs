@@ -80,7 +80,9 @@ fn a_file_seen_by_another_mount_is_itself() {
     let Some(root) = crate::support::mounts().get(test, "ext4") else { return };
     let scratch = Scratch::within(root);
     let line = "mkdir d m; echo x >d/f; mount --bind d m; ! $T copy -q d/f m/f && ! $T copy -qrT d m && cat m/f";
-    let ran = shell(scratch.path(), &format!("unshare --mount bash -c '{line}'")).expect(0);
+    let ran =
+        shell(scratch.path(), &format!("unshare --mount --propagation=slave bash -c '{line}'"))
+            .expect(0);
     assert_eq!(ran.stdout, b"x\n");
     let mut copy = thalweg();
     run(copy.arg("copy").arg("-r").args([scratch.join("d"), scratch.join("d/inside")])).expect(1);
@@ -99,7 +101,10 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
         mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all || exit 77; cp low/f true; cd ..; ";
     let in_mounts = |line: &str| {
         let inside = [overlay, line].concat();
-        shell(scratch.path(), &format!("mkdir -p on; unshare --mount bash -c '{inside}'"))
+        shell(
+            scratch.path(),
+            &format!("mkdir -p on; unshare --mount --propagation=slave bash -c '{inside}'"),
+        )
     };
     if in_mounts("true").code() == 77 {
         return skip(test, "no overlay can be mounted on tmpfs here");

@@ -52,7 +52,9 @@ impl DiskSystem {
     }
 }
 
-/// Copies an image; runs of zeros become holes, so that the next copy of it is fast.
+/// Copies an image to a new file: an old one of that name may still be written. Runs of zeros become holes, so that the next
+/// copy of it is fast.
 pub fn copy_image(from: &Path, to: &Path) {
-    run(Command::new("cp").arg("--sparse=always").args([from, to])).expect(0);
+    run(Command::new("cp").args(["--sparse=always", "--remove-destination"]).args([from, to]))
+        .expect(0);
 }
