@@ -85,7 +85,7 @@ pub(crate) fn finish(
     if let Some(lost) = report.errors.iter().position(Error::loses_written_bytes)
         && options.fsync == Fsync::Always
     {
-        place.flag(SYNC_FAILED)?;
+        let _ = place.flag(SYNC_FAILED);
         return Err(report.errors.swap_remove(lost));
     }
     // What was there already is what the tasks brought: the workers have booked it, but for the names of large files.

@@ -16,7 +16,7 @@ use thalweg_core::atomic_file::{
     create_new,
     name::{FLEET, beside, is_reserved, short},
     ownership::distrust,
-    unlink,
+    sync_directory, unlink,
 };
 use thalweg_sys::{Errno, io};
 use xxhash_rust::xxh3::xxh3_64;
@@ -231,7 +231,7 @@ impl Place {
         own.is_ok_and(|own| named.is_ok_and(|named| Id::of(&named) == own))
     }
 
-    /// Gives the tree the name of the destination, which must still be free.
+    /// Gives the tree the name of the destination, which must still be free, and brings that name to the disk if asked to.
     pub fn publish(&self, sync: bool) -> Result<(), Error> {
         let failed = |call| failed(&self.destination, call);
         let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;
@@ -248,7 +248,13 @@ impl Place {
             answer => answer,
         };
         renamed.map_err(failed("renameat2"))?;
-        if sync { io::sync(&self.above).map_err(failed("fsync")) } else { Ok(()) }
+        if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
+            // The name may be lost, and a second sync need not say so: neither this tree nor this fleet is to be trusted.
+            let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
+            let _ = self.flag(SYNC_FAILED);
+            return Err(failed(error.call)(error.errno));
+        }
+        Ok(())
     }
 
     /// Removes the folder: nothing is left to do.
@@ -259,6 +265,16 @@ impl Place {
         remove(self.above.as_fd(), &self.own, &self.fd)
             .map_err(|failure| failure.at(|| self.path.clone(), || self.path.clone()))
     }
+}
+
+/// Brings the name of a published tree to the disk.
+pub(crate) fn sync_name(destination: &Path) -> Result<(), Error> {
+    let tree = openat(CWD, destination, DIRECTORY, Mode::empty());
+    let tree = tree.map_err(failed(destination, "openat"))?;
+    let above = openat(&tree, c"..", DIRECTORY, Mode::empty());
+    let above = above.map_err(failed(destination, "openat"))?;
+    let synced = sync_directory(above.as_fd(), tree.as_fd());
+    synced.map_err(|error| failed(destination, error.call)(error.errno))
 }
 
 /// Refuses the folder of a fleet that another user may have made or may change. All workers belong to one user, and no

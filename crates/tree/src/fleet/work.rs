@@ -20,7 +20,7 @@ use super::{
     journals::{Journals, Own, REPORT, report},
     member::{Duty, Member},
     mover::Grounds,
-    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
+    place::{self, EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
     plan::{Plan, Surveyed},
     record::{WorkerName, WorkerRecord},
 };
@@ -98,6 +98,10 @@ pub fn work(
     if let Found::Nothing = found {
         let reason = Refusal::NoFleet;
         return Err(Error::Refused { path: destination.to_owned(), reason });
+    }
+    if matches!(found, Found::Published) && options.fsync == Fsync::Always {
+        // Who published it may have been killed before it did this.
+        place::sync_name(destination)?;
     }
     if let Found::Place(place) = found {
         let name = WorkerName::of_this(member.rank, member.began);
@@ -298,7 +302,9 @@ impl Assignment<'_> {
         let place = self.place;
         let finished = match finish((self.source, place, plan), grounds, self.options, finisher) {
             // Another one took this for dead, and was faster.
-            Err(_) if place.is_published(self.source) => return Ok(()),
+            Err(error) if !error.loses_written_bytes() && place.is_published(self.source) => {
+                return Ok(());
+            }
             answer => answer?,
         };
         let (finished, files) = finished;

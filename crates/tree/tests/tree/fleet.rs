@@ -26,7 +26,7 @@ use thalweg_sys::{
     fault::{Call, Effect, Rule, Script},
 };
 use thalweg_tree::{
-    CopyOptions, Ending, Error, Event, Events, Halt, Hash, When,
+    CopyOptions, Ending, Error, Event, Events, Fsync, Halt, Hash, When,
     fleet::{
         FleetEnd, FleetReport, Member, Phase, line::Line, plan::Plan, plan::Task, status, work,
     },
@@ -198,6 +198,35 @@ fn a_full_destination_stops_the_others_and_workers_that_are_started_again_go_on(
     assert!(found.done < found.tasks && found.done_bytes < found.bytes);
     fleet(place.path(), &options(), 2);
     expect_finished(place.path());
+}
+
+#[test]
+fn every_sync_that_fails_ends_a_durable_fleet_and_the_next_one_begins_anew() {
+    let options = CopyOptions { jobs: 1, fsync: Fsync::Always, ..CopyOptions::archive() };
+    let run = |place: &Path, rules| Script::new(rules).run(|| one(place, &options, &()));
+    let whole = support::scratch();
+    sample(whole.path());
+    let calls = run(whole.path(), Vec::new()).calls;
+    assert!(calls[Call::Fsync] > 2 && calls[Call::Syncfs] > 0, "{calls:?}");
+    for call in [Call::Fsync, Call::Syncfs] {
+        for nth in 1..=calls[call] {
+            let place = support::scratch();
+            sample(place.path());
+            let rules = vec![Rule::once(call, nth, Effect::Errno(Errno::IO))];
+            let said = match run(place.path(), rules).value {
+                Ok(report) if report.end != FleetEnd::Finished => problems(&report.tree),
+                Ok(report) => format!("{report:?}"),
+                Err(error) => error.to_string(),
+            };
+            assert!(said.contains(": EIO)"), "{call:?} {nth}: {said}");
+            assert!(
+                !place.path().join("dst").exists(),
+                "{call:?} {nth}: nothing says that it is on the disk"
+            );
+            assert_eq!(one(place.path(), &options, &()).unwrap().end, FleetEnd::Finished);
+            expect_finished(place.path());
+        }
+    }
 }
 
 /// What is needed to write a line into a journal.
