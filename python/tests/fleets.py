@@ -120,12 +120,13 @@ class Killing:
         if known is None or known["done"] == 0:
             return
         for process in self._at_work(known)[:1]:
-            # It stands still meanwhile, and cannot come to its end.
-            os.kill(process, signal.SIGSTOP)
-            if process in self._at_work(_native.fleet_status(self.copy) or known):
-                self.killed.append(process)
-                self.kill(process)
+            # A pool that broke ends its other workers, perhaps this one.
             with suppress(ProcessLookupError):
+                # While it is stopped, it cannot finish.
+                os.kill(process, signal.SIGSTOP)
+                if process in self._at_work(_native.fleet_status(self.copy) or known):
+                    self.killed.append(process)
+                    self.kill(process)
                 os.kill(process, signal.SIGCONT)
 
     def _at_work(self, known: dict[str, Any]) -> list[int]:

@@ -283,8 +283,13 @@ impl Failure {
             Self::Moved(error) if error.side != Side::Source => error.errno,
             _ => return false,
         };
-        matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
+        cannot_take_more(errno)
     }
+}
+
+/// Returns `true` for an errno with which every further write to the destination would fail, too.
+pub(crate) fn cannot_take_more(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
 }
 
 #[cfg(test)]

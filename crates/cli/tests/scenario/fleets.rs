@@ -206,14 +206,20 @@ fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
         let all: Vec<_> = (0..size).map(start).collect();
         all.into_iter().map(Running::finish).collect()
     };
-    for ran in ranks(2) {
+    let expect_full = |ran: Ran| {
         let ran = ran.expect(3);
         ran.expect_said("full");
         assert_eq!(of_fleet(&ran.json(), "end"), "unfinished");
-    }
+    };
+    ranks(2).into_iter().for_each(expect_full);
     assert!(!copy.exists());
     let found = run(thalweg().args(["fleet", "--json"]).arg(&copy)).expect(0).all_json();
     assert_eq!(found["phase"], "full", "{found}");
+    // Without room for the journal of a worker.
+    let mut rest = fs::File::create(disk.join("rest")).unwrap();
+    while rest.write_all(&[1; 512]).is_ok() {}
+    ranks(1).into_iter().for_each(expect_full);
+    fs::remove_file(disk.join("rest")).unwrap();
     fs::remove_file(ballast).unwrap();
     for ran in ranks(3) {
         ran.expect(0);

@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
-    TreeReport, Update, copy::run::share, folder::Kept, identity::kind, threads::or_processors,
+    TreeReport, Update, copy::run::share, error::cannot_take_more, folder::Kept, identity::kind,
+    threads::or_processors,
 };
 
 /// How long the others may take to stop when all is done: some steps of theirs.
@@ -111,6 +112,14 @@ pub fn work(
             // The folder was removed while it was looked at.
             Err(error) if error.errno() == Some(Errno::NOENT) && place.is_published(source) => {
                 report.end = FleetEnd::Others;
+            }
+            // Another worker can fill the destination before this one has created its journal.
+            Err(error) if error.errno().is_some_and(cannot_take_more) => {
+                let _ = place.flag(FULL);
+                events.event(&Event::Failed(&error));
+                report.tree.errors.push(error);
+                report.tree.error_count += 1;
+                (report.end, report.tree.halted) = (FleetEnd::Unfinished, Some(Halt::Full));
             }
             answer => answer?,
         }
