@@ -21,7 +21,7 @@ use crate::{
     copy::{
         attributes::{SPECIAL, inherit as inherit_attributes, own},
         dest::mode::as_written,
-        spot::Spot,
+        name_at::NameAt,
         staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::Failure,
@@ -42,8 +42,8 @@ impl Stage {
     /// Makes the stage of what will be `name` in the folder `above`, or takes over what an earlier run of
     /// this boot left of the same URL. Any other leftover of that name is removed.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
-        let spot = Spot { dir: above.as_fd(), name: &name };
-        let made = StagedDir::make(spot, true, Origin::Remote(source));
+        let name_at = NameAt { dir: above.as_fd(), name: &name };
+        let made = StagedDir::make(name_at, true, Origin::Remote(source));
         let (fd, staged) = made.map_err(|failure| of_failure(&failure))?;
         Ok(Self { above, name, fd, staged })
     }
@@ -70,14 +70,14 @@ impl Stage {
 
     /// Leaves it to a later run, or removes it if none would find it; says whether it is still there.
     pub fn leave(self) -> Result<bool, CallFailed> {
-        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
-        self.staged.leave(spot, &self.fd).map_err(|failure| of_failure(&failure))
+        let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
+        self.staged.leave(name_at, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
     /// Removes it and all that is in it.
     pub fn discard(self) -> Result<(), CallFailed> {
-        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
-        self.staged.discard(spot, &self.fd).map_err(|failure| of_failure(&failure))
+        let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
+        self.staged.discard(name_at, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
     /// Gives it its name, which must be free, once it has got its own attributes and is on stable storage as far as
@@ -97,9 +97,9 @@ impl Stage {
             let _ = self.discard();
             return Err(error);
         }
-        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
-        self.staged.publish(spot).map_err(|failure| of_failure(&failure))?;
-        if fsync == Fsync::Always { sync_directory(spot.dir, self.fd.as_fd()) } else { Ok(()) }
+        let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
+        self.staged.publish(name_at).map_err(|failure| of_failure(&failure))?;
+        if fsync == Fsync::Always { sync_directory(name_at.dir, self.fd.as_fd()) } else { Ok(()) }
     }
 }
 
@@ -158,7 +158,7 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     if !has && !own(me, owner.0, owner.1, chown).unwrap_or(false) && old.st_uid != me {
         return false;
     }
-    inherit_attributes(Spot { dir, name }, file.fd.as_fd());
+    inherit_attributes(NameAt { dir, name }, file.fd.as_fd());
     let mode = as_written(me, old.st_mode & 0o7777);
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }

@@ -13,7 +13,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve,
-    copy::{run::Run, spot::Spot},
+    copy::{name_at::NameAt, run::Run},
     error::{Attempt, at_sink},
     xattrs::{self, ALL, Holder, Taken},
 };
@@ -154,9 +154,9 @@ pub(crate) fn own(
 
 /// Extended attributes of a file that is replaced, kept by the one that takes its place: to write
 /// into it would have left them. Best effort, as nobody asked for them.
-pub(crate) fn inherit(spot: Spot<'_>, sink: BorrowedFd<'_>) {
+pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(old) = openat(spot.dir, spot.name, flags, Mode::empty()) else { return };
+    let Ok(old) = openat(name_at.dir, name_at.name, flags, Mode::empty()) else { return };
     let all = Preserve::all();
     let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all).map(Taken::without_capabilities);
     let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));

@@ -15,8 +15,8 @@ use crate::{
     Fsync,
     copy::{
         attributes::{self, Births, Body, Wanted},
-        run::{Company, Run},
-        spot::Spot,
+        name_at::NameAt,
+        run::{Concurrency, Run},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
         whole_sync::WholeSync,
     },
@@ -239,7 +239,7 @@ impl Directory {
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
         // In a stage but not fresh: an earlier run had made it, or a fleet.
-        let is_hidden = self.is_staged || run.company == Company::Stragglers;
+        let is_hidden = self.is_staged || run.concurrency == Concurrency::Stragglers;
         let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
             return;
@@ -253,9 +253,9 @@ impl Directory {
         };
         let stage = self.stage.as_ref().zip(above.as_ref());
         let stage =
-            stage.map(|(stage, dir)| (stage, Spot { dir: dir.as_fd(), name: self.paths.name() }));
-        if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
-            match stage.leave(spot, &fd) {
+            stage.map(|(stage, dir)| (stage, NameAt { dir: dir.as_fd(), name: self.paths.name() }));
+        if let Some((stage, name_at)) = stage.filter(|_| run.is_halting()) {
+            match stage.leave(name_at, &fd) {
                 Ok(true) => run.left_unfinished(path().with_file_name(os(&stage.name))),
                 Ok(false) => {}
                 Err(failure) => run.incomplete(failed(failure)),
@@ -284,35 +284,35 @@ impl Directory {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
         }
-        if let Some((stage, spot)) = stage {
-            self.publish(run, (stage, &fd), spot);
+        if let Some((stage, name_at)) = stage {
+            self.publish(run, (stage, &fd), name_at);
         }
     }
 
     /// Gives a complete stage its name, with `--fsync` after all in it was synced: after a power cut no name is seen without
     /// its contents.
-    fn publish(&self, run: &Run<'_>, (stage, fd): (&StagedDir, &OwnedFd), spot: Spot<'_>) {
+    fn publish(&self, run: &Run<'_>, (stage, fd): (&StagedDir, &OwnedFd), name_at: NameAt<'_>) {
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
             // Which of the files lost bytes is not known, so none is left to a later run.
-            if let Err(failure) = stage.discard(spot, fd) {
+            if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));
             }
             return run.failed(failed(error.into()));
         }
-        if let Err(failure) = stage.publish(spot) {
+        if let Err(failure) = stage.publish(name_at) {
             // Another process was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
-            } else if let Err(failure) = stage.discard(spot, fd) {
+            } else if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));
         } else if run.options.fsync == Fsync::Always
-            && let Err(error) = sync_directory(spot.dir, fd.as_fd())
+            && let Err(error) = sync_directory(name_at.dir, fd.as_fd())
         {
             run.failed(failed(error.into()));
         }

@@ -9,7 +9,7 @@ use thalweg_sys::io;
 
 use crate::{
     CopyOptions,
-    copy::{dest::conflict::Existing, directory::Directory, run::Company},
+    copy::{dest::conflict::Existing, directory::Directory, run::Concurrency},
     error::{Attempt, Failure},
 };
 
@@ -28,7 +28,7 @@ impl FileSync {
     /// are linked to the copy, perhaps in the place of other files.
     pub fn of(
         options: &CopyOptions,
-        company: Company,
+        concurrency: Concurrency,
         directory: &Directory,
         (there, elsewhere, has_links): (Option<&Existing>, bool, bool),
     ) -> Self {
@@ -37,13 +37,13 @@ impl FileSync {
             return Self::Nothing;
         }
         let is_hidden = directory.is_staged && !elsewhere;
-        let has_company = matches!(company, Company::Workers | Company::Stragglers);
+        let is_concurrent = matches!(concurrency, Concurrency::Workers | Concurrency::Stragglers);
         let is_replaced =
             there.map_or(has_links && !directory.is_fresh, |there| !there.is_written_into(options));
         match options.fsync {
             Fsync::Always if is_hidden && directory.is_synced_whole => Self::Nothing,
             Fsync::Always => Self::All,
-            Fsync::Auto if is_replaced && !is_hidden && !has_company => Self::Data,
+            Fsync::Auto if is_replaced && !is_hidden && !is_concurrent => Self::Data,
             Fsync::Auto | Fsync::Never => Self::Nothing,
         }
     }

@@ -14,8 +14,8 @@ use thalweg_sys::Errno;
 use crate::{
     CopyOptions,
     copy::{
+        copy_entry::{CopyEntry, Origin},
         directory::Directory,
-        leaf::{Leaf, Origin},
     },
     error::{Attempt, Failure, at_sink},
     identity::Id,
@@ -62,7 +62,7 @@ pub(crate) struct Waiting {
 }
 
 /// What to do with one name of a file.
-pub(crate) enum Met {
+pub(crate) enum LinkClaim {
     /// Copy it, and then say so by [`Links::made`] or [`Links::failed`].
     First,
     /// Link it to this.
@@ -78,49 +78,49 @@ impl Links {
     }
 
     /// Books one name of a file.
-    pub fn meet(&self, leaf: &Leaf<'_>, stat: &Stat) -> Met {
+    pub fn claim(&self, entry: &CopyEntry<'_>, stat: &Stat) -> LinkClaim {
         let mut table = self.lock();
         let id = Id::of(stat);
-        let Some(entry) = table.get_mut(&id) else {
+        let Some(record) = table.get_mut(&id) else {
             // Half of what fits: those that wait are added.
             let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
             table.insert(id, Entry { left, state: State::Making(Vec::new()) });
-            return Met::First;
+            return LinkClaim::First;
         };
-        entry.left = entry.left.saturating_sub(1);
-        match &mut entry.state {
+        record.left = record.left.saturating_sub(1);
+        match &mut record.state {
             State::Making(waiting) => {
-                leaf.directory.expect_one_more();
+                entry.directory.expect_one_more();
                 waiting.push(Waiting {
-                    directory: Arc::clone(leaf.directory),
-                    from: leaf.from.clone(),
-                    source: leaf.source.to_owned(),
-                    name: leaf.name.to_owned(),
+                    directory: Arc::clone(entry.directory),
+                    from: entry.from.clone(),
+                    source: entry.source.to_owned(),
+                    name: entry.name.to_owned(),
                 });
-                Met::Waits
+                LinkClaim::Waits
             }
             State::Made(name) => {
                 let name = name.clone();
-                if entry.left == 0 {
+                if record.left == 0 {
                     table.remove(&id);
                 }
-                Met::Again(name)
+                LinkClaim::Again(name)
             }
         }
     }
 
     /// The first copy, `copy`, is whole; returns the names that waited for it.
-    pub fn made(&self, leaf: &Leaf<'_>, stat: &Stat, copy: Id) -> Vec<Waiting> {
+    pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<Waiting> {
         let mut table = self.lock();
         let id = Id::of(stat);
-        let Some(entry) = table.get_mut(&id) else { return Vec::new() };
-        let paths = Arc::clone(&leaf.directory.paths);
-        let name = Name { paths, last: leaf.name.to_owned(), id: copy };
-        let before = std::mem::replace(&mut entry.state, State::Made(name));
+        let Some(record) = table.get_mut(&id) else { return Vec::new() };
+        let paths = Arc::clone(&entry.directory.paths);
+        let name = Name { paths, last: entry.name.to_owned(), id: copy };
+        let before = std::mem::replace(&mut record.state, State::Made(name));
         // Those that waited will come again, and be met as made.
         let waiting = if let State::Making(waiting) = before { waiting } else { Vec::new() };
-        entry.left += waiting.len() as u64;
-        if entry.left == 0 {
+        record.left += waiting.len() as u64;
+        if record.left == 0 {
             table.remove(&id);
         }
         waiting
@@ -136,11 +136,11 @@ impl Links {
 
     /// A name that was met was not linked after all, and may be met once more: for want of a descriptor it is tried
     /// again.
-    pub fn meet_again(&self, stat: &Stat, copy: &Name) {
+    pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
         let made = || Entry { left: 0, state: State::Made(copy.clone()) };
-        let entry = table.entry(Id::of(stat)).or_insert_with(made);
-        entry.left = entry.left.saturating_add(1);
+        let record = table.entry(Id::of(stat)).or_insert_with(made);
+        record.left = record.left.saturating_add(1);
     }
 
     /// The name does not lead to the copy any more: the next to be met is the first again.

@@ -2,17 +2,17 @@
 
 pub(crate) mod attributes;
 pub(crate) mod contents;
-pub(crate) mod crew;
+pub(crate) mod copy_entry;
 pub(crate) mod dest;
 pub(crate) mod directory;
 pub(crate) mod durable;
 pub(crate) mod entry;
-pub(crate) mod leaf;
 pub(crate) mod links;
+pub(crate) mod name_at;
 pub(crate) mod plans;
 pub(crate) mod report;
 pub(crate) mod run;
-pub(crate) mod spot;
+pub(crate) mod shared;
 pub(crate) mod staged_dir;
 pub(crate) mod start;
 pub(crate) mod task;

@@ -34,7 +34,7 @@ const CHECKPOINT: Duration = Duration::from_secs(30);
 
 /// Who else works in the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Concurrency {
     /// Nobody, or somebody who keeps away by locks.
     #[default]
     None,
@@ -55,7 +55,7 @@ pub(crate) struct Run<'r> {
     /// Directories that can be given up; `None` in a run that enters none.
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
-    pub company: Company,
+    pub concurrency: Concurrency,
     /// Sources that the caller named and that get the name of an earlier one.
     pub second: HashSet<CString>,
     /// For trees: the file system of the destination, if one call syncs it and something is to be synced.
@@ -167,7 +167,7 @@ impl<'r> Run<'r> {
             limit: options.limit.map(RateLimit::new),
             kept: None,
             me,
-            company: Company::None,
+            concurrency: Concurrency::None,
             second: HashSet::new(),
             whole: None,
             most_waiting: 0,

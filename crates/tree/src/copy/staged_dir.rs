@@ -19,7 +19,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io, opened::chmod_opened};
 
 use crate::{
-    copy::spot::Spot,
+    copy::name_at::NameAt,
     error::{Attempt, Failure, at_sink, at_source},
     evidence::{Evidence, Moment},
     folder::{Address, Folder, Kept},
@@ -58,17 +58,19 @@ pub(crate) enum Origin<'a> {
 const TRIES: usize = 100;
 
 impl StagedDir {
-    /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one of the same
+    /// Makes a stage for the directory that is to be `name_at`, or takes over a leftover one of the same
     /// source.
-    pub fn make(spot: Spot<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
-        let mut name = beside(spot.name, PART);
+    pub fn make(name_at: NameAt<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
+        let mut name = beside(name_at.name, PART);
         let mut is_usual = true;
         let mut left_alone = None;
         for _ in 0..TRIES {
-            match mkdirat(spot.dir, &name, Mode::RWXU) {
+            match mkdirat(name_at.dir, &name, Mode::RWXU) {
                 Ok(()) => {
-                    match open_new(Spot { dir: spot.dir, name: &name }) {
-                        Ok(fd) if is_own(spot.dir, &fd)? && is_ours(&fd, spot.dir, &name)? => {
+                    match open_new(NameAt { dir: name_at.dir, name: &name }) {
+                        Ok(fd)
+                            if is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, &name)? =>
+                        {
                             journal(fd.as_fd(), origin).write();
                             let evidence = Evidence::THIS_BOOT;
                             return Ok((
@@ -79,21 +81,21 @@ impl StagedDir {
                         // Another run took it for a leftover before it was locked, or the owner of the directory
                         // above put another in its place.
                         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                            (name, is_usual) = (unique(spot.name), false);
+                            (name, is_usual) = (unique(name_at.name), false);
                         }
                         Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
                     }
                 }
-                Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
+                Err(Errno::EXIST) => match claim(name_at.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
-                    Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
+                    Leftover::Alive => (name, is_usual) = (unique(name_at.name), false),
                     Leftover::Foreign(why) => {
-                        let name_left = std::mem::replace(&mut name, unique(spot.name));
+                        let name_left = std::mem::replace(&mut name, unique(name_at.name));
                         left_alone.get_or_insert(LeftAlone { name: name_left, why });
                         is_usual = false;
                     }
                     Leftover::Free(fd) if holds(&fd, origin)? => {
-                        (name, is_usual) = (unique(spot.name), false);
+                        (name, is_usual) = (unique(name_at.name), false);
                     }
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
                         // Killed just before it got its name, it has its final mode.
@@ -107,12 +109,12 @@ impl StagedDir {
                     // Locked until the name is gone: the process that made it a moment ago must not begin in it.
                     Leftover::Free(locked) => {
                         remove_contents(reopen(&locked)?)?;
-                        unlinkat(spot.dir, &name, AtFlags::REMOVEDIR)
+                        unlinkat(name_at.dir, &name, AtFlags::REMOVEDIR)
                             .map_err(at_sink("unlinkat"))?;
                     }
                 },
-                Err(Errno::NAMETOOLONG) if name != short(spot.name, PART) => {
-                    name = short(spot.name, PART);
+                Err(Errno::NAMETOOLONG) if name != short(name_at.name, PART) => {
+                    name = short(name_at.name, PART);
                 }
                 Err(errno) => return Err(Failure::Sink("mkdirat", errno, 0)),
             }
@@ -121,24 +123,25 @@ impl StagedDir {
     }
 
     /// Gives the directory its own name, which must still be free.
-    pub fn publish(&self, spot: Spot<'_>) -> Attempt<()> {
-        io::rename_new(spot.dir, &*self.name, spot.dir, spot.name).map_err(at_sink("renameat2"))
+    pub fn publish(&self, name_at: NameAt<'_>) -> Attempt<()> {
+        io::rename_new(name_at.dir, &*self.name, name_at.dir, name_at.name)
+            .map_err(at_sink("renameat2"))
     }
 }
 
 impl StagedDir {
     /// Leaves the directory for a later run if that would find it, and removes it if not; says
     /// whether it is still there.
-    pub fn leave(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<bool> {
-        if self.is_usual { Ok(true) } else { self.discard(spot, fd).map(|()| false) }
+    pub fn leave(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<bool> {
+        if self.is_usual { Ok(true) } else { self.discard(name_at, fd).map(|()| false) }
     }
 
     /// Removes the directory, open as `fd`, and all that is in it.
-    pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
+    pub fn discard(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<()> {
         // It may have its final owner and mode already. While it is emptied, no other user may move anything in.
         let _ = fchown(fd, Some(geteuid()), None).and_then(|()| fchmod(fd, Mode::RWXU));
         remove_contents(reopen(fd)?)?;
-        unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
+        unlinkat(name_at.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }
 }
 
@@ -149,8 +152,8 @@ pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
 }
 
 /// Opens a directory just made, even if a default list does not let us.
-pub(crate) fn open_new(spot: Spot<'_>) -> Result<OwnedFd, Errno> {
-    open_by_force(spot.dir, spot.name)
+pub(crate) fn open_new(name_at: NameAt<'_>) -> Result<OwnedFd, Errno> {
+    open_by_force(name_at.dir, name_at.name)
 }
 
 /// Opens a directory, and gives us the rights to it if its mode does not. No link is followed, also not by the change of
@@ -340,24 +343,24 @@ mod tests {
         fs::create_dir_all(old.join("a/b/c")).unwrap();
         fs::write(old.join("a/b/file"), "x").unwrap();
         let dir = fs::File::open(place.path()).unwrap();
-        let spot = Spot { dir: dir.as_fd(), name: c"new" };
+        let name_at = NameAt { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
-        let (held, first) = StagedDir::make(spot, false, source).unwrap();
+        let (held, first) = StagedDir::make(name_at, false, source).unwrap();
         assert!(!first.adopted);
         assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
-        let (_, second) = StagedDir::make(spot, true, source).unwrap();
+        let (_, second) = StagedDir::make(name_at, true, source).unwrap();
         assert_ne!(second.name, first.name);
         drop(held);
-        let (_held, third) = StagedDir::make(spot, true, source).unwrap();
+        let (_held, third) = StagedDir::make(name_at, true, source).unwrap();
         assert!(third.adopted && third.name == first.name);
-        third.publish(spot).unwrap();
-        assert!(second.publish(spot).is_err());
+        third.publish(name_at).unwrap();
+        assert!(second.publish(name_at).is_err());
         // A later run looks for the usual name only.
-        let (_alive, fourth) = StagedDir::make(spot, true, source).unwrap();
-        let (fd, fifth) = StagedDir::make(spot, true, source).unwrap();
-        assert!(!fifth.leave(spot, &fd).unwrap());
-        assert!(fourth.leave(spot, &fd).unwrap());
+        let (_alive, fourth) = StagedDir::make(name_at, true, source).unwrap();
+        let (fd, fifth) = StagedDir::make(name_at, true, source).unwrap();
+        assert!(!fifth.leave(name_at, &fd).unwrap());
+        assert!(fourth.leave(name_at, &fd).unwrap());
         let left = |stage: &StagedDir| place.path().join(stage.name.to_str().unwrap()).is_dir();
         assert!(left(&fourth) && !left(&fifth));
     }
@@ -368,33 +371,33 @@ mod tests {
         let (name, part) = (c"n", c".n.thalweg-part");
         let path = place.path().join(".n.thalweg-part");
         let dir = fs::File::open(place.path()).unwrap();
-        let spot = Spot { dir: dir.as_fd(), name };
+        let name_at = NameAt { dir: dir.as_fd(), name };
         fs::create_dir(&path).unwrap();
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
-        let (held, rival) = StagedDir::make(spot, true, source).unwrap();
+        let (held, rival) = StagedDir::make(name_at, true, source).unwrap();
         assert!(rival.adopted);
-        rival.publish(spot).unwrap();
+        rival.publish(name_at).unwrap();
         drop(held);
-        assert!(!is_ours(&made, spot.dir, part).unwrap());
+        assert!(!is_ours(&made, name_at.dir, part).unwrap());
     }
 
     #[test]
     fn of_many_that_race_for_one_name_one_gets_it_with_what_it_put_in() {
         let place = tempfile::tempdir().unwrap();
         let dir = fs::File::open(place.path()).unwrap();
-        let spot = Spot { dir: dir.as_fd(), name: c"new" };
+        let name_at = NameAt { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
         let source = Origin::Folder(dir.as_fd(), &stat);
         let build = |n: u64| {
-            let (fd, stage) = StagedDir::make(spot, false, source).unwrap();
+            let (fd, stage) = StagedDir::make(name_at, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();
             mkdirat(&fd, &mine, Mode::RWXU).unwrap();
-            match stage.publish(spot) {
+            match stage.publish(name_at) {
                 Ok(()) => Some(n),
                 Err(Failure::Sink(_, Errno::EXIST, _)) => {
-                    stage.discard(spot, &fd).unwrap();
+                    stage.discard(name_at, &fd).unwrap();
                     None
                 }
                 Err(failure) => panic!("{failure:?}"),

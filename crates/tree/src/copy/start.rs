@@ -13,12 +13,12 @@ use thalweg_sys::{io, usage, usage::Usage};
 use crate::{
     Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport,
     copy::{
-        crew::Crew,
         dest::backup,
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
-        run::{Company, FEWEST_DIRECTORIES, Me, Run, share},
+        run::{Concurrency, FEWEST_DIRECTORIES, Me, Run, share},
+        shared::CopyShared,
         task::Task,
         walk::Walker,
         whole_sync::WholeSync,
@@ -38,7 +38,7 @@ pub fn copy(
     options: &CopyOptions,
     events: &dyn Events,
 ) -> Result<TreeReport, Error> {
-    copy_among((sources, destination), options, events, Company::None)
+    copy_among((sources, destination), options, events, Concurrency::None)
 }
 
 /// The same where others may be at work in the destination.
@@ -46,7 +46,7 @@ pub(crate) fn copy_among(
     (sources, destination): (&[PathBuf], &Path),
     options: &CopyOptions,
     events: &dyn Events,
-    company: Company,
+    concurrency: Concurrency,
 ) -> Result<TreeReport, Error> {
     let began = Instant::now();
     let cpu = Usage::now_process();
@@ -60,7 +60,7 @@ pub(crate) fn copy_among(
     }
     let found = inspect(named, &base, options);
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
-    run.company = company;
+    run.concurrency = concurrency;
     run.second = found.second;
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
@@ -93,33 +93,33 @@ pub(crate) fn copy_among(
         run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
         run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
     }
-    let crew = Crew::new(run);
-    let mut parents = options.keeps_paths().then(|| Parents::new(&crew, &directory));
+    let shared = CopyShared::new(run);
+    let mut parents = options.keeps_paths().then(|| Parents::new(&shared, &directory));
     for wave in waves(found.accepted) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
             None => Some(Below::of(&directory, named)),
         });
-        for tally in sail(&crew, below.collect(), threads) {
+        for tally in sail(&shared, below.collect(), threads) {
             report.add(tally);
         }
     }
     report.dirs += parents.map_or(0, Parents::complete);
     if options.fsync == Fsync::Always && !options.dry_run {
-        let synced = match &crew.run.whole {
+        let synced = match &shared.run.whole {
             Some(whole) => whole.sync(),
             None => io::sync(base.fd.as_fd()).map_err(atomic_file::failed("fsync")),
         };
         if let Err(error) = synced {
-            crew.run.failed(failed(error.errno, error.call));
+            shared.run.failed(failed(error.errno, error.call));
         }
     }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
     report.listed = Listed::new(&listed, &base.path, (destination, is_one_tree));
-    crew.run.conclude(&mut report);
+    shared.run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
@@ -138,12 +138,12 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources, whose names all differ.
-fn sail(crew: &Crew<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
+fn sail(shared: &CopyShared<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
     // Last in, first out: the first source is to be first.
     for Below { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
-        crew.queue.push(Task::Named { directory, from, source, name });
+        shared.queue.push(Task::Named { directory, from, source, name });
     }
-    crew.queue.expect(threads);
-    on_threads(threads, || Walker::new(crew).work())
+    shared.queue.expect(threads);
+    on_threads(threads, || Walker::new(shared).work())
 }

@@ -3,7 +3,7 @@
 use std::{ffi::CString, sync::Arc};
 
 use crate::{
-    copy::{directory::Directory, leaf::Origin},
+    copy::{copy_entry::Origin, directory::Directory},
     queue::Names,
 };
 

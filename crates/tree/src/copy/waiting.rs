@@ -5,7 +5,7 @@ use std::{ffi::CString, sync::Arc};
 use thalweg_core::atomic_file::Parked;
 
 use crate::copy::{
-    dest::conflict::Existing, directory::Directory, durable::FileSync, leaf::Origin,
+    copy_entry::Origin, dest::conflict::Existing, directory::Directory, durable::FileSync,
 };
 
 /// A file that is whole and waits for its name.

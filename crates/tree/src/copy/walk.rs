@@ -9,12 +9,12 @@ use thalweg_sys::Errno;
 use crate::{
     Becomes, Event, Refusal,
     copy::{
-        crew::Crew,
+        copy_entry::{CopyEntry, Origin},
         dest::mkdir::enter,
         directory::Directory,
-        leaf::{Leaf, Origin},
         report::Tally,
         run::Run,
+        shared::CopyShared,
         task::Task,
         worker::Worker,
     },
@@ -28,10 +28,10 @@ use crate::{
 
 /// Names handed to an idle worker at a time.
 const BATCH: usize = 64;
-// Directories that may wait before a worker enters them on the spot instead: what bounds memory
+// Directories that may wait before a worker enters them on the name_at instead: what bounds memory
 // where a directory holds a million directories.
 const MOST_WAITING: usize = 1 << 12;
-// How deep on the spot before they have to wait all the same: what bounds the stack.
+// How deep on the name_at before they have to wait all the same: what bounds the stack.
 const MOST_NESTED: usize = 32;
 /// How often something is tried again for which there was no descriptor, and how soon.
 const TRIES: usize = 100;
@@ -39,7 +39,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// A worker on its way through the tree.
 pub(crate) struct Walker<'r> {
-    crew: &'r Crew<'r>,
+    shared: &'r CopyShared<'r>,
     worker: Worker<'r>,
     // Buffers of getdents that are not in use.
     listings: Vec<Vec<MaybeUninit<u8>>>,
@@ -47,23 +47,23 @@ pub(crate) struct Walker<'r> {
 }
 
 impl<'r> Walker<'r> {
-    pub fn new(crew: &'r Crew<'r>) -> Self {
-        Self { crew, worker: Worker::new(crew), listings: Vec::new(), depth: 0 }
+    pub fn new(shared: &'r CopyShared<'r>) -> Self {
+        Self { shared, worker: Worker::new(shared), listings: Vec::new(), depth: 0 }
     }
 
     fn run(&self) -> &'r Run<'r> {
-        &self.crew.run
+        &self.shared.run
     }
 
     /// Works until there is no work; the queue expects it.
     pub fn work(mut self) -> Tally {
-        self.crew.queue.arrive();
+        self.shared.queue.arrive();
         loop {
             // Before it sleeps: others may need the names.
-            if self.crew.queue.len() == 0 {
+            if self.shared.queue.len() == 0 {
                 self.worker.name_waiting();
             }
-            let Some((task, busy)) = self.crew.queue.next() else { break };
+            let Some((task, busy)) = self.shared.queue.next() else { break };
             self.perform(task);
             drop(busy);
         }
@@ -75,14 +75,15 @@ impl<'r> Walker<'r> {
     fn perform(&mut self, task: Task) {
         match task {
             Task::Named { directory, from, source, name } => {
-                let leaf =
-                    Leaf { directory: &directory, from: &from, source: &source, name: &name };
-                self.entry(&leaf, FileType::Unknown);
+                let entry =
+                    CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
+                self.copy_entry(&entry, FileType::Unknown);
                 Directory::done(self.run(), directory);
             }
             Task::Enter { directory, from, name } => {
-                let leaf = Leaf { directory: &directory, from: &from, source: &name, name: &name };
-                self.enter(&leaf);
+                let entry =
+                    CopyEntry { directory: &directory, from: &from, source: &name, name: &name };
+                self.enter(&entry);
                 Directory::done(self.run(), directory);
             }
             Task::Batch { directory, from, names } => {
@@ -93,13 +94,13 @@ impl<'r> Walker<'r> {
     }
 
     /// Copies one entry of a directory, or something that the caller named.
-    fn entry(&mut self, leaf: &Leaf<'_>, kind: FileType) {
+    fn copy_entry(&mut self, entry: &CopyEntry<'_>, kind: FileType) {
         if self.run().go_on().is_err() {
             return;
         }
         let mut tries = 0..TRIES;
         let done = loop {
-            match self.dispatch(leaf, kind) {
+            match self.dispatch(entry, kind) {
                 Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
                     self.make_descriptors_free();
                 }
@@ -108,32 +109,32 @@ impl<'r> Walker<'r> {
         };
         match done {
             Ok(()) => {
-                if leaf.directory.is_staged && self.run().is_checkpoint_due() {
-                    leaf.directory.checkpoint(self.run());
+                if entry.directory.is_staged && self.run().is_checkpoint_due() {
+                    entry.directory.checkpoint(self.run());
                 }
                 if self.worker.tell() {
-                    self.run().events.current(&leaf.source_path());
+                    self.run().events.current(&entry.source_path());
                 }
             }
-            Err(failure) => self.worker.fail(leaf, failure),
+            Err(failure) => self.worker.fail(entry, failure),
         }
     }
 
-    fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
+    fn dispatch(&mut self, entry: &CopyEntry<'_>, listed: FileType) -> Attempt<()> {
         let options = self.run().options;
-        let follow = options.follows(leaf.named_by_caller());
-        if self.is_left_out(leaf, listed, follow)? {
+        let follow = options.follows(entry.named_by_caller());
+        if self.is_left_out(entry, listed, follow)? {
             return Ok(());
         }
-        if is_reserved(leaf.name) {
+        if is_reserved(entry.name) {
             // It may be what its source becomes.
-            let met = statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+            let met = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
             let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
             return Err(grown.unwrap_or(Failure::RefusedSource(Refusal::ReservedName)));
         }
         let real = match listed {
-            FileType::Unknown => look(leaf, follow)?,
-            FileType::Symlink if follow => look(leaf, follow)?,
+            FileType::Unknown => look(entry, follow)?,
+            FileType::Symlink if follow => look(entry, follow)?,
             known => known,
         };
         match real {
@@ -141,62 +142,67 @@ impl<'r> Walker<'r> {
                 Err(Failure::RefusedSource(Refusal::NotRecursive))
             }
             FileType::Directory => {
-                self.enqueue(leaf);
+                self.enqueue(entry);
                 Ok(())
             }
-            _ if options.becomes != Becomes::Copy => self.worker.link_to_source(leaf, follow),
-            FileType::RegularFile => self.worker.file(leaf),
-            FileType::Symlink => self.worker.symlink(leaf),
-            _ if options.reads_specials() => self.worker.file(leaf),
-            special => self.worker.special(leaf, special),
+            _ if options.becomes != Becomes::Copy => self.worker.link_to_source(entry, follow),
+            FileType::RegularFile => self.worker.file(entry),
+            FileType::Symlink => self.worker.symlink(entry),
+            _ if options.reads_specials() => self.worker.file(entry),
+            special => self.worker.special(entry, special),
         }
     }
 
     /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of
     /// the sources that the caller named it was asked before.
-    fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> Attempt<bool> {
+    fn is_left_out(
+        &mut self,
+        entry: &CopyEntry<'_>,
+        listed: FileType,
+        follow: bool,
+    ) -> Attempt<bool> {
         let options = self.run().options;
-        if options.filter.is_none() || leaf.named_by_caller() {
+        if options.filter.is_none() || entry.named_by_caller() {
             return Ok(false);
         }
-        let from = leaf.from.open()?;
-        let entry = Met { at: from.as_fd(), name: leaf.source, listed, follow };
-        let path = || leaf.path_inside(options.inside.is_some());
-        let left_out = options.leaves_out_entry(&entry, path);
+        let from = entry.from.open()?;
+        let met = Met { at: from.as_fd(), name: entry.source, listed, follow };
+        let path = || entry.path_inside(options.inside.is_some());
+        let left_out = options.leaves_out_entry(&met, path);
         if left_out {
             self.worker.tally.left_out += 1;
             if options.verbose {
-                self.run().events.event(&Event::LeftOut { source: &leaf.source_path() });
+                self.run().events.event(&Event::LeftOut { source: &entry.source_path() });
             }
         }
         Ok(left_out)
     }
 
     /// Leaves a directory to a thread that is free, or enters it at once if too many wait already.
-    fn enqueue(&mut self, leaf: &Leaf<'_>) {
+    fn enqueue(&mut self, entry: &CopyEntry<'_>) {
         let most =
             self.run().kept.as_ref().map_or(MOST_NESTED, |kept| MOST_NESTED.min(kept.to_use()));
-        let crowded = self.crew.queue.len() > MOST_WAITING && self.depth < most;
-        if crowded || leaf.named_by_caller() {
+        let crowded = self.shared.queue.len() > MOST_WAITING && self.depth < most;
+        if crowded || entry.named_by_caller() {
             self.depth += 1;
-            self.enter(leaf);
+            self.enter(entry);
             self.depth -= 1;
             return;
         }
-        leaf.directory.expect_one_more();
-        let directory = Arc::clone(leaf.directory);
-        let (from, name) = (leaf.from.clone(), leaf.name.to_owned());
-        self.crew.queue.push(Task::Enter { directory, from, name });
+        entry.directory.expect_one_more();
+        let directory = Arc::clone(entry.directory);
+        let (from, name) = (entry.from.clone(), entry.name.to_owned());
+        self.shared.queue.push(Task::Enter { directory, from, name });
     }
 
     /// Copies a directory: makes its counterpart and goes through its entries.
-    fn enter(&mut self, leaf: &Leaf<'_>) {
+    fn enter(&mut self, entry: &CopyEntry<'_>) {
         if self.run().go_on().is_err() {
             return;
         }
         let mut tries = 0..TRIES;
         let entered = loop {
-            match self.enter_and_list(leaf) {
+            match self.enter_and_list(entry) {
                 Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
                     self.make_descriptors_free();
                 }
@@ -204,7 +210,7 @@ impl<'r> Walker<'r> {
             }
         };
         if let Err(failure) = entered {
-            self.worker.fail(leaf, failure);
+            self.worker.fail(entry, failure);
         }
     }
 
@@ -218,34 +224,34 @@ impl<'r> Walker<'r> {
         thread::sleep(BETWEEN_TRIES);
     }
 
-    fn enter_and_list(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
-        let follow = self.run().options.follows(leaf.named_by_caller());
+    fn enter_and_list(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
+        let follow = self.run().options.follows(entry.named_by_caller());
         let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
-        let source = openat(leaf.from.open()?, leaf.source, flags, Mode::empty());
+        let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let id = Id::of(&stat);
         if let Some(failure) = self.run().grown(id) {
             return Err(failure);
         }
-        if follow && leaf.directory.is_below(id) {
+        if follow && entry.directory.is_below(id) {
             return Err(Failure::RefusedSource(Refusal::Cycle));
         }
-        let directory = enter(self.run(), leaf, source.as_fd(), &stat)?;
+        let directory = enter(self.run(), entry, source.as_fd(), &stat)?;
         self.worker.tally.dirs += 1;
         if directory.is_fresh {
-            self.worker.tell_copied(leaf, None);
+            self.worker.tell_copied(entry, None);
         }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
-        let address = Address { above: leaf.from.folder(), name: leaf.source, flags };
+        let address = Address { above: entry.from.folder(), name: entry.source, flags };
         // By a path that ends in another directory it would not be found.
-        let kept = self.run().kept.as_ref().filter(|_| !matches!(leaf.from, Origin::Named(_)));
+        let kept = self.run().kept.as_ref().filter(|_| !matches!(entry.from, Origin::Named(_)));
         let from = Origin::Listed(Folder::new(source, id, &address, kept));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
         drop(from);
         if let Err(failure) = listed {
-            self.worker.fail(leaf, failure);
+            self.worker.fail(entry, failure);
         }
         Directory::done(self.run(), directory);
         Ok(())
@@ -268,28 +274,28 @@ impl<'r> Walker<'r> {
         let mut entries = RawDir::new(&opened, buffer);
         let mut batch = Names::default();
         let mut failed = Ok(());
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
+        while let Some(next) = entries.next() {
+            let next = match next {
+                Ok(next) => next,
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
                     failed = Err(Failure::Source("getdents64", errno));
                     break;
                 }
             };
-            let (name, kind) = (entry.file_name(), entry.file_type());
+            let (name, kind) = (next.file_name(), next.file_type());
             if name == c"." || name == c".." {
                 continue;
             }
             // Others wait: let them have the next entries of this directory, some at a time.
-            if kind != FileType::Directory && (batch.len() > 0 || self.crew.queue.is_hungry()) {
+            if kind != FileType::Directory && (batch.len() > 0 || self.shared.queue.is_hungry()) {
                 batch.push((kind.as_raw_mode() >> 12) as u8, name);
                 if batch.len() == BATCH {
                     self.hand_out(directory, from, std::mem::take(&mut batch));
                 }
                 continue;
             }
-            self.entry(&Leaf { directory, from, source: name, name }, kind);
+            self.copy_entry(&CopyEntry { directory, from, source: name, name }, kind);
             if self.run().go_on().is_err() {
                 break;
             }
@@ -303,14 +309,14 @@ impl<'r> Walker<'r> {
     fn batch(&mut self, directory: &Arc<Directory>, from: &Origin, mut names: Names) {
         let (mut place, mut left) = (0, names.len());
         while let Some((kind, name, next)) = names.at(place) {
-            if left > 1 && self.crew.queue.is_hungry() {
+            if left > 1 && self.shared.queue.is_hungry() {
                 let tail = names.split_off(place, left.div_ceil(2));
                 left -= tail.len();
                 self.hand_out(directory, from, tail);
                 continue;
             }
             let kind = FileType::from_raw_mode(u32::from(kind) << 12);
-            self.entry(&Leaf { directory, from, source: name, name }, kind);
+            self.copy_entry(&CopyEntry { directory, from, source: name, name }, kind);
             (place, left) = (next, left - 1);
         }
     }
@@ -318,12 +324,12 @@ impl<'r> Walker<'r> {
     fn hand_out(&self, directory: &Arc<Directory>, from: &Origin, names: Names) {
         directory.expect_one_more();
         let (directory, from) = (Arc::clone(directory), from.clone());
-        self.crew.queue.push(Task::Batch { directory, from, names });
+        self.shared.queue.push(Task::Batch { directory, from, names });
     }
 }
 
-fn look(leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
+fn look(entry: &CopyEntry<'_>, follow: bool) -> Attempt<FileType> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(leaf.from.open()?, leaf.source, flags);
+    let stat = statat(entry.from.open()?, entry.source, flags);
     stat.map(|stat| kind(&stat)).map_err(at_source("newfstatat"))
 }

@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    copy::{spot::Spot, staged_dir::open_new},
+    copy::{name_at::NameAt, staged_dir::open_new},
     folder::{Address, Folder, Kept},
     identity::Id,
     listing::DIRECTORY,
@@ -63,7 +63,7 @@ impl Descent {
             Err(Errno::NOENT) if self.makes => {
                 // Nobody but this user looks into it until all is there.
                 match mkdirat(dir.as_fd(), name, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => open_new(Spot { dir: dir.as_fd(), name })?,
+                    Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: dir.as_fd(), name })?,
                     Err(errno) => return Err(errno),
                 }
             }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,
-    copy::{run::Company, start::copy_among},
+    copy::{run::Concurrency, start::copy_among},
     times,
 };
 
@@ -79,7 +79,7 @@ pub(crate) fn link_in(
     };
     let (tree, destination) = (place.path.join("tree"), &*place.destination);
     let linked =
-        copy_among((slice::from_ref(&tree), destination), &options, events, Company::Linkers)?;
+        copy_among((slice::from_ref(&tree), destination), &options, events, Concurrency::Linkers)?;
     if linked.error_count == 0 && linked.halted.is_none() {
         place.flag(LINKED)?;
     }

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
-    copy::{attributes::times, run::Company, start::copy_among, whole_sync::WholeSync},
+    copy::{attributes::times, run::Concurrency, start::copy_among, whole_sync::WholeSync},
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind, mtime, size},
     threads::{for_reading, on_threads},
@@ -81,7 +81,7 @@ pub(crate) fn finish(
     let mut errors = check.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
     let options = CopyOptions { target: Target::Exact, resume: true, ..options.clone() };
     let (sources, tree) = ([source.to_owned()], grounds.tree_path.join("."));
-    let mut report = copy_among((&sources[..], &*tree), &options, events, Company::Stragglers)?;
+    let mut report = copy_among((&sources[..], &*tree), &options, events, Concurrency::Stragglers)?;
     if let Some(lost) = report.errors.iter().position(Error::loses_written_bytes)
         && options.fsync == Fsync::Always
     {

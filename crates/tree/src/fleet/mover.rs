@@ -30,10 +30,10 @@ use crate::{
     copy::{
         attributes::times,
         contents::job::Job,
-        crew::Crew,
+        copy_entry::{CopyEntry, Origin},
         directory::Directory,
-        leaf::{Leaf, Origin},
         report::Tally,
+        shared::CopyShared,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -104,8 +104,8 @@ fn again(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
 }
 
 impl<'m> Mover<'m> {
-    pub fn new(grounds: Grounds<'m>, crew: &'m Crew<'m>) -> Result<Self, Errno> {
-        let worker = Worker::new(crew);
+    pub fn new(grounds: Grounds<'m>, shared: &'m CopyShared<'m>) -> Result<Self, Errno> {
+        let worker = Worker::new(shared);
         let (source, tree) = (grounds.down_source()?, grounds.down_tree(true)?);
         Ok(Self { grounds, worker, source, tree, here: None })
     }
@@ -162,8 +162,8 @@ impl<'m> Mover<'m> {
             return Ok(());
         }
         let (name, source) = (&*entry.name, &*entry.name);
-        let leaf = Leaf { directory: &directory, from: &from, source, name };
-        self.worker.file(&leaf)?;
+        let entry = CopyEntry { directory: &directory, from: &from, source, name };
+        self.worker.file(&entry)?;
         self.worker.tell();
         Ok(())
     }

@@ -24,9 +24,9 @@ use super::{
 use crate::{
     CopyOptions, Error, Fsync, Halt, TreeReport,
     copy::{
-        crew::Crew,
         report::Tally,
-        run::{Company, Me, Run},
+        run::{Concurrency, Me, Run},
+        shared::CopyShared,
     },
     error::{Failure, at_sink},
     threads::on_threads,
@@ -60,8 +60,8 @@ impl Assignment<'_> {
         // What is there already is read by who finishes, if it is to be verified.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
         let mut run = Run::new(&options, &watch, Me::looking_at(&place.tree, &options));
-        run.company = Company::Workers;
-        let crew = Crew::new(run);
+        run.concurrency = Concurrency::Workers;
+        let copy = CopyShared::new(run);
         let share = Share::new(&plan.index, self.member.rank, self.member.size);
         let shared = Shared { share, journals: journals.clone(), looked: Instant::now() };
         let moving = Moving {
@@ -69,7 +69,7 @@ impl Assignment<'_> {
             plan,
             own,
             watch: &watch,
-            crew: &crew,
+            copy: &copy,
             until,
             begun: AtomicBool::new(begun),
             shared: Mutex::new(shared),
@@ -80,7 +80,7 @@ impl Assignment<'_> {
         }
         let Moving { shared, done, .. } = moving;
         *journals = shared.into_inner().unwrap_or_else(PoisonError::into_inner).journals;
-        crew.run.conclude(report);
+        copy.run.conclude(report);
         report.halted = match watch.stopped() {
             None => report.halted,
             Some(Stop::Over) => None,
@@ -97,7 +97,7 @@ struct Moving<'m> {
     plan: &'m Plan,
     own: &'m Own,
     watch: &'m Watch<'m>,
-    crew: &'m Crew<'m>,
+    copy: &'m CopyShared<'m>,
     // From then on no task is begun, but for the first one: however short its time, who comes back gets on.
     until: Option<Instant>,
     begun: AtomicBool,
@@ -107,8 +107,8 @@ struct Moving<'m> {
 
 impl<'m> Moving<'m> {
     fn work(&self, grounds: Grounds<'m>) -> Tally {
-        let run = &self.crew.run;
-        let mut mover = match Mover::new(grounds, self.crew) {
+        let run = &self.copy.run;
+        let mut mover = match Mover::new(grounds, self.copy) {
             Ok(mover) => mover,
             Err(errno) => {
                 self.stop_for(at_sink("openat")(errno), self.place.path.clone());
@@ -153,10 +153,10 @@ impl<'m> Moving<'m> {
     /// Reports a failure, and stops all workers if the destination is full or cannot be written.
     fn stop_for(&self, failure: Failure, path: PathBuf) {
         let is_full = failure.ends_the_run();
-        self.crew.run.failed(error_of((failure, path)));
+        self.copy.run.failed(error_of((failure, path)));
         if is_full {
             let _ = self.place.flag(FULL);
-            self.crew.run.halt(Halt::Full);
+            self.copy.run.halt(Halt::Full);
         }
     }
 

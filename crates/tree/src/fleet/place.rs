@@ -25,7 +25,7 @@ use super::{plan::PlanError, room::expect_room};
 use crate::{
     Error, Refusal,
     copy::{
-        spot::Spot,
+        name_at::NameAt,
         staged_dir::{open_new, remove_contents},
     },
     error::{Attempt, Failure, at_sink},
@@ -407,7 +407,7 @@ pub(crate) fn has(folder: BorrowedFd<'_>, name: &CStr) -> bool {
 /// Makes or opens a folder that nobody else may look into.
 fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match mkdirat(above, name, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => open_new(Spot { dir: above, name }),
+        Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: above, name }),
         Err(errno) => Err(errno),
     }
 }

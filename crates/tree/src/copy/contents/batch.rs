@@ -11,11 +11,11 @@ use crate::{
     Skip,
     copy::{
         contents::whole_file::Published,
+        copy_entry::CopyEntry,
         dest::{conflict::Existing, publish::Sink},
         directory::Directory,
         durable::FileSync,
-        leaf::Leaf,
-        spot::Spot,
+        name_at::NameAt,
         waiting::Waiting,
         worker::Worker,
     },
@@ -28,12 +28,12 @@ const FEW: usize = 4;
 
 impl Worker<'_> {
     /// Whether a small file of this directory may wait for its name.
-    pub fn may_wait(&self, leaf: &Leaf<'_>, stat: &Stat, sync: FileSync) -> bool {
+    pub fn may_wait(&self, entry: &CopyEntry<'_>, stat: &Stat, sync: FileSync) -> bool {
         let has_links = self.run.options.links_names(false, stat.st_nlink);
         sync != FileSync::Nothing
             && self.run.most_waiting > 0
-            && leaf.directory.is_synced_whole
-            && !leaf.named_by_caller()
+            && entry.directory.is_synced_whole
+            && !entry.named_by_caller()
             && !self.is_by_itself
             // Others wait to be linked to it.
             && !has_links
@@ -42,7 +42,7 @@ impl Worker<'_> {
     /// Has a file wait; `false` if it cannot.
     pub fn let_wait(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
         sink: &mut Sink<'_>,
         (there, sync): (Option<&Existing>, FileSync),
@@ -53,12 +53,12 @@ impl Worker<'_> {
         };
         let Sink::Hidden(file) = sink else { return false };
         let Some(file) = file.park() else { return false };
-        leaf.directory.expect_one_more();
+        entry.directory.expect_one_more();
         self.waiting.push(Waiting {
-            directory: Arc::clone(leaf.directory),
-            from: leaf.from.clone(),
-            source: leaf.source.to_owned(),
-            name: leaf.name.to_owned(),
+            directory: Arc::clone(entry.directory),
+            from: entry.from.clone(),
+            source: entry.source.to_owned(),
+            name: entry.name.to_owned(),
             stat: *stat,
             there,
             file,
@@ -76,11 +76,12 @@ impl Worker<'_> {
         let whole = self.run.whole.as_ref().filter(|_| waiting.len() > FEW);
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for Waiting { directory, from, source, name, stat, there, file, sync } in waiting {
-            let leaf = Leaf { directory: &directory, from: &from, source: &source, name: &name };
+            let entry =
+                CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
             // If something could not be written, each file says whether it was its own.
             let sync = if is_synced { FileSync::Nothing } else { sync };
-            if let Err(failure) = self.name_one(&leaf, &stat, file, (there.as_ref(), sync)) {
-                self.fail(&leaf, failure);
+            if let Err(failure) = self.name_one(&entry, &stat, file, (there.as_ref(), sync)) {
+                self.fail(&entry, failure);
             }
             Directory::done(self.run, directory);
         }
@@ -88,39 +89,39 @@ impl Worker<'_> {
 
     fn name_one(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
         file: Parked,
         (there, sync): (Option<&Existing>, FileSync),
     ) -> Attempt<()> {
-        let Some(dir) = leaf.directory.open()? else { return Ok(()) };
-        let mut sink = Sink::Hidden(file.unpark(dir.as_fd(), leaf.name));
+        let Some(dir) = entry.directory.open()? else { return Ok(()) };
+        let mut sink = Sink::Hidden(file.unpark(dir.as_fd(), entry.name));
         sync.perform(sink.fd(), size(stat))?;
-        let spot = Spot { dir: dir.as_fd(), name: leaf.name };
-        match self.publish(leaf, stat, (&mut sink, spot), there) {
+        let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
+        match self.publish(entry, stat, (&mut sink, name_at), there) {
             Ok(Published::Named(backup)) => {
-                self.tell_removed(leaf, there, stat);
-                self.count_file(leaf, backup.as_deref());
+                self.tell_removed(entry, there, stat);
+                self.count_file(entry, backup.as_deref());
             }
             Ok(Published::Skipped) => {
-                self.skip(leaf, Skip::Exists);
-                self.list_file(leaf);
+                self.skip(entry, Skip::Exists);
+                self.list_file(entry);
             }
             Err(failure) => {
                 drop(sink);
-                return self.copy_by_itself(leaf, failure);
+                return self.copy_by_itself(entry, failure);
             }
         }
         Ok(())
     }
 
     /// Copies a file once more that did not get its name, without waiting: what is to be done about that is known there.
-    fn copy_by_itself(&mut self, leaf: &Leaf<'_>, failure: Failure) -> Attempt<()> {
+    fn copy_by_itself(&mut self, entry: &CopyEntry<'_>, failure: Failure) -> Attempt<()> {
         if self.is_by_itself {
             return Err(failure);
         }
         self.is_by_itself = true;
-        let copied = self.file(leaf);
+        let copied = self.file(entry);
         self.is_by_itself = false;
         copied
     }

@@ -42,8 +42,8 @@ impl Worker<'_> {
             && size(stat) > 0
             && !options.resume
             && !options.inplace
-            && !self.names_all
-            && self.declined != Some(Id::of(stat));
+            && !self.no_tmpfile
+            && self.uncloneable != Some(Id::of(stat));
         match options.reflink {
             _ if !is_wanted => None,
             When::Always => Some(Cloning::Must),
@@ -69,7 +69,7 @@ impl Worker<'_> {
             let sink = EndFacts { kind: Kind::File, fs, addressed: true, ..EndFacts::MEMORY };
             Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
         };
-        let pair = self.crew.pairs.of((stat.st_dev, own.st_dev), facts);
+        let pair = self.shared.pairs.of((stat.st_dev, own.st_dev), facts);
         if pair.is_known_without_clones() {
             // The driver asks for one all the same, in the file that is to get the bytes: one call.
             return None;

@@ -9,7 +9,7 @@ pub(crate) struct Job<'a> {
     pub sink: &'a OwnedFd,
     /// The sink holds what an earlier run had moved.
     pub adopted: bool,
-    /// Where nothing is written it reads as zeros, and it gets the length it is told: a regular file
+    /// Where nothing is written it reads as zeros, and it gets the length that it is given: a regular file
     /// that was empty.
     pub takes_holes: bool,
 }

@@ -195,7 +195,7 @@ impl Worker<'_> {
         if let Some(pair) = &planned.pair {
             pair.learn(&step);
         }
-        self.crew.contests.left(&mut self.known, step.from);
+        self.shared.contests.left(&mut self.known, step.from);
         self.tally.step_down(step);
     }
 
@@ -211,7 +211,7 @@ impl Worker<'_> {
             kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
         let (plan, pair) = if are_files {
             let devices = (job.stat.st_dev, own.st_dev);
-            let pair = self.crew.pairs.of(devices, || Facts::of(transfer));
+            let pair = self.shared.pairs.of(devices, || Facts::of(transfer));
             let left = size(job.stat).saturating_sub(from);
             let len = transfer.len.or(Some(left).filter(|left| *left > 0));
             (pair.plan(options, transfer.needs, len), Some(pair))

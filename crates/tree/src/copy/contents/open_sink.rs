@@ -8,10 +8,10 @@ use thalweg_sys::Errno;
 use crate::{
     Refusal,
     copy::{
-        dest::{conflict::Existing, publish::Sink, way::Way},
-        leaf::Leaf,
-        run::Company,
-        spot::Spot,
+        copy_entry::CopyEntry,
+        dest::{conflict::Existing, publish::Sink, write_target::WriteTarget},
+        name_at::NameAt,
+        run::Concurrency,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink},
@@ -20,39 +20,44 @@ use crate::{
 
 impl Worker<'_> {
     /// Under which name the file is written.
-    pub fn way(&self, leaf: &Leaf<'_>, there: Option<&Existing>, is_single: bool) -> Way {
+    pub fn write_target(
+        &self,
+        entry: &CopyEntry<'_>,
+        there: Option<&Existing>,
+        is_single: bool,
+    ) -> WriteTarget {
         let options = self.run.options;
         match there {
-            Some(there) if there.is_written_into(options) => Way::Existing,
-            None if options.inplace => Way::Own,
+            Some(there) if there.is_written_into(options) => WriteTarget::Existing,
+            None if options.inplace => WriteTarget::Own,
             // A part could neither get its name nor go; what has no name can get one.
-            None if leaf.directory.is_append_only() => {
-                if self.names_all {
-                    Way::Own
+            None if entry.directory.is_append_only() => {
+                if self.no_tmpfile {
+                    WriteTarget::Own
                 } else {
-                    Way::Nameless
+                    WriteTarget::Nameless
                 }
             }
             // It is not visible there, and half of a single write never is.
-            _ if is_single && leaf.directory.is_staged => Way::Own,
-            // In company no part is gone on with.
-            None if is_single && (!options.resume || self.has_company()) && !self.names_all => {
-                Way::Nameless
+            _ if is_single && entry.directory.is_staged => WriteTarget::Own,
+            // In concurrency no part is gone on with.
+            None if is_single && (!options.resume || self.is_concurrent()) && !self.no_tmpfile => {
+                WriteTarget::Nameless
             }
-            _ => Way::Part,
+            _ => WriteTarget::Part,
         }
     }
 
     /// Whether others may write the same file, whom no lock keeps away.
-    fn has_company(&self) -> bool {
-        self.run.company != Company::None
+    fn is_concurrent(&self) -> bool {
+        self.run.concurrency != Concurrency::None
     }
 
     /// Opens the file to write.
     pub fn open_sink<'a>(
         &mut self,
-        leaf: &Leaf<'_>,
-        (spot, way, there): (Spot<'a>, Way, Option<&Existing>),
+        entry: &CopyEntry<'_>,
+        (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
         mode: u32,
         (is_single, source, stat): (bool, &OwnedFd, &Stat),
     ) -> Attempt<Sink<'a>> {
@@ -60,45 +65,45 @@ impl Worker<'_> {
         // A pipe that is open for reading too waits for no reader, and loses what is written to it.
         let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
         let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
-        match way {
-            Way::Own => match Sink::own(spot, access, mode) {
+        match write_target {
+            WriteTarget::Own => match Sink::own(name_at, access, mode) {
                 // Names that differ in the source may be one name here (case folding).
-                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_fresh => {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                     Err(Failure::Refused(Refusal::JustCreated))
                 }
                 // An earlier run left it unfinished, in a place nobody can see.
-                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_staged => {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
-                    Sink::own(spot, access, mode)
+                Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
+                    let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
+                    Sink::own(name_at, access, mode)
                 }
                 answer => answer,
             },
-            Way::Nameless => {
-                if let Some(sink) = Sink::nameless(spot, access, mode)? {
+            WriteTarget::Nameless => {
+                if let Some(sink) = Sink::nameless(name_at, access, mode)? {
                     return Ok(sink);
                 }
-                self.names_all = true;
-                if leaf.directory.is_append_only() {
-                    return Sink::own(spot, access, mode);
+                self.no_tmpfile = true;
+                if entry.directory.is_append_only() {
+                    return Sink::own(name_at, access, mode);
                 }
-                if self.has_company() {
-                    return Sink::apart(spot);
+                if self.is_concurrent() {
+                    return Sink::apart(name_at);
                 }
-                Sink::part(spot, Leftovers { resume: false, spare: Id::of(stat) })
+                Sink::part(name_at, Leftovers { resume: false, spare: Id::of(stat) })
             }
-            Way::Part if self.has_company() => Sink::apart(spot),
-            Way::Part => {
+            WriteTarget::Part if self.is_concurrent() => Sink::apart(name_at),
+            WriteTarget::Part => {
                 let resume = options.resume && !is_single;
-                Sink::part(spot, Leftovers { resume, spare: Id::of(stat) })
+                Sink::part(name_at, Leftovers { resume, spare: Id::of(stat) })
             }
-            Way::Existing => {
-                match Sink::existing(spot, access, (source, stat), &|| leaf.source_path()) {
+            WriteTarget::Existing => {
+                match Sink::existing(name_at, access, (source, stat), &|| entry.source_path()) {
                     Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                         if options.force =>
                     {
-                        rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty())
+                        rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty())
                             .map_err(at_sink("unlinkat"))?;
-                        Sink::own(spot, access, mode)
+                        Sink::own(name_at, access, mode)
                     }
                     answer => answer,
                 }

@@ -11,9 +11,9 @@ use crate::{
             resume::equal_prefix,
             verify::{SinkEnd, are_equal},
         },
+        copy_entry::CopyEntry,
         dest::conflict::{Existing, may_be_replaced},
-        leaf::Leaf,
-        spot::Spot,
+        name_at::NameAt,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -26,7 +26,7 @@ impl Worker<'_> {
     /// earlier run seemed to have finished is replaced if it differs; what the caller wants kept is kept, and is an error.
     pub fn is_to_be_replaced(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         reason: Skip,
         (source, stat): (&OwnedFd, &Stat),
         (dir, there): (BorrowedFd<'_>, &Existing),
@@ -40,21 +40,21 @@ impl Worker<'_> {
             self.tally.verified.not_read += 1;
             return Ok(false);
         }
-        let here = Spot { dir, name: leaf.name };
-        if self.is_equal_to_what_is_there((source, stat), there.spot(here), hash)? {
+        let here = NameAt { dir, name: entry.name };
+        if self.is_equal_to_what_is_there((source, stat), there.name_at(here), hash)? {
             return Ok(false);
         }
         if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
             self.tally.changed += 1;
-            self.run.events.event(&Event::Changed { source: &leaf.source_path() });
+            self.run.events.event(&Event::Changed { source: &entry.source_path() });
             return Ok(false);
         }
         if reason != Skip::Done {
-            self.fail(leaf, Failure::LeftDiffering);
+            self.fail(entry, Failure::LeftDiffering);
             return Ok(false);
         }
         may_be_replaced(self.run, here, there)?;
-        self.tell_again(leaf);
+        self.tell_again(entry);
         Ok(true)
     }
 
@@ -62,11 +62,11 @@ impl Worker<'_> {
     fn is_equal_to_what_is_there(
         &mut self,
         (source, stat): (&OwnedFd, &Stat),
-        spot: Spot<'_>,
+        name_at: NameAt<'_>,
         hash: Option<Hash>,
     ) -> Attempt<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let copy = openat(spot.dir, spot.name, flags | OFlags::NOCTTY, Mode::empty());
+        let copy = openat(name_at.dir, name_at.name, flags | OFlags::NOCTTY, Mode::empty());
         let copy = copy.map_err(at_sink("openat"))?;
         let own = fstat(&copy).map_err(at_sink("fstat"))?;
         if kind(&own) != FileType::RegularFile {
@@ -103,15 +103,15 @@ impl Worker<'_> {
     }
 
     /// Tells of a copy that seemed to be whole and was not.
-    pub fn tell_again(&mut self, leaf: &Leaf<'_>) {
+    pub fn tell_again(&mut self, entry: &CopyEntry<'_>) {
         self.tally.verified.again += 1;
-        self.run.events.event(&Event::Again { destination: &leaf.destination_path() });
+        self.run.events.event(&Event::Again { destination: &entry.destination_path() });
     }
 
     /// Compares something without contents that was skipped with its source.
     pub fn check_node(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (dir, stat): (BorrowedFd<'_>, &Stat),
         there: &Existing,
     ) -> Attempt<()> {
@@ -121,8 +121,9 @@ impl Worker<'_> {
         let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
         let is_same = match kind(stat) {
             FileType::Symlink if is_alike => {
-                let ours = readlinkat(dir, leaf.name, Vec::new()).map_err(at_sink("readlinkat"))?;
-                let theirs = readlinkat(leaf.from.open()?, leaf.source, Vec::new());
+                let ours =
+                    readlinkat(dir, entry.name, Vec::new()).map_err(at_sink("readlinkat"))?;
+                let theirs = readlinkat(entry.from.open()?, entry.source, Vec::new());
                 ours == theirs.map_err(at_source("readlinkat"))?
             }
             _ => is_alike,

@@ -25,13 +25,13 @@ pub(crate) struct Contents {
 }
 
 impl Worker<'_> {
-    /// Reads a file that says it has `told` bytes. If it has more than the buffer holds, it is not
+    /// Reads a file whose size is said to be `claimed` bytes. If it has more than the buffer holds, it is not
     /// small whatever it says, and what was read is the beginning of it.
-    pub fn read_single(&mut self, source: &OwnedFd, told: usize) -> Attempt<Contents> {
+    pub fn read_single(&mut self, source: &OwnedFd, claimed: usize) -> Attempt<Contents> {
         self.make_room();
         let room = self.buffer.len();
         // A size of 0 often is no size at all (/proc): then ask for all there is room for.
-        let mut ask = if told == 0 { room } else { told + 1 };
+        let mut ask = if claimed == 0 { room } else { claimed + 1 };
         let mut len = 0;
         loop {
             let end = ask.min(room);
@@ -42,7 +42,7 @@ impl Worker<'_> {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(at_source("read")(errno)),
             }
-            if len == told && told != 0 {
+            if len == claimed && claimed != 0 {
                 return Ok(Contents { len, is_whole: true });
             }
             if len == room {
@@ -74,7 +74,7 @@ impl Worker<'_> {
     }
 
     /// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the
-    /// file has changed is told as always.
+    /// file has changed is reported as always.
     ///
     /// One step of the mechanism that the plan begins with, and whatever it does but to move all of it
     /// is the driver's: that begins at the first byte again.
@@ -101,7 +101,7 @@ impl Worker<'_> {
             self.tally.book(chosen.mechanism, &chosen.tuning, len);
             if is_clone(chosen.mechanism) {
                 self.tally.cloned += len;
-                self.crew.contests.cloned();
+                self.shared.contests.cloned();
             }
             self.moved(len);
             return Ok(());

@@ -17,17 +17,17 @@ use crate::{
         contents::{
             clone::Cloning, job::Job, small::Contents, sparse::seems_sparse, verify::SinkEnd,
         },
+        copy_entry::CopyEntry,
         dest::{
             backup,
-            conflict::{Behind, Existing, Verdict, resolve_conflict},
+            conflict::{Existing, SymlinkTarget, Verdict, resolve_conflict},
             mode::{look_at, modes},
             publish::Sink,
-            way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
+            write_target::{WriteTarget, cannot_be_made, cannot_be_named, cannot_be_replaced},
         },
         durable::FileSync,
-        leaf::Leaf,
+        name_at::NameAt,
         plans::contest::{Places, Planned},
-        spot::Spot,
         worker::{Worker, single},
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -42,19 +42,19 @@ impl Worker<'_> {
     /// others may be linked to it; `None` if it was not copied after all.
     pub fn copy_contents(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         source: &OwnedFd,
         stat: &Stat,
         verdict: Verdict,
     ) -> Attempt<Option<Id>> {
-        let (mut there, behind) = match verdict {
+        let (mut there, link_target) = match verdict {
             Verdict::Replace(there) => (Some(there), None),
-            Verdict::NewBehind(behind) => (None, Some(behind)),
+            Verdict::NewBehindLink(link_target) => (None, Some(link_target)),
             Verdict::New | Verdict::Skip(..) => (None, None),
         };
-        let behind = behind.as_ref();
+        let link_target = link_target.as_ref();
         let counts = (self.tally.verified, self.tally.changed);
-        let failure = match self.copy_to(leaf, source, stat, (there.as_ref(), behind)) {
+        let failure = match self.copy_to(entry, source, stat, (there.as_ref(), link_target)) {
             Err(failure) if self.can_be_written_into(there.as_ref(), stat, &failure) => failure,
             answer => return answer,
         };
@@ -66,23 +66,23 @@ impl Worker<'_> {
         if let Some(there) = &mut there {
             there.keeps_inode = true;
         }
-        self.tell_written_into(leaf, failure);
-        self.copy_to(leaf, source, stat, (there.as_ref(), behind))
+        self.tell_written_into(entry, failure);
+        self.copy_to(entry, source, stat, (there.as_ref(), link_target))
     }
 
-    /// Copies a file over `there`, or to a name that is free: its own, or that behind a link.
+    /// Copies a file over `there`, or to a name that is free: its own, or that link_target a link.
     fn copy_to(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         source: &OwnedFd,
         stat: &Stat,
-        (there, behind): (Option<&Existing>, Option<&Behind>),
+        (there, link_target): (Option<&Existing>, Option<&SymlinkTarget>),
     ) -> Attempt<Option<Id>> {
-        let Some(dir) = leaf.directory.open()? else { return Ok(None) };
+        let Some(dir) = entry.directory.open()? else { return Ok(None) };
         let dir = dir.as_fd();
-        let here = Spot { dir, name: leaf.name };
-        let free = behind.map_or(here, Behind::spot);
-        let spot = there.map_or(free, |there| there.spot(here));
+        let here = NameAt { dir, name: entry.name };
+        let free = link_target.map_or(here, SymlinkTarget::name_at);
+        let name_at = there.map_or(free, |there| there.name_at(here));
         let no_bytes = self.run.options.attributes_only;
         let is_small = !no_bytes && self.is_small(stat);
         if !is_small && !no_bytes {
@@ -90,10 +90,10 @@ impl Worker<'_> {
             self.name_waiting();
         }
         let is_new = is_small && there.is_none();
-        let planned = if is_new { self.planned(leaf, dir, (source, stat)) } else { None };
+        let planned = if is_new { self.planned(entry, dir, (source, stat)) } else { None };
         // Reading and writing are timed, not the making of the file between them.
         let clock =
-            (is_small && self.crew.contests.is_open(&self.known, size(stat))).then(Instant::now);
+            (is_small && self.shared.contests.is_open(&self.known, size(stat))).then(Instant::now);
         let contents = if planned.is_some() {
             Contents { len: size(stat) as usize, is_whole: true }
         } else if no_bytes {
@@ -110,27 +110,31 @@ impl Worker<'_> {
             self.cloning(dir, (source, stat))
         };
         let at_once = contents.is_whole || cloning.is_some();
-        let way = self.way(leaf, there, at_once);
+        let write_target = self.write_target(entry, there, at_once);
         let alike = there.filter(|there| !there.is_taken_away());
-        let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
-        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, (at_once, source, stat))
-        {
-            Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
-                return self.copy_anew(leaf, source, stat);
+        let (mode, mut wanted) = modes(self.run, entry, stat, (alike, write_target));
+        let mut sink = match self.open_sink(
+            entry,
+            (name_at, write_target, there),
+            mode,
+            (at_once, source, stat),
+        ) {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if write_target == WriteTarget::Own => {
+                return self.copy_anew(entry, source, stat);
             }
             answer => answer?,
         };
         if let Some(left) = sink.left_alone() {
-            self.run.left_alone(|| leaf.destination_path(), left);
+            self.run.left_alone(|| entry.destination_path(), left);
         }
-        look_at(self.run, leaf, (&sink, spot.dir), mode, &mut wanted)?;
-        let inherits = alike.is_some() && way == Way::Part;
+        look_at(self.run, entry, (&sink, name_at.dir), mode, &mut wanted)?;
+        let inherits = alike.is_some() && write_target == WriteTarget::Part;
         if inherits {
             (wanted.born_with_acl, wanted.has_mode) = (true, None);
         }
-        let may_exist = sink.is_adopted() || !leaf.directory.is_fresh;
+        let may_exist = sink.is_adopted() || !entry.directory.is_fresh;
         let mut keeper = sink.journal().map(|name| {
-            Keeper::new((spot.dir, name), Source::Local(Identity::of(stat)), may_exist)
+            Keeper::new((name_at.dir, name), Source::Local(Identity::of(stat)), may_exist)
         });
         // Whoever removed a part by hand left its journal.
         if let Some(keeper) = keeper.as_mut().filter(|_| !sink.is_adopted()) {
@@ -143,9 +147,9 @@ impl Worker<'_> {
                 (Err(errno), Cloning::Must) => Err(Failure::Sink("FICLONE", errno, 0)),
                 (Err(errno), Cloning::May(planned)) => {
                     self.was_no_clone(errno, planned);
-                    self.declined = Some(Id::of(stat));
+                    self.uncloneable = Some(Id::of(stat));
                     drop(sink);
-                    return self.copy_to(leaf, source, stat, (there, behind));
+                    return self.copy_to(entry, source, stat, (there, link_target));
                 }
             }
         } else if let Some(planned) = &planned {
@@ -159,48 +163,52 @@ impl Worker<'_> {
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
-            self.crew.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
+            self.shared.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
         }
         if inherits && written.is_ok() {
             // Not before: a list of the old file may let others read and write this one.
-            attributes::inherit(spot, sink.fd().as_fd());
+            attributes::inherit(name_at, sink.fd().as_fd());
         }
-        let elsewhere = behind.is_some() || there.is_some_and(Existing::is_behind_link);
-        let (options, company) = (self.run.options, self.run.company);
-        let has_links = options.links_names(leaf.named_by_caller(), stat.st_nlink);
-        let sync = FileSync::of(options, company, leaf.directory, (there, elsewhere, has_links));
+        let elsewhere = link_target.is_some() || there.is_some_and(Existing::is_behind_link);
+        let (options, concurrency) = (self.run.options, self.run.concurrency);
+        let has_links = options.links_names(entry.named_by_caller(), stat.st_nlink);
+        let sync =
+            FileSync::of(options, concurrency, entry.directory, (there, elsewhere, has_links));
         let finished =
-            written.and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)));
-        let waits = finished.is_ok() && contents.is_whole && self.may_wait(leaf, stat, sync);
-        if waits && self.let_wait(leaf, stat, &mut sink, (there, sync)) {
+            written.and_then(|()| self.finish(entry, (source, stat), &sink, (there, &wanted)));
+        let waits = finished.is_ok() && contents.is_whole && self.may_wait(entry, stat, sync);
+        if waits && self.let_wait(entry, stat, &mut sink, (there, sync)) {
             return Ok(None);
         }
         let published =
             finished.and_then(|()| sync.perform(sink.fd(), size(stat))).and_then(|()| {
                 let forgotten = keeper.as_mut().map_or(Ok(()), Keeper::forget);
                 forgotten.map_err(at_sink("unlinkat"))?;
-                let published = self.publish(leaf, stat, (&mut sink, spot), there)?;
+                let published = self.publish(entry, stat, (&mut sink, name_at), there)?;
                 if sync == FileSync::All && elsewhere {
-                    sync_directory(spot.dir, sink.fd().as_fd())?;
+                    sync_directory(name_at.dir, sink.fd().as_fd())?;
                 }
                 Ok(published)
             });
         match published {
             Ok(Published::Named(backup)) => {
                 // Small files of a tree are not asked for: they never had a part, and a call for each would cost.
-                let may_have_part = cloning.is_some() || leaf.named_by_caller();
-                if way == Way::Nameless && may_have_part && !leaf.directory.is_fresh {
+                let may_have_part = cloning.is_some() || entry.named_by_caller();
+                if write_target == WriteTarget::Nameless
+                    && may_have_part
+                    && !entry.directory.is_fresh
+                {
                     // The copy is whole whatever becomes of an old part.
-                    let _ = remove_leftover(spot.dir, spot.name, Id::of(stat));
+                    let _ = remove_leftover(name_at.dir, name_at.name, Id::of(stat));
                 }
-                self.tell_removed(leaf, there, stat);
-                self.count_file(leaf, backup.as_deref());
+                self.tell_removed(entry, there, stat);
+                self.count_file(entry, backup.as_deref());
                 let copy = has_links.then(|| fstat(sink.fd()).map_err(at_sink("fstat")));
                 Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
             }
             Ok(Published::Skipped) => {
-                self.skip(leaf, Skip::Exists);
-                self.list_file(leaf);
+                self.skip(entry, Skip::Exists);
+                self.list_file(entry);
                 Ok(None)
             }
             Err(failure) => {
@@ -211,7 +219,7 @@ impl Worker<'_> {
                     Some(mut keeper) if is_left => {
                         keeper.write();
                         if let Some(part) = sink.leave() {
-                            let directory = &leaf.directory;
+                            let directory = &entry.directory;
                             let path = || directory.paths.destination_path().join(os(part));
                             self.run.left_part(path, directory.is_staged);
                         }
@@ -219,23 +227,23 @@ impl Worker<'_> {
                     // The part goes, and this failure is the one to tell.
                     Some(mut keeper) => drop(keeper.forget()),
                     // A file was cut before the first byte, a device has lost what was written over.
-                    None if way == Way::Existing
+                    None if write_target == WriteTarget::Existing
                         && there.is_some_and(|there| !there.is_special() || self.of_file > 0) =>
                     {
-                        self.run.torn(leaf.destination_path());
+                        self.run.torn(entry.destination_path());
                     }
                     None => {}
                 }
                 // The part was spoilt where its journal said that it is true: it is gone now.
                 if sink.is_adopted() && matches!(failure, Failure::Differ) {
                     drop(sink);
-                    self.tell_again(leaf);
-                    return self.copy_anew(leaf, source, stat);
+                    self.tell_again(entry);
+                    return self.copy_anew(entry, source, stat);
                 }
-                if way == Way::Nameless && cannot_be_named(&failure) {
+                if write_target == WriteTarget::Nameless && cannot_be_named(&failure) {
                     drop(sink);
-                    self.names_all = true;
-                    return self.copy_anew(leaf, source, stat);
+                    self.no_tmpfile = true;
+                    return self.copy_anew(entry, source, stat);
                 }
                 Err(failure)
             }
@@ -265,32 +273,37 @@ impl Worker<'_> {
     }
 
     /// Begins again with another look at the name: another process may have taken it.
-    fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<Option<Id>> {
-        let Some(dir) = leaf.directory.open()? else { return Ok(None) };
+    fn copy_anew(
+        &mut self,
+        entry: &CopyEntry<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+    ) -> Attempt<Option<Id>> {
+        let Some(dir) = entry.directory.open()? else { return Ok(None) };
         let dir = dir.as_fd();
         if kind(stat) == FileType::RegularFile {
             seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
         }
-        match resolve_conflict(self.run, leaf, dir, stat)? {
+        match resolve_conflict(self.run, entry, dir, stat)? {
             // Copied again rather than compared: another process is at work here.
             Verdict::Skip(Skip::Done, there) if there.is_doubted => {
-                self.copy_contents(leaf, source, stat, Verdict::Replace(there))
+                self.copy_contents(entry, source, stat, Verdict::Replace(there))
             }
             Verdict::Skip(reason, _) => {
-                self.skip(leaf, reason);
-                self.list_file(leaf);
+                self.skip(entry, reason);
+                self.list_file(entry);
                 Ok(None)
             }
-            verdict => self.copy_contents(leaf, source, stat, verdict),
+            verdict => self.copy_contents(entry, source, stat, verdict),
         }
     }
 
-    /// Gives the copy its name, and what gives way to it another one if that is wanted.
+    /// Gives the copy its name, and what gives write_target to it another one if that is wanted.
     pub(super) fn publish(
         &self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
-        (sink, spot): (&mut Sink<'_>, Spot<'_>),
+        (sink, name_at): (&mut Sink<'_>, NameAt<'_>),
         there: Option<&Existing>,
     ) -> Attempt<Published> {
         let options = self.run.options;
@@ -300,7 +313,7 @@ impl Worker<'_> {
         if there.is_none() {
             // The name was free: what has it now is somebody else's, or in a new directory our own
             // copy of a name that the file system does not tell from this one.
-            let is_fresh = leaf.directory.is_fresh;
+            let is_fresh = entry.directory.is_fresh;
             let is_wanted =
                 is_fresh || options.replaces_nothing() || options.backup != Backup::None;
             match sink.publish(is_wanted) {
@@ -314,14 +327,14 @@ impl Worker<'_> {
                 answer => return answer.map(|()| Published::Named(None)),
             }
         }
-        let backup = backup::set_aside(options, spot, leaf, stat)?;
+        let backup = backup::set_aside(options, name_at, entry, stat)?;
         sink.publish(false).map(|()| Published::Named(backup))
     }
 
     /// Everything between the last byte and the name.
     fn finish(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (source, stat): (&OwnedFd, &Stat),
         sink: &Sink<'_>,
         (there, wanted): (Option<&Existing>, &Wanted),
@@ -329,8 +342,8 @@ impl Worker<'_> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
         let is_special = there.is_some_and(Existing::is_special);
-        // Before the attributes: what is still on its way would change the times.
-        if there.is_some() || leaf.directory.may_tell_at_close {
+        // Before the attributes: what is still on its write_target would change the times.
+        if there.is_some() || entry.directory.may_tell_at_close {
             io::flush(sink.fd()).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         }
         let look = || fstat(source).map_err(at_source("fstat"));
@@ -350,16 +363,16 @@ impl Worker<'_> {
         }
         if has_changed {
             self.tally.changed += 1;
-            self.run.events.event(&Event::Changed { source: &leaf.source_path() });
+            self.run.events.event(&Event::Changed { source: &entry.source_path() });
         }
         if is_special {
             return Ok(());
         }
-        let body = Body { fd: sink.fd().as_fd(), path: &|| leaf.destination_path() };
+        let body = Body { fd: sink.fd().as_fd(), path: &|| entry.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)
             .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, wanted));
         if let Err(failure) = dressed {
-            self.incomplete(leaf, failure);
+            self.incomplete(entry, failure);
         }
         Ok(())
     }
@@ -378,13 +391,13 @@ impl Worker<'_> {
     /// How a new small file goes if not by read and write.
     fn planned(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         dir: BorrowedFd<'_>,
         (source, stat): (&OwnedFd, &Stat),
     ) -> Option<Arc<Planned>> {
-        let places = Places { source, stat, dir, device: leaf.directory.own.dev };
-        let (options, crew) = (self.run.options, self.crew);
-        crew.contests.plan(&mut self.known, &places, (options, &crew.pairs))
+        let places = Places { source, stat, dir, device: entry.directory.own.dev };
+        let (options, shared) = (self.run.options, self.shared);
+        shared.contests.plan(&mut self.known, &places, (options, &shared.pairs))
     }
 }
 

@@ -15,8 +15,8 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Error, Refusal,
     copy::{
-        leaf::Leaf,
-        spot::{Spot, has_no_links},
+        copy_entry::CopyEntry,
+        name_at::{NameAt, has_no_links},
     },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
@@ -28,23 +28,23 @@ use crate::{
 // Enough for any sane crowd of copies that back up one name.
 const TRIES: usize = 100;
 
-/// Gives what lies at `spot` a second name, its backup's, so that a rename over the first one loses
+/// Gives what lies at `name_at` a second name, its backup's, so that a rename over the first one loses
 /// nothing and leaves no moment without a file. Returns that name; `None` also if nothing lies there
 /// any more.
 pub(crate) fn set_aside(
     options: &CopyOptions,
-    spot: Spot<'_>,
-    leaf: &Leaf<'_>,
+    name_at: NameAt<'_>,
+    entry: &CopyEntry<'_>,
     source: &Stat,
 ) -> Attempt<Option<CString>> {
     for _ in 0..TRIES {
-        let Some(backup) = backup_name(options, spot)? else { return Ok(None) };
+        let Some(backup) = backup_name(options, name_at)? else { return Ok(None) };
         let name = &*backup.name;
-        let old = statat(spot.dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) && is_read_by(leaf, name) {
+        let old = statat(name_at.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) && is_read_by(entry, name) {
             return Err(Failure::Refused(Refusal::BackupOverSource));
         }
-        match if backup.is_numbered { add(spot, name) } else { replace(spot, name) } {
+        match if backup.is_numbered { add(name_at, name) } else { replace(name_at, name) } {
             Ok(()) => return Ok(Some(backup.name)),
             Err(Failure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
             // Another process took the number.
@@ -55,12 +55,12 @@ pub(crate) fn set_aside(
     Err(Failure::Sink("linkat", Errno::EXIST, 0))
 }
 
-/// Returns `true` if `leaf` is read by the name of the backup, or through a symbolic link that may lead to it. A hard link
+/// Returns `true` if `entry` is read by the name of the backup, or through a symbolic link that may lead to it. A hard link
 /// elsewhere still has the contents when that name is gone.
-fn is_read_by(leaf: &Leaf<'_>, backup: &CStr) -> bool {
-    let is_named_alike = Path::new(os(leaf.source)).file_name() == Some(os(backup));
-    let is_link = leaf.from.open().is_ok_and(|from| {
-        statat(&from, leaf.source, AtFlags::SYMLINK_NOFOLLOW)
+fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
+    let is_named_alike = Path::new(os(entry.source)).file_name() == Some(os(backup));
+    let is_link = entry.from.open().is_ok_and(|from| {
+        statat(&from, entry.source, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
     });
     is_named_alike || is_link
@@ -79,31 +79,31 @@ pub(crate) fn of_itself(
     if !is_asked || !source.is_file() {
         return Ok(None);
     }
-    let spot = Spot { dir: base.as_fd(), name: &named.name };
+    let name_at = NameAt { dir: base.as_fd(), name: &named.name };
     let path = || destination.to_owned();
-    let found = backup_name(options, spot).map_err(|failure| failure.at(path, path))?;
+    let found = backup_name(options, name_at).map_err(|failure| failure.at(path, path))?;
     Ok(found.map(|backup| backup.name))
 }
 
 /// Another name, unless it is taken.
-fn add(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
-    match io::link(spot.dir, spot.name, spot.dir, name) {
-        Err(errno) if cannot_link(errno) => give_away(spot, name, true),
+fn add(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
+    match io::link(name_at.dir, name_at.name, name_at.dir, name) {
+        Err(errno) if cannot_link(errno) => give_away(name_at, name, true),
         answer => answer.map_err(at_sink("linkat")),
     }
 }
 
 /// Another name, even if it is taken: by way of a third one, as linkat does not replace.
-fn replace(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
-    let temporary = unique(spot.name);
-    match io::link(spot.dir, spot.name, spot.dir, &*temporary) {
+fn replace(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
+    let temporary = unique(name_at.name);
+    match io::link(name_at.dir, name_at.name, name_at.dir, &*temporary) {
         Ok(()) => {
-            let moved = io::rename(spot.dir, &*temporary, spot.dir, name, false);
+            let moved = io::rename(name_at.dir, &*temporary, name_at.dir, name, false);
             // Where both were one file already, rename does nothing and leaves both.
-            let _ = unlink(spot.dir, &temporary);
+            let _ = unlink(name_at.dir, &temporary);
             moved.map_err(at_sink("renameat2"))
         }
-        Err(errno) if cannot_link(errno) => give_away(spot, name, false),
+        Err(errno) if cannot_link(errno) => give_away(name_at, name, false),
         Err(errno) => Err(Failure::Sink("linkat", errno, 0)),
     }
 }
@@ -113,12 +113,12 @@ fn cannot_link(errno: Errno) -> bool {
 }
 
 /// No hard links here: the short moment without a file has to be.
-fn give_away(spot: Spot<'_>, name: &CStr, keep: bool) -> Attempt<()> {
-    let there = statat(spot.dir, spot.name, AtFlags::SYMLINK_NOFOLLOW);
+fn give_away(name_at: NameAt<'_>, name: &CStr, keep: bool) -> Attempt<()> {
+    let there = statat(name_at.dir, name_at.name, AtFlags::SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
-    match rename(spot.dir, spot.name, name, keep) {
+    match rename(name_at.dir, name_at.name, name, keep) {
         // As linkat says it: somebody else has given it away.
         Err(Errno::NOENT) => Err(Failure::Sink("linkat", Errno::NOENT, 0)),
         answer => answer.map_err(at_sink("renameat2")),
@@ -130,13 +130,13 @@ struct BackupName {
     is_numbered: bool,
 }
 
-fn backup_name(options: &CopyOptions, spot: Spot<'_>) -> Attempt<Option<BackupName>> {
-    let name = spot.name.to_bytes();
+fn backup_name(options: &CopyOptions, name_at: NameAt<'_>) -> Attempt<Option<BackupName>> {
+    let name = name_at.name.to_bytes();
     let last = match options.backup {
         Backup::None => return Ok(None),
         Backup::Simple => None,
-        Backup::Numbered => Some(highest(spot)?),
-        Backup::Existing => Some(highest(spot)?).filter(|last| *last > 0),
+        Backup::Numbered => Some(highest(name_at)?),
+        Backup::Existing => Some(highest(name_at)?).filter(|last| *last > 0),
     };
     let suffix = options.suffix.as_bytes();
     let simple = || [name, if suffix.is_empty() { b"~" } else { suffix }].concat();
@@ -150,13 +150,13 @@ fn numbered(name: &[u8], number: u64) -> Vec<u8> {
 }
 
 /// The highest number of a numbered backup; 0 if there is none.
-fn highest(spot: Spot<'_>) -> Attempt<u64> {
+fn highest(name_at: NameAt<'_>) -> Attempt<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat(spot.dir, c".", flags, Mode::empty()).map_err(at_sink("openat"))?;
+    let dir = openat(name_at.dir, c".", flags, Mode::empty()).map_err(at_sink("openat"))?;
     let mut highest = 0;
     let listed = each_entry(dir, &mut listing_buffer(), |entry| {
         if entry.file_type() != FileType::Directory {
-            highest = highest.max(number_of(spot.name, entry.file_name()).unwrap_or(0));
+            highest = highest.max(number_of(name_at.name, entry.file_name()).unwrap_or(0));
         }
         true
     });

@@ -11,10 +11,10 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, Becomes, CopyOptions, Refusal, Skip, Update,
     copy::{
+        copy_entry::CopyEntry,
         dest::same::{Relation, relation},
-        leaf::Leaf,
+        name_at::NameAt,
         run::Run,
-        spot::Spot,
     },
     error::{Attempt, Failure, at_sink},
     identity::{ctime, kind, mtime},
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     /// It is free.
     New,
     /// It is a link to this, which is free, and the copy is made there.
-    NewBehind(Behind),
+    NewBehindLink(SymlinkTarget),
     /// This gives way.
     Replace(Existing),
     /// The copy is not made, as this is there.
@@ -34,24 +34,24 @@ pub(crate) enum Verdict {
 }
 
 /// Where a link leads in the end.
-pub(crate) struct Behind {
+pub(crate) struct SymlinkTarget {
     dir: OwnedFd,
     name: CString,
 }
 
-impl Behind {
+impl SymlinkTarget {
     /// Its directory and its name.
-    pub fn spot(&self) -> Spot<'_> {
-        Spot { dir: self.dir.as_fd(), name: &self.name }
+    pub fn name_at(&self) -> NameAt<'_> {
+        NameAt { dir: self.dir.as_fd(), name: &self.name }
     }
 }
 
 /// What is there and gives way.
 pub(crate) struct Existing {
-    /// The file, behind links if they are followed.
+    /// The file, link_target links if they are followed.
     pub stat: Stat,
     // Where it is, if a link led to it.
-    through: Option<Behind>,
+    through: Option<SymlinkTarget>,
     /// A regular file that keeps its inode: no file beside it could take its name.
     pub keeps_inode: bool,
     /// It is taken away, and the copy takes nothing over from it.
@@ -63,8 +63,8 @@ pub(crate) struct Existing {
 
 impl Existing {
     /// Where the file is: what replaces it is made beside it.
-    pub fn spot<'a>(&'a self, here: Spot<'a>) -> Spot<'a> {
-        self.through.as_ref().map_or(here, Behind::spot)
+    pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
+        self.through.as_ref().map_or(here, SymlinkTarget::name_at)
     }
 
     /// The same of what was met under the name itself; `None` if a link led to it.
@@ -122,12 +122,12 @@ impl Existing {
 /// replace it.
 pub(crate) fn resolve_conflict(
     run: &Run<'_>,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     dir: BorrowedFd<'_>,
     source: &Stat,
 ) -> Attempt<Verdict> {
     let options = run.options;
-    let look = |flags| statat(dir, leaf.name, flags);
+    let look = |flags| statat(dir, entry.name, flags);
     let mut stat = match look(AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(Verdict::New),
@@ -139,9 +139,9 @@ pub(crate) fn resolve_conflict(
     if kind(&stat) == FileType::Symlink && as_content && !options.replaces_links() {
         stat = match look(AtFlags::empty()) {
             Err(Errno::NOENT) => {
-                let free = options.through_dangling.then(|| behind(dir, leaf.name));
+                let free = options.through_dangling.then(|| link_target(dir, entry.name));
                 let free = free.transpose()?.flatten();
-                return free.map(Verdict::NewBehind).ok_or(Failure::Refused(Refusal::Dangling));
+                return free.map(Verdict::NewBehindLink).ok_or(Failure::Refused(Refusal::Dangling));
             }
             // It leads nowhere: by -f it goes.
             Err(Errno::LOOP) if options.force => stat,
@@ -151,8 +151,8 @@ pub(crate) fn resolve_conflict(
             }
         };
         if is_followed {
-            through = behind(dir, leaf.name)?;
-            if let Some(Behind { dir, name }) = &through {
+            through = link_target(dir, entry.name)?;
+            if let Some(SymlinkTarget { dir, name }) = &through {
                 // The link may lead elsewhere since it was followed: what counts is what lies where the copy goes.
                 let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
                 stat = there.map_err(at_sink("newfstatat"))?;
@@ -160,7 +160,7 @@ pub(crate) fn resolve_conflict(
             keeps_inode = through.is_none() && kind(&stat) == FileType::RegularFile;
         }
     }
-    let place = through.as_ref().map_or(Spot { dir, name: leaf.name }, Behind::spot);
+    let place = through.as_ref().map_or(NameAt { dir, name: entry.name }, SymlinkTarget::name_at);
     let is_trap = as_content && is_trap(run, place, &stat)?;
     if is_trap && (kind(&stat) != FileType::RegularFile || options.inplace) {
         return Err(Failure::Refused(Refusal::Trap));
@@ -178,7 +178,7 @@ pub(crate) fn resolve_conflict(
         && !(is_removed || options.attributes_only)
         && kind(&stat) == FileType::RegularFile
         && run.me.uid != 0
-        && may_be_written(Spot { dir, name: leaf.name }).is_err()
+        && may_be_written(NameAt { dir, name: entry.name }).is_err()
     {
         (through, keeps_inode, is_removed) = (None, false, true);
     }
@@ -186,8 +186,8 @@ pub(crate) fn resolve_conflict(
     keeps_inode |= through.is_none()
         && !is_removed
         && kind(&stat) == FileType::RegularFile
-        && leaf.directory.is_append_only();
-    let is_doubted = options.resume && !leaf.directory.evidence.vouches_for(&stat);
+        && entry.directory.is_append_only();
+    let is_doubted = options.resume && !entry.directory.evidence.vouches_for(&stat);
     let there = Existing { stat, through, keeps_inode, is_removed, is_doubted };
     if options.update == Update::NoneFail {
         return Err(Failure::Refused(Refusal::NotReplaced));
@@ -195,20 +195,20 @@ pub(crate) fn resolve_conflict(
     if options.replaces_nothing() {
         return Ok(Verdict::Skip(Skip::Exists, there));
     }
-    let fs = || fstatfs(there.spot(Spot { dir, name: leaf.name }).dir);
+    let fs = || fstatfs(there.name_at(NameAt { dir, name: entry.name }).dir);
     let there_name = (!is_followed).then_some(&there.stat);
-    match relation(options, leaf, dir, (source, &there.stat, there_name))? {
+    match relation(options, entry, dir, (source, &there.stat, there_name))? {
         Relation::Apart => {}
         Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
-        Relation::Same => return Err(Failure::Refused(Refusal::SameFile(leaf.source_path()))),
+        Relation::Same => return Err(Failure::Refused(Refusal::SameFile(entry.source_path()))),
     }
     if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge() {
         return Ok(Verdict::Skip(Skip::Newer, there));
     }
-    if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat, fs) {
+    if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
         return Ok(Verdict::Skip(reason, there));
     }
-    if leaf.named_by_caller() && run.second.contains(leaf.source) {
+    if entry.named_by_caller() && run.second.contains(entry.source) {
         return Err(Failure::Refused(Refusal::JustCreated));
     }
     if kind(&there.stat) == FileType::Directory {
@@ -217,7 +217,7 @@ pub(crate) fn resolve_conflict(
     let may_go = options.force || options.interactive || options.backup != Backup::None;
     // As in cp: a link that is not followed, or a special file, replaces what is there when it gets another name.
     let gives_way =
-        kind(source) != FileType::RegularFile && !options.follows(leaf.named_by_caller());
+        kind(source) != FileType::RegularFile && !options.follows(entry.named_by_caller());
     let may_go = may_go || (gives_way && !options.attributes_only);
     let is_made_anew = options.becomes != Becomes::Copy || (options.attributes_only && !as_content);
     if is_made_anew && !may_go && !options.remove_destination {
@@ -226,17 +226,17 @@ pub(crate) fn resolve_conflict(
         return Err(Failure::Sink(call, Errno::EXIST, 0));
     }
     if as_content {
-        may_be_replaced(run, Spot { dir, name: leaf.name }, &there)?;
+        may_be_replaced(run, NameAt { dir, name: entry.name }, &there)?;
     }
     // It would be found out when everything has been written.
-    if there.is_taken_away() && leaf.directory.is_append_only() {
+    if there.is_taken_away() && entry.directory.is_append_only() {
         return Err(Failure::Sink("renameat2", Errno::PERM, 0));
     }
     Ok(Verdict::Replace(there))
 }
 
 /// Whether something in the way may have been put there by another user so that we write into it.
-fn is_trap(run: &Run<'_>, place: Spot<'_>, there: &Stat) -> Attempt<bool> {
+fn is_trap(run: &Run<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
     let is_placed =
         there.st_uid != run.me.uid && matches!(kind(there), FileType::RegularFile | FileType::Fifo);
     if !is_placed {
@@ -246,39 +246,39 @@ fn is_trap(run: &Run<'_>, place: Spot<'_>, there: &Stat) -> Attempt<bool> {
 }
 
 /// Replacing needs no right to write the file, but then no file would be safe from us.
-pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &Existing) -> Attempt<()> {
+pub(crate) fn may_be_replaced(run: &Run<'_>, here: NameAt<'_>, there: &Existing) -> Attempt<()> {
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
     }
-    may_be_written(there.spot(here))
+    may_be_written(there.name_at(here))
 }
 
-fn may_be_written(spot: Spot<'_>) -> Attempt<()> {
-    let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
+fn may_be_written(name_at: NameAt<'_>) -> Attempt<()> {
+    let answer = accessat(name_at.dir, name_at.name, Access::WRITE_OK, AtFlags::EACCESS);
     answer.map_err(at_sink("faccessat2 W_OK"))
 }
 
 fn reason_to_skip(
     run: &Run<'_>,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     source: &Stat,
     there: &Stat,
     fs: impl FnOnce() -> Result<StatFs, Errno>,
 ) -> Option<Skip> {
     let options = run.options;
     let is_done = || is_done(options, source, there, fs);
-    if options.resume && is_own(run, leaf, (source, there)) && is_done() {
+    if options.resume && is_own(run, entry, (source, there)) && is_done() {
         return Some(Skip::Done);
     }
-    let declined = options.interactive && !run.may_replace(&leaf.destination_path());
+    let declined = options.interactive && !run.may_replace(&entry.destination_path());
     declined.then_some(Skip::Declined)
 }
 
 /// Whether what is there belongs to the user that a copy made by this run would belong to, before or after it gets the
 /// owner of its source. Unknown where the file system chooses owners itself (NFS, FUSE).
-fn is_own(run: &Run<'_>, leaf: &Leaf<'_>, (source, there): (&Stat, &Stat)) -> bool {
+fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
     let keeps_owner = run.options.preserve.owner;
-    let owner = leaf.directory.births.owner;
+    let owner = entry.directory.births.owner;
     let is_as_kept = keeps_owner && there.st_uid == source.st_uid;
     owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
@@ -303,9 +303,9 @@ fn is_done(
 
 /// The directory and the name that a link leads to in the end, be there something or not. `None` for a link of `/proc`
 /// (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that.
-fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Behind>> {
+fn link_target(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<SymlinkTarget>> {
     match follow(dir, name).map_err(at_sink("readlinkat"))? {
-        Followed::At(dir, name) => Ok(Some(Behind { dir, name })),
+        Followed::At(dir, name) => Ok(Some(SymlinkTarget { dir, name })),
         Followed::Magic => Ok(None),
         Followed::Trap => Err(Failure::Refused(Refusal::Trap)),
     }

@@ -14,10 +14,10 @@ use crate::{
     CopyOptions, Fsync, Refusal,
     copy::{
         attributes::{Births, Wanted},
+        copy_entry::CopyEntry,
         directory::{Closing, Directory, Entered},
-        leaf::Leaf,
-        run::{Company, Run},
-        spot::Spot,
+        name_at::NameAt,
+        run::{Concurrency, Run},
         staged_dir::{Origin, StagedDir, birth_mode, open_new},
     },
     error::{Attempt, Failure, at_sink},
@@ -35,21 +35,21 @@ struct Made {
     born: Option<u32>,
 }
 
-/// Makes or merges into the directory for `leaf`, whose source is open.
+/// Makes or merges into the directory for `entry`, whose source is open.
 pub(crate) fn enter(
     run: &Run<'_>,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     source: BorrowedFd<'_>,
     stat: &Stat,
 ) -> Attempt<Arc<Directory>> {
-    let parent = leaf.directory;
+    let parent = entry.directory;
     // Taken now, so that the source need not stay open; given last, as a default list would rule
     // over what is made inside.
     let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
-        run.incomplete(leaf.error(e));
+        run.incomplete(entry.error(e));
         Taken::default()
     });
-    let made = make(run, leaf, (source, stat))?;
+    let made = make(run, entry, (source, stat))?;
     let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
     let mut closing = None;
     let mut own_id = Id::default();
@@ -72,16 +72,16 @@ pub(crate) fn enter(
         if wanted.is_some() || run.options.fsync == Fsync::Always {
             closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
         }
-        if leaf.named_by_caller() {
-            run.note_grown(Id::of(&own), [leaf.source_path(), leaf.destination_path()]);
+        if entry.named_by_caller() {
+            run.note_grown(Id::of(&own), [entry.source_path(), entry.destination_path()]);
         }
     }
     if own_id == Id::of(stat) {
-        return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
+        return Err(Failure::Refused(Refusal::SameFile(entry.source_path())));
     }
     let Made { fd, stage, is_new, .. } = made;
     let entered = Entered {
-        paths: leaf.paths(),
+        paths: entry.paths(),
         fd,
         stage,
         is_new,
@@ -89,23 +89,27 @@ pub(crate) fn enter(
         births,
         may_tell_at_close: may_tell,
         source: Id::of(stat),
-        device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
+        device: if entry.named_by_caller() { stat.st_dev } else { parent.device },
         closing,
     };
     Ok(Directory::below(run, parent, entered))
 }
 
-/// Makes the directory for `leaf`, whose source is open, or finds the one that is there.
-fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat)) -> Attempt<Made> {
-    let Some(dir) = leaf.directory.open()? else {
+/// Makes the directory for `entry`, whose source is open, or finds the one that is there.
+fn make(
+    run: &Run<'_>,
+    entry: &CopyEntry<'_>,
+    (source, stat): (BorrowedFd<'_>, &Stat),
+) -> Attempt<Made> {
+    let Some(dir) = entry.directory.open()? else {
         return Ok(Made { fd: None, stage: None, is_new: true, born: None });
     };
     let dir = dir.as_fd();
-    let spot = Spot { dir, name: leaf.name };
-    if !leaf.directory.is_fresh {
-        match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) if kind(&there) == FileType::Directory => return merge(spot, false),
-            Ok(there) if keeps_link(run.options, spot, &there) => return merge(spot, true),
+    let name_at = NameAt { dir, name: entry.name };
+    if !entry.directory.is_fresh {
+        match statat(dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if kind(&there) == FileType::Directory => return merge(name_at, false),
+            Ok(there) if keeps_link(run.options, name_at, &there) => return merge(name_at, true),
             Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
@@ -115,46 +119,46 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
         return Ok(Made { fd: None, stage: None, is_new: true, born: None });
     }
     // Where names can only be added, a stage could not get its own.
-    let needs_none = leaf.directory.is_staged || run.company == Company::Linkers;
-    if needs_none || leaf.directory.is_append_only() {
+    let needs_none = entry.directory.is_staged || run.concurrency == Concurrency::Linkers;
+    if needs_none || entry.directory.is_append_only() {
         let mode = Mode::from_raw_mode(first_mode(run, stat));
-        return match mkdirat(dir, leaf.name, mode) {
+        return match mkdirat(dir, entry.name, mode) {
             Ok(()) => {
-                let fd = open_new(spot).map_err(|errno| {
+                let fd = open_new(name_at).map_err(|errno| {
                     // Found by another try, it would not pass for new.
-                    let _ = unlinkat(dir, leaf.name, AtFlags::REMOVEDIR);
+                    let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
                     Failure::Sink("openat", errno, 0)
                 })?;
                 Ok(Made { fd: Some(fd), stage: None, is_new: true, born: None })
             }
             // Names that differ in the source may be one name here (case folding).
-            Err(Errno::EXIST) => merge(spot, false),
+            Err(Errno::EXIST) => merge(name_at, false),
             Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
         };
     }
     let origin = Origin::Folder(source, stat);
-    let (fd, stage) = StagedDir::make(spot, run.options.resume, origin)?;
+    let (fd, stage) = StagedDir::make(name_at, run.options.resume, origin)?;
     if let Some(left) = &stage.left_alone {
-        run.left_alone(|| leaf.destination_path(), left);
+        run.left_alone(|| entry.destination_path(), left);
     }
     // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit. Where the final mode cannot
     // be computed, the kernel says it.
     let reckoned =
-        run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
+        run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);
     let born = if reckoned { None } else { Some(birth_mode(fd.as_fd(), first)?) };
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true, born })
 }
 
 /// Whether a link in the destination stands for the directory it leads to.
-fn keeps_link(options: &CopyOptions, Spot { dir, name }: Spot<'_>, there: &Stat) -> bool {
+fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &Stat) -> bool {
     options.keep_directory_symlink
         && kind(there) == FileType::Symlink
         && !is_trap_at(dir, name).unwrap_or(true)
         && statat(dir, name, AtFlags::empty()).is_ok_and(|to| kind(&to) == FileType::Directory)
 }
 
-fn merge(Spot { dir, name }: Spot<'_>, follow: bool) -> Attempt<Made> {
+fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<Made> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
     let fd = match openat(dir, name, flags, Mode::empty()) {
         // One may write into a directory that one may not read.

@@ -7,4 +7,4 @@ pub(crate) mod mode;
 pub(crate) mod one_file;
 pub(crate) mod publish;
 pub(crate) mod same;
-pub(crate) mod way;
+pub(crate) mod write_target;

@@ -7,8 +7,8 @@ use thalweg_core::atomic_file::ownership::birth_mode;
 use crate::{
     copy::{
         attributes::Wanted,
-        dest::{conflict::Existing, publish::Sink, way::Way},
-        leaf::Leaf,
+        copy_entry::CopyEntry,
+        dest::{conflict::Existing, publish::Sink, write_target::WriteTarget},
         run::Run,
     },
     error::{Attempt, at_sink},
@@ -17,12 +17,12 @@ use crate::{
 /// The mode a file is made with, and the attributes it should have in the end.
 pub(crate) fn modes(
     run: &Run<'_>,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     stat: &Stat,
-    (there, way): (Option<&Existing>, Way),
+    (there, write_target): (Option<&Existing>, WriteTarget),
 ) -> (u32, Wanted) {
     let keep = run.options.preserve;
-    let births = leaf.directory.births;
+    let births = entry.directory.births;
     let full = run.options.new_mode.unwrap_or(stat.st_mode) & 0o7777;
     let owner = keep.owner.then_some((stat.st_uid, stat.st_gid));
     let mut wanted = Wanted {
@@ -34,8 +34,8 @@ pub(crate) fn modes(
     };
     // What the mode will be, if the kernel follows no rules but the ones known.
     let born = |mode: u32| run.me.umask().filter(|_| !births.acl).map(|umask| mode & !umask);
-    match (way, there) {
-        (Way::Existing, Some(there)) => {
+    match (write_target, there) {
+        (WriteTarget::Existing, Some(there)) => {
             wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
             // Used where it cannot be opened, and a new file takes its place.
             (full & 0o777, wanted)
@@ -51,7 +51,7 @@ pub(crate) fn modes(
             (0o600, wanted)
         }
         _ if keep.mode => {
-            let hidden = leaf.directory.is_staged || way == Way::Nameless;
+            let hidden = entry.directory.is_staged || write_target == WriteTarget::Nameless;
             let changes = owner.is_some() && owner != births.owner && !hidden;
             let mode = full & if changes { 0o700 } else { 0o777 };
             wanted.has_mode = born(mode);
@@ -65,7 +65,7 @@ pub(crate) fn modes(
 /// be made with, and what was there before may have another owner than it had when its name was looked at.
 pub(crate) fn look_at(
     run: &Run<'_>,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     (sink, dir): (&Sink<'_>, BorrowedFd<'_>),
     mode: u32,
     wanted: &mut Wanted,
@@ -80,7 +80,7 @@ pub(crate) fn look_at(
         return Ok(());
     }
     wanted.has_mode = Some(own.st_mode & 0o7777);
-    let known = run.me.umask().filter(|_| !leaf.directory.births.acl).map(|umask| mode & !umask);
+    let known = run.me.umask().filter(|_| !entry.directory.births.acl).map(|umask| mode & !umask);
     let born = || known.unwrap_or_else(|| birth_mode(dir, mode));
     wanted.mode = Some(wanted.mode.unwrap_or_else(born));
     Ok(())

@@ -20,7 +20,7 @@ use crate::{
     Refusal,
     copy::{
         dest::one_file::{is_one, may_be_one},
-        spot::Spot,
+        name_at::NameAt,
     },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
@@ -29,7 +29,7 @@ use crate::{
 /// An open destination file.
 pub(crate) enum Sink<'a> {
     /// It is written under its own name, which is not visible yet, or which was asked for.
-    Own { fd: OwnedFd, spot: Spot<'a>, published: bool },
+    Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
     /// It was there before and is written into.
     Existing(OwnedFd),
     /// It has another name, or none, until it is whole.
@@ -38,38 +38,39 @@ pub(crate) enum Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// A new file under its own name.
-    pub fn own(spot: Spot<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
-        let fd = create_new(spot.dir, spot.name, access, mode).map_err(at_sink("openat"))?;
-        Ok(Self::Own { fd, spot, published: false })
+    pub fn own(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
+        let fd = create_new(name_at.dir, name_at.name, access, mode).map_err(at_sink("openat"))?;
+        Ok(Self::Own { fd, name_at, published: false })
     }
 
     /// A file without a name; `None` where the file system has no such thing.
-    pub fn nameless(spot: Spot<'a>, access: OFlags, mode: u32) -> Attempt<Option<Self>> {
-        Ok(AtomicFile::nameless(spot.dir, spot.name, access, mode)?.map(Self::Hidden))
+    pub fn nameless(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Option<Self>> {
+        Ok(AtomicFile::nameless(name_at.dir, name_at.name, access, mode)?.map(Self::Hidden))
     }
 
     /// A file under the name of an unfinished one.
-    pub fn part(spot: Spot<'a>, leftovers: Leftovers) -> Attempt<Self> {
-        Ok(Self::Hidden(AtomicFile::part(spot.dir, spot.name, leftovers)?))
+    pub fn part(name_at: NameAt<'a>, leftovers: Leftovers) -> Attempt<Self> {
+        Ok(Self::Hidden(AtomicFile::part(name_at.dir, name_at.name, leftovers)?))
     }
 
     /// A file under a name that nobody else uses.
-    pub fn apart(spot: Spot<'a>) -> Attempt<Self> {
-        Ok(Self::Hidden(AtomicFile::apart(spot.dir, spot.name)?))
+    pub fn apart(name_at: NameAt<'a>) -> Attempt<Self> {
+        Ok(Self::Hidden(AtomicFile::apart(name_at.dir, name_at.name)?))
     }
 
     /// A file that is there already, to be written into from its start. It is emptied only once it is
     /// known not to be the source, which may have got this name since the two were compared.
     pub fn existing(
-        spot: Spot<'a>,
+        name_at: NameAt<'a>,
         access: OFlags,
         (source, stat): (&OwnedFd, &Stat),
         source_path: &dyn Fn() -> PathBuf,
     ) -> Attempt<Self> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = openat(spot.dir, spot.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+        let fd =
+            openat(name_at.dir, name_at.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
         let own = fstat(&fd).map_err(at_sink("fstat"))?;
-        let above = statat(spot.dir, c".", AtFlags::empty()).map_err(at_sink("newfstatat"))?;
+        let above = statat(name_at.dir, c".", AtFlags::empty()).map_err(at_sink("newfstatat"))?;
         if is_trap(&above, &own) {
             return Err(Failure::Refused(Refusal::Trap));
         }
@@ -141,12 +142,12 @@ impl<'a> Sink<'a> {
 
 impl Drop for Sink<'_> {
     fn drop(&mut self) {
-        if let Self::Own { fd, spot, published: false } = self
+        if let Self::Own { fd, name_at, published: false } = self
             // All could see it, and another file may have been put in its place.
-            && is_named(fd, spot.dir, spot.name).unwrap_or(false)
+            && is_named(fd, name_at.dir, name_at.name).unwrap_or(false)
         {
             // An error has no reader any more.
-            let _ = unlink(spot.dir, spot.name);
+            let _ = unlink(name_at.dir, name_at.name);
         }
     }
 }

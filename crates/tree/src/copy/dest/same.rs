@@ -5,7 +5,7 @@ use std::{os::fd::BorrowedFd, path::Path};
 
 use crate::{
     Backup, Becomes, CopyOptions,
-    copy::leaf::{Leaf, Origin},
+    copy::copy_entry::{CopyEntry, Origin},
     error::Attempt,
     identity::{Id, kind},
     names::os,
@@ -26,7 +26,7 @@ pub(crate) enum Relation {
 /// looked at too.
 pub(crate) fn relation(
     options: &CopyOptions,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     dir: BorrowedFd<'_>,
     (source, there, there_name): (&Stat, &Stat, Option<&Stat>),
 ) -> Attempt<Relation> {
@@ -35,22 +35,22 @@ pub(crate) fn relation(
     if same && options.becomes == Becomes::HardLink {
         return Ok(Relation::Linked);
     }
-    let follows = options.follows(leaf.named_by_caller());
+    let follows = options.follows(entry.named_by_caller());
     if follows && !same {
         // What is set aside would not be there any more to be read, be it a link to it.
-        let is_itself = options.backup != Backup::None && is_one_entry(leaf, dir);
+        let is_itself = options.backup != Backup::None && is_one_entry(entry, dir);
         return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
     let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });
     let itself = AtFlags::SYMLINK_NOFOLLOW;
-    let from = leaf.from.open()?;
+    let from = entry.from.open()?;
     // Where links are not followed, what was looked at is what has the name.
-    let source_name = if follows { statat(&from, leaf.source, itself) } else { Ok(*source) };
-    let there_name = there_name.map_or_else(|| statat(dir, leaf.name, itself), |stat| Ok(*stat));
+    let source_name = if follows { statat(&from, entry.source, itself) } else { Ok(*source) };
+    let there_name = there_name.map_or_else(|| statat(dir, entry.name, itself), |stat| Ok(*stat));
     let (Ok(source_name), Ok(there_name)) = (source_name, there_name) else {
         return Ok(Relation::Apart);
     };
-    let one_entry = || is_one_entry(leaf, dir);
+    let one_entry = || is_one_entry(entry, dir);
     let same_name = Id::of(&source_name) == Id::of(&there_name);
     if is_link(&source_name) && is_link(&there_name) {
         if follows && options.remove_destination {
@@ -83,7 +83,7 @@ pub(crate) fn relation(
     }
     // A link put in the place of what it leads to would lead to itself, and the file would be gone.
     let targets =
-        (statat(&from, leaf.source, AtFlags::empty()), statat(dir, leaf.name, AtFlags::empty()));
+        (statat(&from, entry.source, AtFlags::empty()), statat(dir, entry.name, AtFlags::empty()));
     Ok(match targets {
         (Ok(one), Ok(other)) if Id::of(&one) == Id::of(&other) => {
             if options.becomes != Becomes::HardLink {
@@ -99,15 +99,15 @@ pub(crate) fn relation(
 }
 
 /// Whether source and destination are one name in one directory, and not two names of one file.
-fn is_one_entry(leaf: &Leaf<'_>, dir: BorrowedFd<'_>) -> bool {
-    let path = Path::new(os(leaf.source));
-    let is_named_alike = path.file_name() == Some(os(leaf.name));
-    let above = match (path.parent(), leaf.from) {
+fn is_one_entry(entry: &CopyEntry<'_>, dir: BorrowedFd<'_>) -> bool {
+    let path = Path::new(os(entry.source));
+    let is_named_alike = path.file_name() == Some(os(entry.name));
+    let above = match (path.parent(), entry.from) {
         (Some(above), Origin::Caller) if above.as_os_str().is_empty() => stat(c"."),
         (Some(above), Origin::Caller) => statat(CWD, above, AtFlags::empty()),
         (None, Origin::Caller) => return false,
         (_, Origin::Named(fd)) => fstat(fd),
-        (_, Origin::Listed(folder)) => return folder.id == leaf.directory.own && is_named_alike,
+        (_, Origin::Listed(folder)) => return folder.id == entry.directory.own && is_named_alike,
     };
     let (Ok(above), Ok(dir)) = (above, fstat(dir)) else { return false };
     Id::of(&above) == Id::of(&dir) && is_named_alike

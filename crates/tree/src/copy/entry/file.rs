@@ -10,15 +10,15 @@ use crate::{
     Refusal, Skip,
     copy::{
         attributes::{self, Body, Wanted},
+        copy_entry::CopyEntry,
         dest::{
             conflict::{Existing, Verdict, resolve_conflict},
             mode::modes,
-            way::Way,
+            write_target::WriteTarget,
         },
         entry::hardlink::{LeftName, Named},
-        leaf::Leaf,
-        links::{Met, id_of},
-        spot::Spot,
+        links::{LinkClaim, id_of},
+        name_at::NameAt,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -37,20 +37,20 @@ enum NameOutcome {
 
 impl Worker<'_> {
     /// Copies a file with contents: a regular one, or without `-r` whatever can be read.
-    pub fn file(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
+    pub fn file(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
         if self.run.options.dry_run {
-            return self.would_copy(leaf);
+            return self.would_copy(entry);
         }
-        let source = self.open_source(leaf)?;
+        let source = self.open_source(entry)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let is_regular = kind(&stat) == FileType::RegularFile;
         if kind(&stat) == FileType::Directory || (!is_regular && !self.run.options.reads_specials())
         {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
-        self.run.expect_not_listed_over(&stat, || leaf.source_path());
-        self.take_up(leaf, size(&stat));
-        let copied = self.copy_or_leave(leaf, &source, &stat);
+        self.run.expect_not_listed_over(&stat, || entry.source_path());
+        self.take_up(entry, size(&stat));
+        let copied = self.copy_or_leave(entry, &source, &stat);
         // A name that waits for another one to be copied comes back through the queue and is counted then.
         if !matches!(copied, Ok(NameOutcome::Waiting)) {
             self.settle(size(&stat));
@@ -61,52 +61,52 @@ impl Worker<'_> {
     /// Copies the file, links it to an earlier copy, or leaves the existing one.
     fn copy_or_leave(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         source: &OwnedFd,
         stat: &Stat,
     ) -> Attempt<NameOutcome> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
-        let Some(dir) = leaf.directory.open()? else { return Ok(NameOutcome::Processed) };
+        let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
         let dir = dir.as_fd();
-        let mut verdict = if leaf.directory.is_fresh {
+        let mut verdict = if entry.directory.is_fresh {
             Verdict::New
         } else {
-            resolve_conflict(self.run, leaf, dir, stat)?
+            resolve_conflict(self.run, entry, dir, stat)?
         };
         if let Verdict::Skip(reason, there) = verdict {
-            if let Some(outcome) = self.leave(leaf, (dir, reason, &there), (source, stat))? {
+            if let Some(outcome) = self.leave(entry, (dir, reason, &there), (source, stat))? {
                 return Ok(outcome);
             }
             verdict = Verdict::Replace(there);
         }
         let verdict = match verdict {
             Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
-                self.give_attributes(leaf, (source, stat), &there)?;
+                self.give_attributes(entry, (source, stat), &there)?;
                 return Ok(NameOutcome::Processed);
             }
             verdict => verdict,
         };
-        if !(options.links_names(leaf.named_by_caller(), stat.st_nlink) && is_regular) {
-            self.copy_contents(leaf, source, stat, verdict)?;
+        if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
+            self.copy_contents(entry, source, stat, verdict)?;
             return Ok(NameOutcome::Processed);
         }
         loop {
-            match self.crew.links.meet(leaf, stat) {
-                Met::Waits => return Ok(NameOutcome::Waiting),
-                Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
+            match self.shared.links.claim(entry, stat) {
+                LinkClaim::Waits => return Ok(NameOutcome::Waiting),
+                LinkClaim::Again(name) => match self.link(entry, (dir, stat), &name)? {
                     Named::Done => {
                         if let Verdict::Replace(there) = &verdict {
-                            self.tell_removed(leaf, Some(there), stat);
+                            self.tell_removed(entry, Some(there), stat);
                         }
-                        self.list_file(leaf);
+                        self.list_file(entry);
                     }
                     Named::Lost => continue,
-                    Named::Refused => drop(self.copy_contents(leaf, source, stat, verdict)?),
+                    Named::Refused => drop(self.copy_contents(entry, source, stat, verdict)?),
                 },
-                Met::First => {
-                    let copied = self.copy_contents(leaf, source, stat, verdict);
-                    self.wake_for(leaf, stat, copied)?;
+                LinkClaim::First => {
+                    let copied = self.copy_contents(entry, source, stat, verdict);
+                    self.wake_for(entry, stat, copied)?;
                 }
             }
             return Ok(NameOutcome::Processed);
@@ -115,69 +115,69 @@ impl Worker<'_> {
 
     /// What would become of a file. Nothing is opened: a FIFO would wait for its writer, and a device
     /// may do something.
-    fn would_copy(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
-        let follows = self.run.options.follows(leaf.named_by_caller());
+    fn would_copy(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
+        let follows = self.run.options.follows(entry.named_by_caller());
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat =
-            statat(leaf.from.open()?, leaf.source, flags).map_err(at_source("newfstatat"))?;
-        accessat(leaf.from.open()?, leaf.source, Access::READ_OK, AtFlags::EACCESS)
+            statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
+        accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
             .map_err(at_source("faccessat2 R_OK"))?;
-        let verdict = match leaf.directory.open()? {
-            Some(dir) if !leaf.directory.is_fresh => {
-                resolve_conflict(self.run, leaf, dir.as_fd(), &stat)?
+        let verdict = match entry.directory.open()? {
+            Some(dir) if !entry.directory.is_fresh => {
+                resolve_conflict(self.run, entry, dir.as_fd(), &stat)?
             }
             _ => Verdict::New,
         };
         if let Verdict::Skip(reason, _) = verdict {
-            self.skip(leaf, reason);
+            self.skip(entry, reason);
             self.tally.verified.not_read += u64::from(self.run.options.verify.is_some());
         } else {
             if let Verdict::Replace(there) = &verdict {
-                self.tell_removed(leaf, Some(there), &stat);
+                self.tell_removed(entry, Some(there), &stat);
             }
-            self.count_file(leaf, None);
+            self.count_file(entry, None);
         }
         Ok(())
     }
 
-    fn open_source(&self, leaf: &Leaf<'_>) -> Attempt<OwnedFd> {
+    fn open_source(&self, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        if !self.run.options.follows(leaf.named_by_caller()) {
+        if !self.run.options.follows(entry.named_by_caller()) {
             flags |= OFlags::NOFOLLOW;
         }
         if !self.run.options.reads_specials() {
             // What was listed as a file may be a FIFO by now: do not wait for its writer.
             flags |= OFlags::NONBLOCK;
         }
-        openat(leaf.from.open()?, leaf.source, flags, Mode::empty()).map_err(at_source("openat"))
+        openat(entry.from.open()?, entry.source, flags, Mode::empty()).map_err(at_source("openat"))
     }
 
     /// Gives an existing file the attributes of the source, and leaves its bytes alone.
     fn give_attributes(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (source, stat): (&OwnedFd, &Stat),
         there: &Existing,
     ) -> Attempt<()> {
-        let Some(dir) = leaf.directory.open()? else { return Ok(()) };
-        let spot = there.spot(Spot { dir: dir.as_fd(), name: leaf.name });
+        let Some(dir) = entry.directory.open()? else { return Ok(()) };
+        let name_at = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = match openat(spot.dir, spot.name, flags, Mode::empty()) {
+        let fd = match openat(name_at.dir, name_at.name, flags, Mode::empty()) {
             Err(Errno::ACCESS) => {
-                openat(spot.dir, spot.name, flags | OFlags::WRONLY, Mode::empty())
+                openat(name_at.dir, name_at.name, flags | OFlags::WRONLY, Mode::empty())
             }
             answer => answer,
         };
         let fd = fd.map_err(at_sink("openat"))?;
-        let (_, wanted) = modes(self.run, leaf, stat, (Some(there), Way::Existing));
+        let (_, wanted) = modes(self.run, entry, stat, (Some(there), WriteTarget::Existing));
         let keep = self.run.options.preserve;
-        let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
+        let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
             .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, &wanted));
         if let Err(failure) = dressed {
-            self.incomplete(leaf, failure);
+            self.incomplete(entry, failure);
         }
-        self.count_file(leaf, None);
+        self.count_file(entry, None);
         Ok(())
     }
 
@@ -186,18 +186,18 @@ impl Worker<'_> {
     /// them has already. A newer existing file stays unchanged.
     fn leave(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
         (source, stat): (&OwnedFd, &Stat),
     ) -> Attempt<Option<NameOutcome>> {
-        let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
+        let has_names = self.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
         // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
-        let is_its_name = || Ok::<_, Failure>(id_of(dir, leaf.name)? == Some(Id::of(&there.stat)));
+        let is_its_name = || Ok::<_, Failure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
         let is_linked =
             has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
         let left = if is_linked {
-            self.leave_name(leaf, (dir, stat), &there.stat)?
+            self.leave_name(entry, (dir, stat), &there.stat)?
         } else {
             LeftName::Stays
         };
@@ -205,34 +205,34 @@ impl Worker<'_> {
             return Ok(Some(NameOutcome::Waiting));
         }
         if matches!(left, LeftName::Linked) {
-            self.list_file(leaf);
+            self.list_file(entry);
             return Ok(Some(NameOutcome::Processed));
         }
-        let is_replaced = self.is_to_be_replaced(leaf, reason, (source, stat), (dir, there));
+        let is_replaced = self.is_to_be_replaced(entry, reason, (source, stat), (dir, there));
         let stays = matches!(is_replaced, Ok(false));
         if stays {
-            self.skip_file(leaf, reason, (source, stat), &there.stat);
+            self.skip_file(entry, reason, (source, stat), &there.stat);
         }
         if matches!(left, LeftName::First) {
             // What is replaced is met again, and others may be the first by then.
-            let copy = if stays { id_of(dir, leaf.name) } else { Ok(None) };
-            self.wake_for(leaf, stat, copy)?;
+            let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
+            self.wake_for(entry, stat, copy)?;
         }
         Ok(if is_replaced? { None } else { Some(NameOutcome::Processed) })
     }
 
     fn skip_file(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         reason: Skip,
         (source, stat): (&OwnedFd, &Stat),
         there: &Stat,
     ) {
-        self.skip(leaf, reason);
-        self.list_file(leaf);
+        self.skip(entry, reason);
+        self.list_file(entry);
         if reason == Skip::Done {
             self.tally.resumed += size(stat);
-            self.apply_attributes_again(leaf, (source, stat), there);
+            self.apply_attributes_again(entry, (source, stat), there);
         }
     }
 
@@ -240,7 +240,7 @@ impl Worker<'_> {
     /// no reason to give them again: it is that of a source which was read meanwhile.
     fn apply_attributes_again(
         &self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (source, stat): (&OwnedFd, &Stat),
         there: &Stat,
     ) {
@@ -256,17 +256,17 @@ impl Worker<'_> {
         };
         let apply = || {
             let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
-            let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+            let Some(dir) = entry.directory.open()? else { return Ok(()) };
             let has_time = times::is_same(there, stat, || fstatfs(&dir));
             if taken.is_empty() && wanted.is_had_by(there) && has_time {
                 return Ok(());
             }
-            let fd = openat(dir, leaf.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-            let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
+            let fd = openat(dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+            let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
             attributes::apply_attributes(self.run, body, &taken, stat, &wanted)
         };
         if let Err(failure) = apply() {
-            self.incomplete(leaf, failure);
+            self.incomplete(entry, failure);
         }
     }
 }

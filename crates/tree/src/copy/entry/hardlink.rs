@@ -11,10 +11,10 @@ use thalweg_sys::{Errno, io};
 use crate::{
     CopyOptions, Event, Refusal, Skip,
     copy::{
+        copy_entry::{CopyEntry, Origin},
         dest::{backup::set_aside, publish::ignore},
-        leaf::{Leaf, Origin},
-        links::{Met, Name, Waiting},
-        spot::{Spot, has_no_links},
+        links::{LinkClaim, Name, Waiting},
+        name_at::{NameAt, has_no_links},
         task::Task,
         worker::Worker,
     },
@@ -57,10 +57,10 @@ pub(crate) enum Named {
     Refused,
 }
 
-/// Makes `leaf` another name of what was copied to `name`.
+/// Makes `entry` another name of what was copied to `name`.
 fn link(
     options: &CopyOptions,
-    leaf: &Leaf<'_>,
+    entry: &CopyEntry<'_>,
     (dir, stat): (BorrowedFd<'_>, &Stat),
     name: &Name,
 ) -> Attempt<Linked> {
@@ -72,11 +72,11 @@ fn link(
     };
     let is_copy = |new: &CStr| name.is_copy(dir, new);
     // Where others can see it, it gets its name when it is known to be the copy.
-    let is_hidden = leaf.directory.is_fresh;
-    if !is_hidden && is_copy(leaf.name)? {
+    let is_hidden = entry.directory.is_fresh;
+    if !is_hidden && is_copy(entry.name)? {
         return Ok(Linked::Done(None));
     }
-    let new = if is_hidden { leaf.name.to_owned() } else { unique(leaf.name) };
+    let new = if is_hidden { entry.name.to_owned() } else { unique(entry.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
         // Where the copy still has its name, it is the call that has no such thing.
@@ -98,9 +98,9 @@ fn link(
     if is_hidden {
         return Ok(Linked::Done(None));
     }
-    let spot = Spot { dir, name: leaf.name };
-    let linked = set_aside(options, spot, leaf, stat).and_then(|backup| {
-        let renamed = rename(dir, &new, leaf.name, options.replaces_nothing());
+    let name_at = NameAt { dir, name: entry.name };
+    let linked = set_aside(options, name_at, entry, stat).and_then(|backup| {
+        let renamed = rename(dir, &new, entry.name, options.replaces_nothing());
         renamed.map(|()| backup).map_err(at_sink("renameat2"))
     });
     // Where both are one file, rename does nothing and leaves both.
@@ -115,31 +115,31 @@ impl Worker<'_> {
     /// Links one more name to a copy, and tells of it.
     pub fn link(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         at: (BorrowedFd<'_>, &Stat),
         name: &Name,
     ) -> Attempt<Named> {
-        let linked = link(self.run.options, leaf, at, name);
+        let linked = link(self.run.options, entry, at, name);
         if linked.is_err() {
-            self.crew.links.meet_again(at.1, name);
+            self.shared.links.claim_again(at.1, name);
         }
         match linked? {
             Linked::Done(backup) => {
-                if !leaf.directory.is_fresh {
+                if !entry.directory.is_fresh {
                     // An earlier run may have been copying the file under this name.
-                    let _ = remove_leftover(at.0, leaf.name, Id::of(at.1));
+                    let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
                 }
                 self.tally.links += 1;
-                self.tell_copied(leaf, backup.as_deref());
+                self.tell_copied(entry, backup.as_deref());
             }
-            Linked::Skipped => self.skip(leaf, Skip::Exists),
+            Linked::Skipped => self.skip(entry, Skip::Exists),
             Linked::Lost => {
-                self.crew.links.forget(at.1, name);
+                self.shared.links.forget(at.1, name);
                 return Ok(Named::Lost);
             }
             Linked::Refused(errno) => {
                 self.tally.unlinked += 1;
-                let destination = &leaf.destination_path();
+                let destination = &entry.destination_path();
                 self.run.events.event(&Event::NotLinked { destination, errno });
                 return Ok(Named::Refused);
             }
@@ -151,25 +151,25 @@ impl Worker<'_> {
     /// than the source stays.
     pub fn leave_name(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         at: (BorrowedFd<'_>, &Stat),
         there: &Stat,
     ) -> Attempt<LeftName> {
         let (dir, stat) = at;
         let is_newer = mtime(there) > mtime(stat);
         loop {
-            match self.crew.links.meet(leaf, stat) {
-                Met::First => return Ok(LeftName::First),
-                Met::Waits => return Ok(LeftName::Waits),
-                Met::Again(name) => {
-                    let is_link = name.is_copy(dir, leaf.name);
+            match self.shared.links.claim(entry, stat) {
+                LinkClaim::First => return Ok(LeftName::First),
+                LinkClaim::Waits => return Ok(LeftName::Waits),
+                LinkClaim::Again(name) => {
+                    let is_link = name.is_copy(dir, entry.name);
                     if is_link.is_err() {
-                        self.crew.links.meet_again(stat, &name);
+                        self.shared.links.claim_again(stat, &name);
                     }
                     if is_link? || is_newer {
                         return Ok(LeftName::Stays);
                     }
-                    match self.link(leaf, at, &name)? {
+                    match self.link(entry, at, &name)? {
                         Named::Done => return Ok(LeftName::Linked),
                         Named::Lost => {}
                         Named::Refused => return Ok(LeftName::Stays),
@@ -180,10 +180,15 @@ impl Worker<'_> {
     }
 
     /// Has those that wait for a name linked to what it became, or one of them copied if it became nothing.
-    pub fn wake_for(&self, leaf: &Leaf<'_>, stat: &Stat, copy: Attempt<Option<Id>>) -> Attempt<()> {
+    pub fn wake_for(
+        &self,
+        entry: &CopyEntry<'_>,
+        stat: &Stat,
+        copy: Attempt<Option<Id>>,
+    ) -> Attempt<()> {
         self.wake(match &copy {
-            Ok(Some(copy)) => self.crew.links.made(leaf, stat, *copy),
-            _ => self.crew.links.failed(stat),
+            Ok(Some(copy)) => self.shared.links.made(entry, stat, *copy),
+            _ => self.shared.links.failed(stat),
         });
         copy.map(drop)
     }
@@ -191,7 +196,7 @@ impl Worker<'_> {
     /// Sends those that waited for a copy through the queue again.
     pub fn wake(&self, waiting: Vec<Waiting>) {
         for Waiting { directory, from, source, name } in waiting {
-            self.crew.queue.push(match from {
+            self.shared.queue.push(match from {
                 Origin::Caller | Origin::Named(_) => Task::Named { directory, from, source, name },
                 Origin::Listed(_) => {
                     let mut names = Names::default();

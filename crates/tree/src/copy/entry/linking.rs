@@ -4,36 +4,36 @@ use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
 
 use crate::{
     Becomes, Refusal,
-    copy::{leaf::Leaf, worker::Worker},
+    copy::{copy_entry::CopyEntry, worker::Worker},
     error::{Attempt, Failure, at_source},
     identity::Id,
 };
 
 impl Worker<'_> {
     /// Makes a link to anything but a directory. `follow`: to what the source leads to.
-    pub fn link_to_source(&mut self, leaf: &Leaf<'_>, follow: bool) -> Attempt<()> {
+    pub fn link_to_source(&mut self, entry: &CopyEntry<'_>, follow: bool) -> Attempt<()> {
         let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let from = leaf.from.open()?;
-        let stat = statat(&from, leaf.source, look).map_err(at_source("newfstatat"))?;
-        self.run.expect_not_listed_over(&stat, || leaf.source_path());
+        let from = entry.from.open()?;
+        let stat = statat(&from, entry.source, look).map_err(at_source("newfstatat"))?;
+        self.run.expect_not_listed_over(&stat, || entry.source_path());
         if self.run.options.becomes == Becomes::HardLink {
             let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
             let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
-                linkat(&from, leaf.source, dir, name, how)
+                linkat(&from, entry.source, dir, name, how)
             };
-            return self.make_node(leaf, &stat, "linkat", link).map(drop);
+            return self.make_node(entry, &stat, "linkat", link).map(drop);
         }
-        let target = leaf.source_path();
-        if target.is_relative() && !is_current(leaf) {
+        let target = entry.source_path();
+        if target.is_relative() && !is_current(entry) {
             return Err(Failure::Refused(Refusal::RelativeLink));
         }
-        self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+        self.make_node(entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
         Ok(())
     }
 }
 
 /// Whether the link is made where its relative path leads from.
-fn is_current(leaf: &Leaf<'_>) -> bool {
+fn is_current(entry: &CopyEntry<'_>) -> bool {
     let current = statat(CWD, c".", AtFlags::empty());
-    current.is_ok_and(|current| Id::of(&current) == leaf.directory.own)
+    current.is_ok_and(|current| Id::of(&current) == entry.directory.own)
 }

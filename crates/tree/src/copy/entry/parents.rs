@@ -10,10 +10,10 @@ use std::{
 
 use crate::{
     copy::{
-        crew::Crew,
+        copy_entry::{CopyEntry, Origin},
         dest::mkdir::enter,
         directory::Directory,
-        leaf::{Leaf, Origin},
+        shared::CopyShared,
         worker::Worker,
     },
     error::{Attempt, at_source},
@@ -22,7 +22,7 @@ use crate::{
 
 /// The directories that were made or entered so far. They are complete when all sources are.
 pub(crate) struct Parents<'r> {
-    crew: &'r Crew<'r>,
+    shared: &'r CopyShared<'r>,
     base: Arc<Directory>,
     entered: HashMap<Vec<u8>, (Arc<Directory>, Origin)>,
     // In the order they were entered, each after the one above it.
@@ -45,12 +45,12 @@ impl Below {
 }
 
 impl<'r> Parents<'r> {
-    pub fn new(crew: &'r Crew<'r>, base: &Arc<Directory>) -> Self {
+    pub fn new(shared: &'r CopyShared<'r>, base: &Arc<Directory>) -> Self {
         let (base, entered) = (Arc::clone(base), HashMap::new());
-        Self { crew, base, entered, order: Vec::new() }
+        Self { shared, base, entered, order: Vec::new() }
     }
 
-    /// Makes the directories above a source. `None` if that failed, which is told.
+    /// Makes the directories above a source. `None` if that failed; the failure is reported.
     pub fn enter(&mut self, Named { source, name }: &Named) -> Option<Below> {
         let bytes = name.to_bytes();
         // What is before the path that is kept: nothing, `/`, or the directory it is inside.
@@ -71,15 +71,15 @@ impl<'r> Parents<'r> {
                 } else {
                     own.clone()
                 };
-                let leaf = Leaf { directory: &at.0, from: &at.1, source: &whole, name: &own };
-                match self.make(&leaf) {
+                let entry = CopyEntry { directory: &at.0, from: &at.1, source: &whole, name: &own };
+                match self.make(&entry) {
                     Ok(made) => {
                         self.order.push(Arc::clone(&made.0));
                         self.entered.insert(path.to_owned(), made.clone());
                         at = made;
                     }
                     Err(failure) => {
-                        self.crew.run.failed(leaf.error(failure));
+                        self.shared.run.failed(entry.error(failure));
                         return None;
                     }
                 }
@@ -94,12 +94,12 @@ impl<'r> Parents<'r> {
         Some(Below { directory: at.0, from: at.1, source, name: last })
     }
 
-    fn make(&self, leaf: &Leaf<'_>) -> Attempt<(Arc<Directory>, Origin)> {
-        let source = open(leaf.from, leaf.source)?;
+    fn make(&self, entry: &CopyEntry<'_>) -> Attempt<(Arc<Directory>, Origin)> {
+        let source = open(entry.from, entry.source)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
-        let directory = enter(&self.crew.run, leaf, source.as_fd(), &stat)?;
+        let directory = enter(&self.shared.run, entry, source.as_fd(), &stat)?;
         if directory.is_fresh {
-            Worker::new(self.crew).tell_copied(leaf, None);
+            Worker::new(self.shared).tell_copied(entry, None);
         }
         Ok((directory, Origin::Named(Arc::new(source))))
     }
@@ -109,7 +109,7 @@ impl<'r> Parents<'r> {
         let count = self.order.len() as u64;
         drop(self.entered);
         for directory in self.order.into_iter().rev() {
-            Directory::done(&self.crew.run, directory);
+            Directory::done(&self.shared.run, directory);
         }
         count
     }

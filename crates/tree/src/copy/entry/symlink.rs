@@ -21,16 +21,16 @@ use crate::{
     Becomes, Refusal, Skip,
     copy::{
         attributes,
+        copy_entry::CopyEntry,
         dest::{
             backup::set_aside,
             conflict::{Existing, Verdict, resolve_conflict},
             publish::ignore,
         },
         entry::hardlink::{LeftName, Named},
-        leaf::Leaf,
-        links::{Met, id_of},
-        run::Company,
-        spot::Spot,
+        links::{LinkClaim, id_of},
+        name_at::NameAt,
+        run::Concurrency,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -57,9 +57,14 @@ struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// Opens it, and refuses what another process has put in its place.
-    fn find(leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'a>, name: &'a CStr) -> Attempt<Self> {
-        let owner = leaf.directory.births.owner;
-        if leaf.directory.is_staged && kind(stat) == FileType::Symlink {
+    fn find(
+        entry: &CopyEntry<'_>,
+        stat: &Stat,
+        dir: BorrowedFd<'a>,
+        name: &'a CStr,
+    ) -> Attempt<Self> {
+        let owner = entry.directory.births.owner;
+        if entry.directory.is_staged && kind(stat) == FileType::Symlink {
             return Ok(Self { dir, name, fd: None, owner });
         }
         let fd = openat(dir, name, NODE, Mode::empty()).map_err(at_sink("openat"))?;
@@ -92,12 +97,12 @@ impl<'a> Node<'a> {
 
 impl Worker<'_> {
     /// Copies a link.
-    pub fn symlink(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
-        let stat = statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+    pub fn symlink(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
+        let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
-        let target = readlinkat(leaf.from.open()?, leaf.source, Vec::new());
+        let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
         let target = target.map_err(at_source("readlinkat"))?;
-        self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+        self.make_node(entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
         Ok(())
     }
 
@@ -105,7 +110,7 @@ impl Worker<'_> {
     /// link; returns false if it was not made.
     pub fn make_node(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
         call: &'static str,
         make: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
@@ -116,31 +121,33 @@ impl Worker<'_> {
             Err(errno) => Err(Failure::Sink(call, errno, 0)),
         };
         let run = self.run;
-        let Some(dir) = leaf.directory.open()? else {
-            self.tell_copied(leaf, None);
+        let Some(dir) = entry.directory.open()? else {
+            self.tell_copied(entry, None);
             return Ok(true);
         };
         let dir = dir.as_fd();
-        let verdict = if leaf.directory.is_fresh {
+        let verdict = if entry.directory.is_fresh {
             Verdict::New
         } else {
-            resolve_conflict(run, leaf, dir, stat)?
+            resolve_conflict(run, entry, dir, stat)?
         };
         let is_copy = run.options.becomes == Becomes::Copy;
         let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
         if let Verdict::Skip(reason, there) = verdict {
             let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
-            return self.leave_node(leaf, (dir, stat), (reason, &there), has_names).map(|()| false);
+            return self
+                .leave_node(entry, (dir, stat), (reason, &there), has_names)
+                .map(|()| false);
         }
         if run.options.dry_run {
-            self.tell_copied(leaf, None);
+            self.tell_copied(entry, None);
             return Ok(true);
         }
         let mut is_first = true;
         loop {
-            match if counts { self.crew.links.meet(leaf, stat) } else { Met::First } {
-                Met::Waits => return Ok(false),
-                Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
+            match if counts { self.shared.links.claim(entry, stat) } else { LinkClaim::First } {
+                LinkClaim::Waits => return Ok(false),
+                LinkClaim::Again(name) => match self.link(entry, (dir, stat), &name)? {
                     Named::Done => return Ok(true),
                     Named::Lost => {}
                     Named::Refused => {
@@ -148,13 +155,13 @@ impl Worker<'_> {
                         break;
                     }
                 },
-                Met::First => break,
+                LinkClaim::First => break,
             }
         }
-        let made = self.make_with_attributes(leaf, stat, (dir, &verdict), (call, make));
+        let made = self.make_with_attributes(entry, stat, (dir, &verdict), (call, make));
         if counts && is_first {
-            let copy = if made.is_ok() { id_of(dir, leaf.name) } else { Ok(None) };
-            let woken = self.wake_for(leaf, stat, copy);
+            let copy = if made.is_ok() { id_of(dir, entry.name) } else { Ok(None) };
+            let woken = self.wake_for(entry, stat, copy);
             made?;
             woken?;
         } else {
@@ -168,14 +175,14 @@ impl Worker<'_> {
     /// to a link to the copy that one of them has already.
     fn leave_node(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         (dir, stat): (BorrowedFd<'_>, &Stat),
         (reason, there): (Skip, &Existing),
         has_names: bool,
     ) -> Attempt<()> {
         let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
         let left = if has_names && is_alike {
-            self.leave_name(leaf, (dir, stat), &there.stat)?
+            self.leave_name(entry, (dir, stat), &there.stat)?
         } else {
             LeftName::Stays
         };
@@ -183,62 +190,62 @@ impl Worker<'_> {
             return Ok(());
         }
         if matches!(left, LeftName::First) {
-            self.wake_for(leaf, stat, id_of(dir, leaf.name))?;
+            self.wake_for(entry, stat, id_of(dir, entry.name))?;
         }
-        self.skip(leaf, reason);
+        self.skip(entry, reason);
         if self.run.options.becomes == Becomes::Copy {
-            self.check_node(leaf, (dir, stat), there)?;
+            self.check_node(entry, (dir, stat), there)?;
         }
         Ok(())
     }
 
     fn make_with_attributes(
         &mut self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
         (dir, verdict): (BorrowedFd<'_>, &Verdict),
         (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
     ) -> Attempt<()> {
         let mut backup = None;
-        match (make(dir, leaf.name)?, verdict) {
-            (true, _) => self.dress_node(leaf, stat, dir, leaf.name),
-            (false, _) if leaf.directory.is_fresh => {
+        match (make(dir, entry.name)?, verdict) {
+            (true, _) => self.dress_node(entry, stat, dir, entry.name),
+            (false, _) if entry.directory.is_fresh => {
                 return Err(Failure::Refused(Refusal::JustCreated));
             }
             (false, Verdict::Replace(there)) => {
-                let temporary = self.make_beside(leaf, stat, dir, (call, make))?;
-                self.dress_node(leaf, stat, dir, &temporary);
-                let spot = Spot { dir, name: leaf.name };
-                let renamed = set_aside(self.run.options, spot, leaf, stat).and_then(|name| {
+                let temporary = self.make_beside(entry, stat, dir, (call, make))?;
+                self.dress_node(entry, stat, dir, &temporary);
+                let name_at = NameAt { dir, name: entry.name };
+                let renamed = set_aside(self.run.options, name_at, entry, stat).and_then(|name| {
                     backup = name;
-                    io::rename(dir, &*temporary, dir, leaf.name, false)
+                    io::rename(dir, &*temporary, dir, entry.name, false)
                         .map_err(at_sink("renameat2"))
                 });
                 // Between two names of one file nothing is renamed: another linker was faster.
-                if renamed.is_err() || self.run.company == Company::Linkers {
+                if renamed.is_err() || self.run.concurrency == Concurrency::Linkers {
                     ignore(unlink(dir, &temporary));
                 }
                 renamed?;
-                self.tell_removed(leaf, Some(there), stat);
+                self.tell_removed(entry, Some(there), stat);
             }
-            (false, _) if self.run.options.replaces_nothing() => self.skip(leaf, Skip::Exists),
+            (false, _) if self.run.options.replaces_nothing() => self.skip(entry, Skip::Exists),
             (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
         }
-        self.tell_copied(leaf, backup.as_deref());
+        self.tell_copied(entry, backup.as_deref());
         Ok(())
     }
 
     /// Makes what will take the place of another; under which name.
     fn make_beside(
         &self,
-        leaf: &Leaf<'_>,
+        entry: &CopyEntry<'_>,
         stat: &Stat,
         dir: BorrowedFd<'_>,
         (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
     ) -> Attempt<CString> {
-        if self.run.company == Company::Linkers {
+        if self.run.concurrency == Concurrency::Linkers {
             // One name for all, so that the next one finds what a killed one has left.
-            let name = beside(leaf.name, &[PART, b".link"].concat());
+            let name = beside(entry.name, &[PART, b".link"].concat());
             if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
                 return Ok(name);
             }
@@ -246,7 +253,7 @@ impl Worker<'_> {
         }
         // What has that name is not ours to publish.
         for _ in 0..TRIES {
-            let name = unique(leaf.name);
+            let name = unique(entry.name);
             if make(dir, &name)? {
                 return Ok(name);
             }
@@ -254,7 +261,7 @@ impl Worker<'_> {
         Err(Failure::Sink(call, Errno::EXIST, 0))
     }
 
-    fn dress_node(&self, leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {
+    fn dress_node(&self, entry: &CopyEntry<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {
         // A link to the source has nothing of its own.
         if self.run.options.becomes != Becomes::Copy {
             return;
@@ -263,9 +270,9 @@ impl Worker<'_> {
         if !(keep.owner || keep.mode || keep.times || keep.looks_at_xattrs()) {
             return;
         }
-        let node = match Node::find(leaf, stat, dir, name) {
+        let node = match Node::find(entry, stat, dir, name) {
             Ok(node) => node,
-            Err(failure) => return self.incomplete(leaf, failure),
+            Err(failure) => return self.incomplete(entry, failure),
         };
         let (at, path, itself) = node.place();
         let mut dressed = Ok(());
@@ -281,8 +288,8 @@ impl Worker<'_> {
         }
         if keep.looks_at_xattrs() {
             // Links have no lists.
-            let born_with_acl = leaf.directory.births.acl && kind(stat) != FileType::Symlink;
-            let given = self.give_xattrs(leaf, &node, born_with_acl);
+            let born_with_acl = entry.directory.births.acl && kind(stat) != FileType::Symlink;
+            let given = self.give_xattrs(entry, &node, born_with_acl);
             let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
             mode &= attributes::SPECIAL | allowed;
             dressed = dressed.and(given.and_then(|given| given.answer));
@@ -297,13 +304,18 @@ impl Worker<'_> {
             dressed = dressed.and(set.map_err(at_sink("utimensat")));
         }
         if let Err(failure) = dressed {
-            self.incomplete(leaf, failure);
+            self.incomplete(entry, failure);
         }
     }
 
-    fn give_xattrs(&self, leaf: &Leaf<'_>, node: &Node<'_>, born_with_acl: bool) -> Attempt<Given> {
+    fn give_xattrs(
+        &self,
+        entry: &CopyEntry<'_>,
+        node: &Node<'_>,
+        born_with_acl: bool,
+    ) -> Attempt<Given> {
         let keep = self.run.options.preserve;
-        let source = openat(leaf.from.open()?, leaf.source, NODE, Mode::empty());
+        let source = openat(entry.from.open()?, entry.source, NODE, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
             // Without /proc there is no way to them; links and devices hardly ever have any.
@@ -319,7 +331,7 @@ impl Worker<'_> {
         let own = if node.fd.is_none() { Some(opened()?) } else { None };
         let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(Given::default()) };
         let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
-        self.run.dropped(&|| leaf.destination_path(), &given.dropped);
+        self.run.dropped(&|| entry.destination_path(), &given.dropped);
         Ok(given)
     }
 }

@@ -40,12 +40,12 @@ pub(crate) struct Contests {
 pub(crate) struct Known {
     is_awake: bool,
     devices: (u64, u64),
-    classes: [Way; CLASSES],
+    classes: [ClassMethod; CLASSES],
 }
 
 /// How files of a class go.
 #[derive(Clone, Debug, Default)]
-enum Way {
+enum ClassMethod {
     /// Not known yet.
     #[default]
     Open,
@@ -159,7 +159,7 @@ impl Contests {
             *known = Known { is_awake: known.is_awake, devices, ..Known::default() };
         }
         let way = &mut known.classes[class(size(stat))];
-        if let Way::Open = way {
+        if let ClassMethod::Open = way {
             let mut state = self.state();
             if state.devices != devices {
                 *state = State { devices, ..State::default() };
@@ -173,14 +173,14 @@ impl Contests {
             }
         }
         match way {
-            Way::Planned(planned) => Some(Arc::clone(planned)),
-            Way::Open | Way::Plain => None,
+            ClassMethod::Planned(planned) => Some(Arc::clone(planned)),
+            ClassMethod::Open | ClassMethod::Plain => None,
         }
     }
 
     /// Whether times are still wanted for files of this size.
     pub fn is_open(&self, known: &Known, size: u64) -> bool {
-        known.is_awake && matches!(known.classes[class(size)], Way::Open) && {
+        known.is_awake && matches!(known.classes[class(size)], ClassMethod::Open) && {
             let state = self.state();
             state.rival.is_some()
                 && matches!(state.clones, Clones::None)
@@ -220,8 +220,8 @@ impl Contests {
 
 impl State {
     /// How all files of a class go from now on, if that is settled; if not, how the next one goes.
-    fn way(&self, class: usize, may_compare: bool) -> (Option<Way>, Option<Arc<Planned>>) {
-        let Some(rival) = &self.rival else { return (Some(Way::Plain), None) };
+    fn way(&self, class: usize, may_compare: bool) -> (Option<ClassMethod>, Option<Arc<Planned>>) {
+        let Some(rival) = &self.rival else { return (Some(ClassMethod::Plain), None) };
         let own = |plan: &Arc<Plan>| {
             // Of the worker's own: to count users of a shared one would keep the processors waiting.
             let plan = Arc::new(Plan::clone(plan));
@@ -229,14 +229,16 @@ impl State {
         };
         match (&self.clones, &self.classes[class]) {
             (Clones::Untried(planned), _) => (None, Some(Arc::new(planned.clone()))),
-            (Clones::Work, _) => (Some(Way::Planned(own(&rival.planned.plan))), None),
+            (Clones::Work, _) => (Some(ClassMethod::Planned(own(&rival.planned.plan))), None),
             (Clones::None, Class::Open(_)) if !may_compare => (None, None),
             (Clones::None, Class::Open([plain, kernel])) => {
                 let is_turn = kernel.count < plain.count;
                 (None, is_turn.then(|| Arc::new(rival.planned.clone())))
             }
-            (Clones::None, Class::Decided(None)) => (Some(Way::Plain), None),
-            (Clones::None, Class::Decided(Some(plan))) => (Some(Way::Planned(own(plan))), None),
+            (Clones::None, Class::Decided(None)) => (Some(ClassMethod::Plain), None),
+            (Clones::None, Class::Decided(Some(plan))) => {
+                (Some(ClassMethod::Planned(own(plan))), None)
+            }
         }
     }
 
@@ -356,12 +358,12 @@ mod tests {
         let (settled, next) = contests.state().way(class(1000), true);
         assert!(next.is_none());
         match settled.expect("all samples are there") {
-            Way::Planned(planned) => {
+            ClassMethod::Planned(planned) => {
                 assert_eq!(planned.plan.ladder()[0].0.info().name, rival().name);
                 true
             }
-            Way::Plain => false,
-            Way::Open => panic!("decided"),
+            ClassMethod::Plain => false,
+            ClassMethod::Open => panic!("decided"),
         }
     }
 
@@ -380,11 +382,11 @@ mod tests {
         assert!(matches!(goes(&contests), (None, Some(_))), "the next file finds out");
         assert!(!contests.is_open(&AWAKE(), 1000));
         contests.cloned();
-        assert!(matches!(goes(&contests), (Some(Way::Planned(_)), None)));
+        assert!(matches!(goes(&contests), (Some(ClassMethod::Planned(_)), None)));
         assert!(!contests.is_open(&AWAKE(), 1000));
         // A file that the rival refuses ends that.
         contests.left(&mut AWAKE(), rival().name);
-        assert!(matches!(goes(&contests), (Some(Way::Plain), None)));
+        assert!(matches!(goes(&contests), (Some(ClassMethod::Plain), None)));
     }
 
     #[test]

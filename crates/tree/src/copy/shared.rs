@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The run, its work, and what its workers found out for each other.
-pub(crate) struct Crew<'r> {
+pub(crate) struct CopyShared<'r> {
     pub run: Run<'r>,
     pub queue: Queue<Task>,
     pub links: Links,
@@ -19,7 +19,7 @@ pub(crate) struct Crew<'r> {
     pub contests: Contests,
 }
 
-impl<'r> Crew<'r> {
+impl<'r> CopyShared<'r> {
     pub fn new(run: Run<'r>) -> Self {
         let links = Links::new(run.options);
         let (queue, pairs, contests) = Default::default();

@@ -49,7 +49,7 @@ impl Origin {
 
 /// One thing to copy: a name in a source directory, and the name it gets in a destination directory.
 #[derive(Clone, Copy)]
-pub(crate) struct Leaf<'a> {
+pub(crate) struct CopyEntry<'a> {
     /// The destination directory.
     pub directory: &'a Arc<Directory>,
     /// The source directory.
@@ -60,7 +60,7 @@ pub(crate) struct Leaf<'a> {
     pub name: &'a CStr,
 }
 
-impl Leaf<'_> {
+impl CopyEntry<'_> {
     /// Whether the caller named it, so that it was not met in a directory.
     pub fn named_by_caller(&self) -> bool {
         self.from.is_named()

@@ -5,7 +5,7 @@ use thalweg_sys::Errno;
 
 /// Where a file goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot<'a> {
+pub(crate) struct NameAt<'a> {
     /// Its directory.
     pub dir: BorrowedFd<'a>,
     /// The name it gets.

@@ -2,11 +2,11 @@
 
 use thalweg_sys::Errno;
 
-use crate::{copy::spot::has_no_links, error::Failure};
+use crate::{copy::name_at::has_no_links, error::Failure};
 
 /// Under which name a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WriteTarget {
     /// Its own.
     Own,
     /// None, until it is linked.
