@@ -6,6 +6,11 @@ use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, thread, time::Duration};
 use thalweg_core::atomic_file::name::is_reserved;
 use thalweg_sys::Errno;
 
+use crate::copy::contents::batch::name_waiting;
+use crate::copy::entry::file::copy_file_entry;
+use crate::copy::entry::linking::link_to_source;
+use crate::copy::entry::special::copy_special;
+use crate::copy::entry::symlink::copy_symlink;
 use crate::{
     Becomes, Event, Refusal,
     copy::{
@@ -61,13 +66,13 @@ impl<'r> Walker<'r> {
         loop {
             // Before it sleeps: others may need the names.
             if self.shared.queue.len() == 0 {
-                self.worker.name_waiting();
+                name_waiting(&mut self.worker);
             }
             let Some((task, busy)) = self.shared.queue.next() else { break };
             self.perform(task);
             drop(busy);
         }
-        self.worker.name_waiting();
+        name_waiting(&mut self.worker);
         self.worker.tell_now();
         self.worker.tally
     }
@@ -145,11 +150,13 @@ impl<'r> Walker<'r> {
                 self.enqueue(entry);
                 Ok(())
             }
-            _ if options.becomes != Becomes::Copy => self.worker.link_to_source(entry, follow),
-            FileType::RegularFile => self.worker.file(entry),
-            FileType::Symlink => self.worker.symlink(entry),
-            _ if options.reads_specials() => self.worker.file(entry),
-            special => self.worker.special(entry, special),
+            _ if options.becomes != Becomes::Copy => {
+                link_to_source(&mut self.worker, entry, follow)
+            }
+            FileType::RegularFile => copy_file_entry(&mut self.worker, entry),
+            FileType::Symlink => copy_symlink(&mut self.worker, entry),
+            _ if options.reads_specials() => copy_file_entry(&mut self.worker, entry),
+            special => copy_special(&mut self.worker, entry, special),
         }
     }
 
@@ -217,7 +224,7 @@ impl<'r> Walker<'r> {
     /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
     /// descriptors that are missing, or another program's.
     fn make_descriptors_free(&mut self) {
-        self.worker.name_waiting();
+        name_waiting(&mut self.worker);
         if let Some(kept) = &self.run().kept {
             kept.give_up();
         }

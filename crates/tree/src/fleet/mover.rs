@@ -25,6 +25,8 @@ use super::{
     descent::Descent,
     plan::{Entry, Seen, Task},
 };
+use crate::copy::contents::large::move_piece;
+use crate::copy::entry::file::copy_file_entry;
 use crate::{
     Error, Fsync,
     copy::{
@@ -163,7 +165,7 @@ impl<'m> Mover<'m> {
         }
         let (name, source) = (&*entry.name, &*entry.name);
         let entry = CopyEntry { directory: &directory, from: &from, source, name };
-        self.worker.file(&entry)?;
+        copy_file_entry(&mut self.worker, &entry)?;
         self.worker.tell();
         Ok(())
     }
@@ -202,7 +204,7 @@ impl<'m> Mover<'m> {
         }
         let job =
             Job { source: &source, stat: &stat, sink: &part, adopted: false, takes_holes: true };
-        self.worker.piece(&job, range.clone())?;
+        move_piece(&mut self.worker, &job, range.clone())?;
         // A file that has its name in the tree is known to be whole by its times.
         futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
         // Network disks say here what they could not keep, and others see the bytes only from now on.

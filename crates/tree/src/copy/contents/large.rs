@@ -12,6 +12,9 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
+use crate::copy::contents::clone::clone_whole;
+use crate::copy::contents::clone::was_no_clone;
+use crate::copy::contents::small::write_single;
 use crate::{
     Refusal, When,
     copy::{
@@ -35,247 +38,243 @@ struct Stretch {
     len: Option<u64>,
 }
 
-impl Worker<'_> {
-    /// Moves a file. `head` bytes of it are in the buffer already.
-    pub fn large(
-        &mut self,
-        job: &Job<'_>,
-        head: usize,
-        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-    ) -> Attempt<()> {
-        let options = self.run.options;
-        let mut from = 0;
-        if let Some(keeper) = keeper.as_deref_mut().filter(|_| job.adopted) {
-            self.make_room();
-            let earlier = keeper.earlier();
-            let run = self.run;
-            from = prefix(job, earlier, &mut self.buffer, || run.go_on())?;
-            // It may speak of another source, or of more than is left.
-            keeper.forget().map_err(at_sink("unlinkat"))?;
-            io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
-            keeper.note(from);
-            keeper.write();
-            self.tally.resumed += from;
-        }
-        if options.reflink == When::Always {
-            let cloned = self.clone_whole((job.source, job.stat), job.sink);
-            return cloned.map_err(|errno| Failure::Sink("FICLONE", errno, 0));
-        }
-        if options.sparse == When::Always && job.takes_holes {
-            return self.leave_out_zeros(job, from, keeper);
-        }
-        if head > from as usize {
-            // A source that lied about its size: it may be one that cannot be read twice.
-            self.write_single(job.sink, head)?;
-            from = head as u64;
-        }
-        if options.sparse == When::Auto && job.takes_holes && head == 0 && seems_sparse(job.stat) {
-            return self.extents(job, from, keeper);
-        }
-        self.stretch(job, Stretch { from, len: None }, keeper).map(drop)
+/// Moves a file. `head` bytes of it are in the buffer already.
+pub(crate) fn move_large(
+    worker: &mut Worker<'_>,
+    job: &Job<'_>,
+    head: usize,
+    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<()> {
+    let options = worker.run.options;
+    let mut from = 0;
+    if let Some(keeper) = keeper.as_deref_mut().filter(|_| job.adopted) {
+        worker.make_room();
+        let earlier = keeper.earlier();
+        let run = worker.run;
+        from = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
+        // It may speak of another source, or of more than is left.
+        keeper.forget().map_err(at_sink("unlinkat"))?;
+        io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
+        keeper.note(from);
+        keeper.write();
+        worker.tally.resumed += from;
     }
+    if options.reflink == When::Always {
+        let cloned = clone_whole(worker, (job.source, job.stat), job.sink);
+        return cloned.map_err(|errno| Failure::Sink("FICLONE", errno, 0));
+    }
+    if options.sparse == When::Always && job.takes_holes {
+        return move_without_zeros(worker, job, from, keeper);
+    }
+    if head > from as usize {
+        // A source that lied about its size: it may be one that cannot be read twice.
+        write_single(worker, job.sink, head)?;
+        from = head as u64;
+    }
+    if options.sparse == When::Auto && job.takes_holes && head == 0 && seems_sparse(job.stat) {
+        return move_extents(worker, job, from, keeper);
+    }
+    move_stretch(worker, job, Stretch { from, len: None }, keeper).map(drop)
+}
 
-    /// Moves the stretches that have bytes and leaves the holes.
-    fn extents(
-        &mut self,
-        job: &Job<'_>,
-        mut at: u64,
-        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-    ) -> Attempt<()> {
-        let end = size(job.stat);
-        if at == 0 && self.clones_first(job)? {
+/// Moves the stretches that have bytes and leaves the holes.
+fn move_extents(
+    worker: &mut Worker<'_>,
+    job: &Job<'_>,
+    mut at: u64,
+    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<()> {
+    let end = size(job.stat);
+    if at == 0 && clones_first(worker, job)? {
+        return Ok(());
+    }
+    while let Some((from, to)) = next_extent(job.source.as_fd(), at, end)? {
+        let len = to - from;
+        let stretch = Stretch { from, len: Some(len) };
+        let moved = move_stretch(worker, job, stretch, keeper.as_deref_mut())?;
+        if moved < len {
+            // The source was cut short meanwhile: what follows is gone, not a hole.
             return Ok(());
         }
-        while let Some((from, to)) = next_extent(job.source.as_fd(), at, end)? {
-            let len = to - from;
-            let stretch = Stretch { from, len: Some(len) };
-            let moved = self.stretch(job, stretch, keeper.as_deref_mut())?;
-            if moved < len {
-                // The source was cut short meanwhile: what follows is gone, not a hole.
-                return Ok(());
-            }
-            at = to;
-        }
-        if at < end {
-            // Last, after the data. The kernel may still commit the size first: `Evidence` says what follows from that.
-            io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
-        }
-        // The size was only a claim.
-        let mut byte = [0];
-        match io::pread(job.source, &mut byte, end) {
-            Ok(0) => Ok(()),
-            Ok(_) | Err(Errno::INTR) => {
-                self.stretch(job, Stretch { from: end, len: None }, keeper).map(drop)
-            }
-            Err(errno) => Err(Failure::Source("pread", errno)),
-        }
+        at = to;
     }
-
-    /// Moves what is not in holes of a part of a file to the same place of another, which others may be
-    /// writing too. Less is moved if the source has become shorter.
-    pub fn piece(&mut self, job: &Job<'_>, piece: Range<u64>) -> Attempt<()> {
-        let keeps_holes = self.run.options.sparse == When::Auto && seems_sparse(job.stat);
-        let mut at = piece.start;
-        while at < piece.end {
-            let extent = if keeps_holes {
-                next_extent(job.source.as_fd(), at, piece.end)?
-            } else {
-                Some((at, piece.end))
-            };
-            let Some((from, to)) = extent else { break };
-            let len = to - from;
-            if self.stretch(job, Stretch { from, len: Some(len) }, None)? < len {
-                break;
-            }
-            at = to;
-        }
-        Ok(())
+    if at < end {
+        // Last, after the data. The kernel may still commit the size first: `Evidence` says what follows from that.
+        io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
     }
-
-    /// Moves one stretch by the best mechanism; returns how much there was.
-    fn stretch(
-        &mut self,
-        job: &Job<'_>,
-        Stretch { from, len }: Stretch,
-        keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-    ) -> Attempt<u64> {
-        let needs = Guarantees { durable: false, ..self.run.options.needs };
-        let source =
-            Source::Fd(end_of(job.source, kind(job.stat), from).map_err(at_source("fstat"))?);
-        let own = fstat(job.sink).map_err(at_sink("fstat"))?;
-        let sink = Sink::Fd(end_of(job.sink, kind(&own), from).map_err(at_sink("fstat"))?);
-        let mut transfer = Transfer { source, sink, len, needs };
-        let planned = self.plan(job, &own, &transfer, from)?;
-        self.drive(&mut transfer, &planned, from, keeper)
+    // The size was only a claim.
+    let mut byte = [0];
+    match io::pread(job.source, &mut byte, end) {
+        Ok(0) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => {
+            move_stretch(worker, job, Stretch { from: end, len: None }, keeper).map(drop)
+        }
+        Err(errno) => Err(Failure::Source("pread", errno)),
     }
+}
 
-    /// Has the driver move; takes down which mechanisms moved how much and which were left.
-    pub fn drive(
-        &mut self,
-        transfer: &mut Transfer<'_>,
-        planned: &Planned,
-        from: u64,
-        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-    ) -> Attempt<u64> {
-        let run = self.run;
-        let driver = Driver { limit: run.options.limit };
-        let mut seen = 0;
-        let mut watch = |moved: u64| {
-            self.moved(moved - seen);
-            seen = moved;
-            if let Some(keeper) = keeper.as_deref_mut() {
-                keeper.note(from + moved);
-            }
-            self.tell();
-            run.go_on()
-        };
-        let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);
-        self.moved(outcome.report.bytes - seen);
-        for share in &outcome.report.shares {
-            self.tally.book(share.mechanism, &share.tuning, share.bytes);
-            if is_clone(share.mechanism) {
-                self.tally.cloned += share.bytes;
-            }
-        }
-        for step in outcome.report.steps_down {
-            self.take_down(step, planned);
-        }
-        self.tally.looked(outcome.report.looks);
-        if let Some(keeper) = keeper {
-            keeper.note(from + outcome.report.bytes);
-        }
-        match outcome.error {
-            Some(error) => Err(Failure::Moved(error)),
-            None if outcome.stopped => Err(Failure::Cancelled),
-            None => Ok(outcome.report.bytes),
-        }
-    }
-
-    pub(super) fn take_down(&mut self, step: StepDown, planned: &Planned) {
-        if let Some(pair) = &planned.pair {
-            pair.learn(&step);
-        }
-        self.shared.contests.left(&mut self.known, step.from);
-        self.tally.step_down(step);
-    }
-
-    fn plan(
-        &self,
-        job: &Job<'_>,
-        own: &Stat,
-        transfer: &Transfer<'_>,
-        from: u64,
-    ) -> Attempt<Planned> {
-        let options = self.run.options;
-        let are_files =
-            kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
-        let (plan, pair) = if are_files {
-            let devices = (job.stat.st_dev, own.st_dev);
-            let pair = self.shared.pairs.of(devices, || Facts::of(transfer));
-            let left = size(job.stat).saturating_sub(from);
-            let len = transfer.len.or(Some(left).filter(|left| *left > 0));
-            (pair.plan(options, transfer.needs, len), Some(pair))
+/// Moves what is not in holes of a part of a file to the same place of another, which others may be
+/// writing too. Less is moved if the source has become shorter.
+pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u64>) -> Attempt<()> {
+    let keeps_holes = worker.run.options.sparse == When::Auto && seems_sparse(job.stat);
+    let mut at = piece.start;
+    while at < piece.end {
+        let extent = if keeps_holes {
+            next_extent(job.source.as_fd(), at, piece.end)?
         } else {
-            let facts = Facts::of(transfer);
-            (Plan::make(&facts, &request(options), options.profile.as_deref()), None)
+            Some((at, piece.end))
         };
-        match plan.impossible {
-            Some(reason) => Err(Failure::RefusedSource(Refusal::NoMechanism(reason))),
-            None => Ok(Planned { plan: Arc::new(plan), pair }),
+        let Some((from, to)) = extent else { break };
+        let len = to - from;
+        if move_stretch(worker, job, Stretch { from, len: Some(len) }, None)? < len {
+            break;
+        }
+        at = to;
+    }
+    Ok(())
+}
+
+/// Moves one stretch by the best mechanism; returns how much there was.
+fn move_stretch(
+    worker: &mut Worker<'_>,
+    job: &Job<'_>,
+    Stretch { from, len }: Stretch,
+    keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<u64> {
+    let needs = Guarantees { durable: false, ..worker.run.options.needs };
+    let source = Source::Fd(end_of(job.source, kind(job.stat), from).map_err(at_source("fstat"))?);
+    let own = fstat(job.sink).map_err(at_sink("fstat"))?;
+    let sink = Sink::Fd(end_of(job.sink, kind(&own), from).map_err(at_sink("fstat"))?);
+    let mut transfer = Transfer { source, sink, len, needs };
+    let planned = plan_transfer(worker, job, &own, &transfer, from)?;
+    run_plan(worker, &mut transfer, &planned, from, keeper)
+}
+
+/// Has the driver move; takes down which mechanisms moved how much and which were left.
+pub(crate) fn run_plan(
+    worker: &mut Worker<'_>,
+    transfer: &mut Transfer<'_>,
+    planned: &Planned,
+    from: u64,
+    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<u64> {
+    let run = worker.run;
+    let driver = Driver { limit: run.options.limit };
+    let mut seen = 0;
+    let mut watch = |moved: u64| {
+        worker.moved(moved - seen);
+        seen = moved;
+        if let Some(keeper) = keeper.as_deref_mut() {
+            keeper.note(from + moved);
+        }
+        worker.tell();
+        run.go_on()
+    };
+    let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);
+    worker.moved(outcome.report.bytes - seen);
+    for share in &outcome.report.shares {
+        worker.tally.book(share.mechanism, &share.tuning, share.bytes);
+        if is_clone(share.mechanism) {
+            worker.tally.cloned += share.bytes;
         }
     }
-
-    /// Clones a file with holes whole, if the plan begins with that: its stretches one by one
-    /// would be the same work many times.
-    fn clones_first(&mut self, job: &Job<'_>) -> Attempt<bool> {
-        let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
-        let own = fstat(job.sink).map_err(at_sink("fstat"))?;
-        let planned = self.plan(job, &own, &transfer, 0)?;
-        let ladder = planned.plan.ladder();
-        let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
-        if !rungs.next().is_some_and(is_clone) {
-            return Ok(false);
-        }
-        let Err(errno) = self.clone_whole((job.source, job.stat), job.sink) else {
-            return Ok(true);
-        };
-        self.was_no_clone(errno, &planned);
-        Ok(false)
+    for step in outcome.report.steps_down {
+        record_fallback(worker, step, planned);
     }
+    worker.tally.looked(outcome.report.looks);
+    if let Some(keeper) = keeper {
+        keeper.note(from + outcome.report.bytes);
+    }
+    match outcome.error {
+        Some(error) => Err(Failure::Moved(error)),
+        None if outcome.stopped => Err(Failure::Cancelled),
+        None => Ok(outcome.report.bytes),
+    }
+}
 
-    /// Reads everything and writes all but the zeros.
-    fn leave_out_zeros(
-        &mut self,
-        job: &Job<'_>,
-        mut at: u64,
-        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-    ) -> Attempt<()> {
-        self.make_room();
-        let begin = at;
-        let source = end_of(job.source, kind(job.stat), at);
-        // A pipe has no places to read at.
-        let mut source = source.map_err(at_source("fstat"))?;
-        loop {
-            match source.read(&mut self.buffer) {
-                Ok(0) => break,
-                Ok(got) => {
-                    let bytes = self.buffer.get(..got).unwrap_or_default();
-                    write_but_zeros(job.sink.as_fd(), bytes, at)?;
-                    at += got as u64;
-                    self.moved(got as u64);
-                    if let Some(keeper) = keeper.as_deref_mut() {
-                        keeper.note(at);
-                    }
+pub(crate) fn record_fallback(worker: &mut Worker<'_>, step: StepDown, planned: &Planned) {
+    if let Some(pair) = &planned.pair {
+        pair.learn(&step);
+    }
+    worker.shared.contests.left(&mut worker.known, step.from);
+    worker.tally.step_down(step);
+}
+
+fn plan_transfer(
+    worker: &Worker<'_>,
+    job: &Job<'_>,
+    own: &Stat,
+    transfer: &Transfer<'_>,
+    from: u64,
+) -> Attempt<Planned> {
+    let options = worker.run.options;
+    let are_files = kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
+    let (plan, pair) = if are_files {
+        let devices = (job.stat.st_dev, own.st_dev);
+        let pair = worker.shared.pairs.of(devices, || Facts::of(transfer));
+        let left = size(job.stat).saturating_sub(from);
+        let len = transfer.len.or(Some(left).filter(|left| *left > 0));
+        (pair.plan(options, transfer.needs, len), Some(pair))
+    } else {
+        let facts = Facts::of(transfer);
+        (Plan::make(&facts, &request(options), options.profile.as_deref()), None)
+    };
+    match plan.impossible {
+        Some(reason) => Err(Failure::RefusedSource(Refusal::NoMechanism(reason))),
+        None => Ok(Planned { plan: Arc::new(plan), pair }),
+    }
+}
+
+/// Clones a file with holes whole, if the plan begins with that: its stretches one by one
+/// would be the same work many times.
+fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
+    let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
+    let own = fstat(job.sink).map_err(at_sink("fstat"))?;
+    let planned = plan_transfer(worker, job, &own, &transfer, 0)?;
+    let ladder = planned.plan.ladder();
+    let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
+    if !rungs.next().is_some_and(is_clone) {
+        return Ok(false);
+    }
+    let Err(errno) = clone_whole(worker, (job.source, job.stat), job.sink) else {
+        return Ok(true);
+    };
+    was_no_clone(worker, errno, &planned);
+    Ok(false)
+}
+
+/// Reads everything and writes all but the zeros.
+fn move_without_zeros(
+    worker: &mut Worker<'_>,
+    job: &Job<'_>,
+    mut at: u64,
+    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<()> {
+    worker.make_room();
+    let begin = at;
+    let source = end_of(job.source, kind(job.stat), at);
+    // A pipe has no places to read at.
+    let mut source = source.map_err(at_source("fstat"))?;
+    loop {
+        match source.read(&mut worker.buffer) {
+            Ok(0) => break,
+            Ok(got) => {
+                let bytes = worker.buffer.get(..got).unwrap_or_default();
+                write_but_zeros(job.sink.as_fd(), bytes, at)?;
+                at += got as u64;
+                worker.moved(got as u64);
+                if let Some(keeper) = keeper.as_deref_mut() {
+                    keeper.note(at);
                 }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::Source(source.read_call(), errno)),
             }
-            self.tell();
-            self.run.go_on()?;
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Failure::Source(source.read_call(), errno)),
         }
-        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
-        io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
+        worker.tell();
+        worker.run.go_on()?;
     }
+    worker.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
+    io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
 }
 
 /// One end of a move. Regular files are addressed; what else there is answers for itself.

@@ -18,95 +18,93 @@ use crate::{
     identity::Id,
 };
 
-impl Worker<'_> {
-    /// Under which name the file is written.
-    pub fn write_target(
-        &self,
-        entry: &CopyEntry<'_>,
-        there: Option<&Existing>,
-        is_single: bool,
-    ) -> WriteTarget {
-        let options = self.run.options;
-        match there {
-            Some(there) if there.is_written_into(options) => WriteTarget::Existing,
-            None if options.inplace => WriteTarget::Own,
-            // A part could neither get its name nor go; what has no name can get one.
-            None if entry.directory.is_append_only() => {
-                if self.no_tmpfile {
-                    WriteTarget::Own
-                } else {
-                    WriteTarget::Nameless
-                }
-            }
-            // It is not visible there, and half of a single write never is.
-            _ if is_single && entry.directory.is_staged => WriteTarget::Own,
-            // In concurrency no part is gone on with.
-            None if is_single && (!options.resume || self.is_concurrent()) && !self.no_tmpfile => {
+/// Under which name the file is written.
+pub(crate) fn write_target(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    there: Option<&Existing>,
+    is_single: bool,
+) -> WriteTarget {
+    let options = worker.run.options;
+    match there {
+        Some(there) if there.is_written_into(options) => WriteTarget::Existing,
+        None if options.inplace => WriteTarget::Own,
+        // A part could neither get its name nor go; what has no name can get one.
+        None if entry.directory.is_append_only() => {
+            if worker.no_tmpfile {
+                WriteTarget::Own
+            } else {
                 WriteTarget::Nameless
             }
-            _ => WriteTarget::Part,
         }
+        // It is not visible there, and half of a single write never is.
+        _ if is_single && entry.directory.is_staged => WriteTarget::Own,
+        // In concurrency no part is gone on with.
+        None if is_single && (!options.resume || is_concurrent(worker)) && !worker.no_tmpfile => {
+            WriteTarget::Nameless
+        }
+        _ => WriteTarget::Part,
     }
+}
 
-    /// Whether others may write the same file, whom no lock keeps away.
-    fn is_concurrent(&self) -> bool {
-        self.run.concurrency != Concurrency::None
-    }
+/// Whether others may write the same file, whom no lock keeps away.
+fn is_concurrent(worker: &Worker<'_>) -> bool {
+    worker.run.concurrency != Concurrency::None
+}
 
-    /// Opens the file to write.
-    pub fn open_sink<'a>(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
-        mode: u32,
-        (is_single, source, stat): (bool, &OwnedFd, &Stat),
-    ) -> Attempt<Sink<'a>> {
-        let options = self.run.options;
-        // A pipe that is open for reading too waits for no reader, and loses what is written to it.
-        let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
-        let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
-        match write_target {
-            WriteTarget::Own => match Sink::own(name_at, access, mode) {
-                // Names that differ in the source may be one name here (case folding).
-                Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
-                    Err(Failure::Refused(Refusal::JustCreated))
-                }
-                // An earlier run left it unfinished, in a place nobody can see.
-                Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
-                    let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
+/// Opens the file to write.
+pub(crate) fn open_sink<'a>(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
+    mode: u32,
+    (is_single, source, stat): (bool, &OwnedFd, &Stat),
+) -> Attempt<Sink<'a>> {
+    let options = worker.run.options;
+    // A pipe that is open for reading too waits for no reader, and loses what is written to it.
+    let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
+    let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
+    match write_target {
+        WriteTarget::Own => match Sink::own(name_at, access, mode) {
+            // Names that differ in the source may be one name here (case folding).
+            Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
+                Err(Failure::Refused(Refusal::JustCreated))
+            }
+            // An earlier run left it unfinished, in a place nobody can see.
+            Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
+                let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
+                Sink::own(name_at, access, mode)
+            }
+            answer => answer,
+        },
+        WriteTarget::Nameless => {
+            if let Some(sink) = Sink::nameless(name_at, access, mode)? {
+                return Ok(sink);
+            }
+            worker.no_tmpfile = true;
+            if entry.directory.is_append_only() {
+                return Sink::own(name_at, access, mode);
+            }
+            if is_concurrent(worker) {
+                return Sink::apart(name_at);
+            }
+            Sink::part(name_at, Leftovers { resume: false, spare: Id::of(stat) })
+        }
+        WriteTarget::Part if is_concurrent(worker) => Sink::apart(name_at),
+        WriteTarget::Part => {
+            let resume = options.resume && !is_single;
+            Sink::part(name_at, Leftovers { resume, spare: Id::of(stat) })
+        }
+        WriteTarget::Existing => {
+            match Sink::existing(name_at, access, (source, stat), &|| entry.source_path()) {
+                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
+                    if options.force =>
+                {
+                    rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty())
+                        .map_err(at_sink("unlinkat"))?;
                     Sink::own(name_at, access, mode)
                 }
                 answer => answer,
-            },
-            WriteTarget::Nameless => {
-                if let Some(sink) = Sink::nameless(name_at, access, mode)? {
-                    return Ok(sink);
-                }
-                self.no_tmpfile = true;
-                if entry.directory.is_append_only() {
-                    return Sink::own(name_at, access, mode);
-                }
-                if self.is_concurrent() {
-                    return Sink::apart(name_at);
-                }
-                Sink::part(name_at, Leftovers { resume: false, spare: Id::of(stat) })
-            }
-            WriteTarget::Part if self.is_concurrent() => Sink::apart(name_at),
-            WriteTarget::Part => {
-                let resume = options.resume && !is_single;
-                Sink::part(name_at, Leftovers { resume, spare: Id::of(stat) })
-            }
-            WriteTarget::Existing => {
-                match Sink::existing(name_at, access, (source, stat), &|| entry.source_path()) {
-                    Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
-                        if options.force =>
-                    {
-                        rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty())
-                            .map_err(at_sink("unlinkat"))?;
-                        Sink::own(name_at, access, mode)
-                    }
-                    answer => answer,
-                }
             }
         }
     }

@@ -21,113 +21,110 @@ use crate::{
     read::drop_cached,
 };
 
-impl Worker<'_> {
-    /// Compares a file that would be skipped with its source, if the caller asked for it or the file is doubted. What an
-    /// earlier run seemed to have finished is replaced if it differs; what the caller wants kept is kept, and is an error.
-    pub fn is_to_be_replaced(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        reason: Skip,
-        (source, stat): (&OwnedFd, &Stat),
-        (dir, there): (BorrowedFd<'_>, &Existing),
-    ) -> Attempt<bool> {
-        let is_doubted = reason == Skip::Done && there.is_doubted;
-        let hash = self.run.options.verify;
-        if hash.is_none() && !is_doubted {
-            return Ok(false);
-        }
-        if kind(stat) != FileType::RegularFile {
-            self.tally.verified.not_read += 1;
-            return Ok(false);
-        }
-        let here = NameAt { dir, name: entry.name };
-        if self.is_equal_to_what_is_there((source, stat), there.name_at(here), hash)? {
-            return Ok(false);
-        }
-        if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
-            self.tally.changed += 1;
-            self.run.events.event(&Event::Changed { source: &entry.source_path() });
-            return Ok(false);
-        }
-        if reason != Skip::Done {
-            self.fail(entry, Failure::LeftDiffering);
-            return Ok(false);
-        }
-        may_be_replaced(self.run, here, there)?;
-        self.tell_again(entry);
-        Ok(true)
+/// Compares a file that would be skipped with its source, if the caller asked for it or the file is doubted. What an
+/// earlier run seemed to have finished is replaced if it differs; what the caller wants kept is kept, and is an error.
+pub(crate) fn is_to_be_replaced(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    reason: Skip,
+    (source, stat): (&OwnedFd, &Stat),
+    (dir, there): (BorrowedFd<'_>, &Existing),
+) -> Attempt<bool> {
+    let is_doubted = reason == Skip::Done && there.is_doubted;
+    let hash = worker.run.options.verify;
+    if hash.is_none() && !is_doubted {
+        return Ok(false);
     }
+    if kind(stat) != FileType::RegularFile {
+        worker.tally.verified.not_read += 1;
+        return Ok(false);
+    }
+    let here = NameAt { dir, name: entry.name };
+    if is_equal_to_what_is_there(worker, (source, stat), there.name_at(here), hash)? {
+        return Ok(false);
+    }
+    if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
+        worker.tally.changed += 1;
+        worker.run.events.event(&Event::Changed { source: &entry.source_path() });
+        return Ok(false);
+    }
+    if reason != Skip::Done {
+        worker.fail(entry, Failure::LeftDiffering);
+        return Ok(false);
+    }
+    may_be_replaced(worker.run, here, there)?;
+    tell_again(worker, entry);
+    Ok(true)
+}
 
-    /// Compares by this hash; `None`: byte by byte, up to the first difference.
-    fn is_equal_to_what_is_there(
-        &mut self,
-        (source, stat): (&OwnedFd, &Stat),
-        name_at: NameAt<'_>,
-        hash: Option<Hash>,
-    ) -> Attempt<bool> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let copy = openat(name_at.dir, name_at.name, flags | OFlags::NOCTTY, Mode::empty());
-        let copy = copy.map_err(at_sink("openat"))?;
-        let own = fstat(&copy).map_err(at_sink("fstat"))?;
-        if kind(&own) != FileType::RegularFile {
-            return Ok(false);
-        }
-        if let Some(hash) = hash {
-            return self.is_equal((source.as_fd(), copy.as_fd(), SinkEnd::Own), hash);
-        }
-        self.make_room();
-        let (run, ends) = (self.run, (source.as_fd(), copy.as_fd()));
-        let len = size(stat);
-        let equal = equal_prefix(ends, len, &mut self.buffer, || run.go_on())?;
-        Ok(equal == len && size(&own) == len)
+/// Compares by this hash; `None`: byte by byte, up to the first difference.
+fn is_equal_to_what_is_there(
+    worker: &mut Worker<'_>,
+    (source, stat): (&OwnedFd, &Stat),
+    name_at: NameAt<'_>,
+    hash: Option<Hash>,
+) -> Attempt<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let copy = openat(name_at.dir, name_at.name, flags | OFlags::NOCTTY, Mode::empty());
+    let copy = copy.map_err(at_sink("openat"))?;
+    let own = fstat(&copy).map_err(at_sink("fstat"))?;
+    if kind(&own) != FileType::RegularFile {
+        return Ok(false);
     }
+    if let Some(hash) = hash {
+        return is_equal(worker, (source.as_fd(), copy.as_fd(), SinkEnd::Own), hash);
+    }
+    worker.make_room();
+    let (run, ends) = (worker.run, (source.as_fd(), copy.as_fd()));
+    let len = size(stat);
+    let equal = equal_prefix(ends, len, &mut worker.buffer, || run.go_on())?;
+    Ok(equal == len && size(&own) == len)
+}
 
-    /// Reads a copy and its source, and counts them if they are equal.
-    pub fn is_equal(
-        &mut self,
-        ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
-        hash: Hash,
-    ) -> Attempt<bool> {
-        self.make_room();
-        let run = self.run;
-        let is_in_memory =
-            run.options.verify_device && !drop_cached(ends.1).map_err(at_sink("fdatasync"))?;
-        let is_equal = are_equal(ends, hash, &mut self.buffer, || run.go_on())?;
-        if is_equal {
-            let stat = fstat(ends.0).map_err(at_source("fstat"))?;
-            self.tally.verified.same += 1;
-            self.tally.verified.bytes += size(&stat);
-            self.tally.verified.from_memory += u64::from(is_in_memory);
-        }
-        Ok(is_equal)
+/// Reads a copy and its source, and counts them if they are equal.
+pub(crate) fn is_equal(
+    worker: &mut Worker<'_>,
+    ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
+    hash: Hash,
+) -> Attempt<bool> {
+    worker.make_room();
+    let run = worker.run;
+    let is_in_memory =
+        run.options.verify_device && !drop_cached(ends.1).map_err(at_sink("fdatasync"))?;
+    let is_equal = are_equal(ends, hash, &mut worker.buffer, || run.go_on())?;
+    if is_equal {
+        let stat = fstat(ends.0).map_err(at_source("fstat"))?;
+        worker.tally.verified.same += 1;
+        worker.tally.verified.bytes += size(&stat);
+        worker.tally.verified.from_memory += u64::from(is_in_memory);
     }
+    Ok(is_equal)
+}
 
-    /// Tells of a copy that seemed to be whole and was not.
-    pub fn tell_again(&mut self, entry: &CopyEntry<'_>) {
-        self.tally.verified.again += 1;
-        self.run.events.event(&Event::Again { destination: &entry.destination_path() });
-    }
+/// Tells of a copy that seemed to be whole and was not.
+pub(crate) fn tell_again(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) {
+    worker.tally.verified.again += 1;
+    worker.run.events.event(&Event::Again { destination: &entry.destination_path() });
+}
 
-    /// Compares something without contents that was skipped with its source.
-    pub fn check_node(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        (dir, stat): (BorrowedFd<'_>, &Stat),
-        there: &Existing,
-    ) -> Attempt<()> {
-        if self.run.options.verify.is_none() || self.run.options.dry_run {
-            return Ok(());
-        }
-        let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
-        let is_same = match kind(stat) {
-            FileType::Symlink if is_alike => {
-                let ours =
-                    readlinkat(dir, entry.name, Vec::new()).map_err(at_sink("readlinkat"))?;
-                let theirs = readlinkat(entry.from.open()?, entry.source, Vec::new());
-                ours == theirs.map_err(at_source("readlinkat"))?
-            }
-            _ => is_alike,
-        };
-        if is_same { Ok(()) } else { Err(Failure::LeftDiffering) }
+/// Compares something without contents that was skipped with its source.
+pub(crate) fn check_node(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (dir, stat): (BorrowedFd<'_>, &Stat),
+    there: &Existing,
+) -> Attempt<()> {
+    if worker.run.options.verify.is_none() || worker.run.options.dry_run {
+        return Ok(());
     }
+    let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
+    let is_same = match kind(stat) {
+        FileType::Symlink if is_alike => {
+            let ours = readlinkat(dir, entry.name, Vec::new()).map_err(at_sink("readlinkat"))?;
+            let theirs = readlinkat(entry.from.open()?, entry.source, Vec::new());
+            ours == theirs.map_err(at_source("readlinkat"))?
+        }
+        _ => is_alike,
+    };
+    if is_same { Ok(()) } else { Err(Failure::LeftDiffering) }
 }

@@ -7,6 +7,7 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
+use crate::copy::contents::large::run_plan;
 use crate::{
     copy::{
         plans::{contest::Planned, is_clone},
@@ -24,88 +25,90 @@ pub(crate) struct Contents {
     pub is_whole: bool,
 }
 
-impl Worker<'_> {
-    /// Reads a file whose size is said to be `claimed` bytes. If it has more than the buffer holds, it is not
-    /// small whatever it says, and what was read is the beginning of it.
-    pub fn read_single(&mut self, source: &OwnedFd, claimed: usize) -> Attempt<Contents> {
-        self.make_room();
-        let room = self.buffer.len();
-        // A size of 0 often is no size at all (/proc): then ask for all there is room for.
-        let mut ask = if claimed == 0 { room } else { claimed + 1 };
-        let mut len = 0;
-        loop {
-            let end = ask.min(room);
-            let Some(into) = self.buffer.get_mut(len..end) else { break };
-            match io::read(source, into) {
-                Ok(0) => return Ok(Contents { len, is_whole: true }),
-                Ok(got) => len += got,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(at_source("read")(errno)),
-            }
-            if len == claimed && claimed != 0 {
-                return Ok(Contents { len, is_whole: true });
-            }
-            if len == room {
-                break;
-            }
-            if len >= ask {
-                ask = room;
-            }
+/// Reads a file whose size is said to be `claimed` bytes. If it has more than the buffer holds, it is not
+/// small whatever it says, and what was read is the beginning of it.
+pub(crate) fn read_single(
+    worker: &mut Worker<'_>,
+    source: &OwnedFd,
+    claimed: usize,
+) -> Attempt<Contents> {
+    worker.make_room();
+    let room = worker.buffer.len();
+    // A size of 0 often is no size at all (/proc): then ask for all there is room for.
+    let mut ask = if claimed == 0 { room } else { claimed + 1 };
+    let mut len = 0;
+    loop {
+        let end = ask.min(room);
+        let Some(into) = worker.buffer.get_mut(len..end) else { break };
+        match io::read(source, into) {
+            Ok(0) => return Ok(Contents { len, is_whole: true }),
+            Ok(got) => len += got,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(at_source("read")(errno)),
         }
-        Ok(Contents { len, is_whole: false })
+        if len == claimed && claimed != 0 {
+            return Ok(Contents { len, is_whole: true });
+        }
+        if len == room {
+            break;
+        }
+        if len >= ask {
+            ask = room;
+        }
     }
+    Ok(Contents { len, is_whole: false })
+}
 
-    /// Writes the first `len` bytes of the buffer to a new file.
-    pub fn write_single(&mut self, sink: &OwnedFd, len: usize) -> Attempt<()> {
-        let mut rest = self.buffer.get(..len).unwrap_or_default();
-        let mut answer = Ok(());
-        while !rest.is_empty() && answer.is_ok() {
-            match io::write(sink, rest) {
-                Ok(0) => answer = Err(Errno::IO),
-                Ok(put) => rest = rest.get(put..).unwrap_or_default(),
-                Err(Errno::INTR) => {}
-                Err(errno) => answer = Err(errno),
-            }
+/// Writes the first `len` bytes of the buffer to a new file.
+pub(crate) fn write_single(worker: &mut Worker<'_>, sink: &OwnedFd, len: usize) -> Attempt<()> {
+    let mut rest = worker.buffer.get(..len).unwrap_or_default();
+    let mut answer = Ok(());
+    while !rest.is_empty() && answer.is_ok() {
+        match io::write(sink, rest) {
+            Ok(0) => answer = Err(Errno::IO),
+            Ok(put) => rest = rest.get(put..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => answer = Err(errno),
         }
-        let done = (len - rest.len()) as u64;
-        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), done);
-        self.moved(done);
-        answer.map_err(|errno| Failure::Sink("write", errno, done))
     }
+    let done = (len - rest.len()) as u64;
+    worker.tally.book(LAST_RESORT.info().name, &Tuning::default(), done);
+    worker.moved(done);
+    answer.map_err(|errno| Failure::Sink("write", errno, done))
+}
 
-    /// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the
-    /// file has changed is reported as always.
-    ///
-    /// One step of the mechanism that the plan begins with, and whatever it does but to move all of it
-    /// is the driver's: that begins at the first byte again.
-    pub fn move_small(
-        &mut self,
-        source: &OwnedFd,
-        sink: &OwnedFd,
-        len: usize,
-        planned: &Planned,
-    ) -> Attempt<()> {
-        let len = len as u64;
-        let needs = Guarantees { durable: false, ..self.run.options.needs };
-        let transfer = || Transfer {
-            source: Source::Fd(End { fd: source.as_fd(), kind: Kind::File, at: Some(0) }),
-            sink: Sink::Fd(End { fd: sink.as_fd(), kind: Kind::File, at: Some(0) }),
-            len: Some(len),
-            needs,
-        };
-        if let Some(chosen) = planned.plan.chosen()
-            && let Some(mechanism) = by_name(chosen.mechanism)
-            && let Ok(mut mover) = mechanism.open(transfer(), &chosen.tuning)
-            && mover.advance(len).is_ok_and(|moved| moved == len)
-        {
-            self.tally.book(chosen.mechanism, &chosen.tuning, len);
-            if is_clone(chosen.mechanism) {
-                self.tally.cloned += len;
-                self.shared.contests.cloned();
-            }
-            self.moved(len);
-            return Ok(());
+/// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the
+/// file has changed is reported as always.
+///
+/// One step of the mechanism that the plan begins with, and whatever it does but to move all of it
+/// is the driver's: that begins at the first byte again.
+pub(crate) fn move_small(
+    worker: &mut Worker<'_>,
+    source: &OwnedFd,
+    sink: &OwnedFd,
+    len: usize,
+    planned: &Planned,
+) -> Attempt<()> {
+    let len = len as u64;
+    let needs = Guarantees { durable: false, ..worker.run.options.needs };
+    let transfer = || Transfer {
+        source: Source::Fd(End { fd: source.as_fd(), kind: Kind::File, at: Some(0) }),
+        sink: Sink::Fd(End { fd: sink.as_fd(), kind: Kind::File, at: Some(0) }),
+        len: Some(len),
+        needs,
+    };
+    if let Some(chosen) = planned.plan.chosen()
+        && let Some(mechanism) = by_name(chosen.mechanism)
+        && let Ok(mut mover) = mechanism.open(transfer(), &chosen.tuning)
+        && mover.advance(len).is_ok_and(|moved| moved == len)
+    {
+        worker.tally.book(chosen.mechanism, &chosen.tuning, len);
+        if is_clone(chosen.mechanism) {
+            worker.tally.cloned += len;
+            worker.shared.contests.cloned();
         }
-        self.drive(&mut transfer(), planned, 0, None).map(drop)
+        worker.moved(len);
+        return Ok(());
     }
+    run_plan(worker, &mut transfer(), planned, 0, None).map(drop)
 }

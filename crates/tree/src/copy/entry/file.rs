@@ -6,6 +6,11 @@ use rustix::fs::{
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
+use crate::copy::contents::recheck::is_to_be_replaced;
+use crate::copy::contents::whole_file::copy_contents;
+use crate::copy::entry::hardlink::leave_name;
+use crate::copy::entry::hardlink::link_name;
+use crate::copy::entry::hardlink::wake_for;
 use crate::{
     Refusal, Skip,
     copy::{
@@ -35,238 +40,235 @@ enum NameOutcome {
     Waiting,
 }
 
-impl Worker<'_> {
-    /// Copies a file with contents: a regular one, or without `-r` whatever can be read.
-    pub fn file(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
-        if self.run.options.dry_run {
-            return self.would_copy(entry);
-        }
-        let source = self.open_source(entry)?;
-        let stat = fstat(&source).map_err(at_source("fstat"))?;
-        let is_regular = kind(&stat) == FileType::RegularFile;
-        if kind(&stat) == FileType::Directory || (!is_regular && !self.run.options.reads_specials())
+/// Copies a file with contents: a regular one, or without `-r` whatever can be read.
+pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+    if worker.run.options.dry_run {
+        return would_copy(worker, entry);
+    }
+    let source = open_source(worker, entry)?;
+    let stat = fstat(&source).map_err(at_source("fstat"))?;
+    let is_regular = kind(&stat) == FileType::RegularFile;
+    if kind(&stat) == FileType::Directory || (!is_regular && !worker.run.options.reads_specials()) {
+        return Err(Failure::RefusedSource(Refusal::Replaced));
+    }
+    worker.run.expect_not_listed_over(&stat, || entry.source_path());
+    worker.take_up(entry, size(&stat));
+    let copied = copy_or_leave(worker, entry, &source, &stat);
+    // A name that waits for another one to be copied comes back through the queue and is counted then.
+    if !matches!(copied, Ok(NameOutcome::Waiting)) {
+        worker.settle(size(&stat));
+    }
+    copied.map(drop)
+}
+
+/// Copies the file, links it to an earlier copy, or leaves the existing one.
+fn copy_or_leave(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    source: &OwnedFd,
+    stat: &Stat,
+) -> Attempt<NameOutcome> {
+    let options = worker.run.options;
+    let is_regular = kind(stat) == FileType::RegularFile;
+    let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
+    let dir = dir.as_fd();
+    let mut verdict = if entry.directory.is_fresh {
+        Verdict::New
+    } else {
+        resolve_conflict(worker.run, entry, dir, stat)?
+    };
+    if let Verdict::Skip(reason, there) = verdict {
+        if let Some(outcome) = keep_existing(worker, entry, (dir, reason, &there), (source, stat))?
         {
-            return Err(Failure::RefusedSource(Refusal::Replaced));
+            return Ok(outcome);
         }
-        self.run.expect_not_listed_over(&stat, || entry.source_path());
-        self.take_up(entry, size(&stat));
-        let copied = self.copy_or_leave(entry, &source, &stat);
-        // A name that waits for another one to be copied comes back through the queue and is counted then.
-        if !matches!(copied, Ok(NameOutcome::Waiting)) {
-            self.settle(size(&stat));
-        }
-        copied.map(drop)
+        verdict = Verdict::Replace(there);
     }
-
-    /// Copies the file, links it to an earlier copy, or leaves the existing one.
-    fn copy_or_leave(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        source: &OwnedFd,
-        stat: &Stat,
-    ) -> Attempt<NameOutcome> {
-        let options = self.run.options;
-        let is_regular = kind(stat) == FileType::RegularFile;
-        let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
-        let dir = dir.as_fd();
-        let mut verdict = if entry.directory.is_fresh {
-            Verdict::New
-        } else {
-            resolve_conflict(self.run, entry, dir, stat)?
-        };
-        if let Verdict::Skip(reason, there) = verdict {
-            if let Some(outcome) = self.leave(entry, (dir, reason, &there), (source, stat))? {
-                return Ok(outcome);
-            }
-            verdict = Verdict::Replace(there);
-        }
-        let verdict = match verdict {
-            Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
-                self.give_attributes(entry, (source, stat), &there)?;
-                return Ok(NameOutcome::Processed);
-            }
-            verdict => verdict,
-        };
-        if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
-            self.copy_contents(entry, source, stat, verdict)?;
+    let verdict = match verdict {
+        Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
+            give_attributes(worker, entry, (source, stat), &there)?;
             return Ok(NameOutcome::Processed);
         }
-        loop {
-            match self.shared.links.claim(entry, stat) {
-                LinkClaim::Waits => return Ok(NameOutcome::Waiting),
-                LinkClaim::Again(name) => match self.link(entry, (dir, stat), &name)? {
-                    Named::Done => {
-                        if let Verdict::Replace(there) = &verdict {
-                            self.tell_removed(entry, Some(there), stat);
-                        }
-                        self.list_file(entry);
+        verdict => verdict,
+    };
+    if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
+        copy_contents(worker, entry, source, stat, verdict)?;
+        return Ok(NameOutcome::Processed);
+    }
+    loop {
+        match worker.shared.links.claim(entry, stat) {
+            LinkClaim::Waits => return Ok(NameOutcome::Waiting),
+            LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
+                Named::Done => {
+                    if let Verdict::Replace(there) = &verdict {
+                        worker.tell_removed(entry, Some(there), stat);
                     }
-                    Named::Lost => continue,
-                    Named::Refused => drop(self.copy_contents(entry, source, stat, verdict)?),
-                },
-                LinkClaim::First => {
-                    let copied = self.copy_contents(entry, source, stat, verdict);
-                    self.wake_for(entry, stat, copied)?;
+                    worker.list_file(entry);
                 }
+                Named::Lost => continue,
+                Named::Refused => drop(copy_contents(worker, entry, source, stat, verdict)?),
+            },
+            LinkClaim::First => {
+                let copied = copy_contents(worker, entry, source, stat, verdict);
+                wake_for(worker, entry, stat, copied)?;
             }
-            return Ok(NameOutcome::Processed);
         }
+        return Ok(NameOutcome::Processed);
     }
+}
 
-    /// What would become of a file. Nothing is opened: a FIFO would wait for its writer, and a device
-    /// may do something.
-    fn would_copy(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
-        let follows = self.run.options.follows(entry.named_by_caller());
-        let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat =
-            statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
-        accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
-            .map_err(at_source("faccessat2 R_OK"))?;
-        let verdict = match entry.directory.open()? {
-            Some(dir) if !entry.directory.is_fresh => {
-                resolve_conflict(self.run, entry, dir.as_fd(), &stat)?
-            }
-            _ => Verdict::New,
-        };
-        if let Verdict::Skip(reason, _) = verdict {
-            self.skip(entry, reason);
-            self.tally.verified.not_read += u64::from(self.run.options.verify.is_some());
-        } else {
-            if let Verdict::Replace(there) = &verdict {
-                self.tell_removed(entry, Some(there), &stat);
-            }
-            self.count_file(entry, None);
+/// What would become of a file. Nothing is opened: a FIFO would wait for its writer, and a device
+/// may do something.
+fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+    let follows = worker.run.options.follows(entry.named_by_caller());
+    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let stat = statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
+    accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
+        .map_err(at_source("faccessat2 R_OK"))?;
+    let verdict = match entry.directory.open()? {
+        Some(dir) if !entry.directory.is_fresh => {
+            resolve_conflict(worker.run, entry, dir.as_fd(), &stat)?
         }
-        Ok(())
+        _ => Verdict::New,
+    };
+    if let Verdict::Skip(reason, _) = verdict {
+        worker.skip(entry, reason);
+        worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
+    } else {
+        if let Verdict::Replace(there) = &verdict {
+            worker.tell_removed(entry, Some(there), &stat);
+        }
+        worker.count_file(entry, None);
     }
+    Ok(())
+}
 
-    fn open_source(&self, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
-        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        if !self.run.options.follows(entry.named_by_caller()) {
-            flags |= OFlags::NOFOLLOW;
-        }
-        if !self.run.options.reads_specials() {
-            // What was listed as a file may be a FIFO by now: do not wait for its writer.
-            flags |= OFlags::NONBLOCK;
-        }
-        openat(entry.from.open()?, entry.source, flags, Mode::empty()).map_err(at_source("openat"))
+fn open_source(worker: &Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    if !worker.run.options.follows(entry.named_by_caller()) {
+        flags |= OFlags::NOFOLLOW;
     }
+    if !worker.run.options.reads_specials() {
+        // What was listed as a file may be a FIFO by now: do not wait for its writer.
+        flags |= OFlags::NONBLOCK;
+    }
+    openat(entry.from.open()?, entry.source, flags, Mode::empty()).map_err(at_source("openat"))
+}
 
-    /// Gives an existing file the attributes of the source, and leaves its bytes alone.
-    fn give_attributes(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        (source, stat): (&OwnedFd, &Stat),
-        there: &Existing,
-    ) -> Attempt<()> {
+/// Gives an existing file the attributes of the source, and leaves its bytes alone.
+fn give_attributes(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (source, stat): (&OwnedFd, &Stat),
+    there: &Existing,
+) -> Attempt<()> {
+    let Some(dir) = entry.directory.open()? else { return Ok(()) };
+    let name_at = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match openat(name_at.dir, name_at.name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            openat(name_at.dir, name_at.name, flags | OFlags::WRONLY, Mode::empty())
+        }
+        answer => answer,
+    };
+    let fd = fd.map_err(at_sink("openat"))?;
+    let (_, wanted) = modes(worker.run, entry, stat, (Some(there), WriteTarget::Existing));
+    let keep = worker.run.options.preserve;
+    let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
+    let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
+        .and_then(|taken| attributes::apply_attributes(worker.run, body, &taken, stat, &wanted));
+    if let Err(failure) = dressed {
+        worker.incomplete(entry, failure);
+    }
+    worker.count_file(entry, None);
+    Ok(())
+}
+
+/// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more
+/// names, they are linked to the existing file, or it is replaced by a link to the copy that one of
+/// them has already. A newer existing file stays unchanged.
+fn keep_existing(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
+    (source, stat): (&OwnedFd, &Stat),
+) -> Attempt<Option<NameOutcome>> {
+    let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
+    let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
+    // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
+    let is_its_name = || Ok::<_, Failure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
+    let is_linked =
+        has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
+    let left = if is_linked {
+        leave_name(worker, entry, (dir, stat), &there.stat)?
+    } else {
+        LeftName::Stays
+    };
+    if matches!(left, LeftName::Waits) {
+        return Ok(Some(NameOutcome::Waiting));
+    }
+    if matches!(left, LeftName::Linked) {
+        worker.list_file(entry);
+        return Ok(Some(NameOutcome::Processed));
+    }
+    let is_replaced = is_to_be_replaced(worker, entry, reason, (source, stat), (dir, there));
+    let stays = matches!(is_replaced, Ok(false));
+    if stays {
+        skip_file(worker, entry, reason, (source, stat), &there.stat);
+    }
+    if matches!(left, LeftName::First) {
+        // What is replaced is met again, and others may be the first by then.
+        let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
+        wake_for(worker, entry, stat, copy)?;
+    }
+    Ok(if is_replaced? { None } else { Some(NameOutcome::Processed) })
+}
+
+fn skip_file(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    reason: Skip,
+    (source, stat): (&OwnedFd, &Stat),
+    there: &Stat,
+) {
+    worker.skip(entry, reason);
+    worker.list_file(entry);
+    if reason == Skip::Done {
+        worker.tally.resumed += size(stat);
+        apply_attributes_again(worker, entry, (source, stat), there);
+    }
+}
+
+/// An earlier run wrote the file; it may have been killed before its attributes were complete. The time of access alone is
+/// no reason to give them again: it is that of a source which was read meanwhile.
+fn apply_attributes_again(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (source, stat): (&OwnedFd, &Stat),
+    there: &Stat,
+) {
+    let keep = worker.run.options.preserve;
+    if !(keep.mode || keep.owner || keep.xattrs) {
+        return;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let wanted = Wanted {
+        mode: keep.mode.then_some(stat.st_mode & 0o7777),
+        owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
+        ..Wanted::default()
+    };
+    let apply = || {
+        let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
         let Some(dir) = entry.directory.open()? else { return Ok(()) };
-        let name_at = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = match openat(name_at.dir, name_at.name, flags, Mode::empty()) {
-            Err(Errno::ACCESS) => {
-                openat(name_at.dir, name_at.name, flags | OFlags::WRONLY, Mode::empty())
-            }
-            answer => answer,
-        };
-        let fd = fd.map_err(at_sink("openat"))?;
-        let (_, wanted) = modes(self.run, entry, stat, (Some(there), WriteTarget::Existing));
-        let keep = self.run.options.preserve;
+        let has_time = times::is_same(there, stat, || fstatfs(&dir));
+        if taken.is_empty() && wanted.is_had_by(there) && has_time {
+            return Ok(());
+        }
+        let fd = openat(dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
         let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
-        let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
-            .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, &wanted));
-        if let Err(failure) = dressed {
-            self.incomplete(entry, failure);
-        }
-        self.count_file(entry, None);
-        Ok(())
-    }
-
-    /// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more
-    /// names, they are linked to the existing file, or it is replaced by a link to the copy that one of
-    /// them has already. A newer existing file stays unchanged.
-    fn leave(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
-        (source, stat): (&OwnedFd, &Stat),
-    ) -> Attempt<Option<NameOutcome>> {
-        let has_names = self.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
-        let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
-        // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
-        let is_its_name = || Ok::<_, Failure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
-        let is_linked =
-            has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
-        let left = if is_linked {
-            self.leave_name(entry, (dir, stat), &there.stat)?
-        } else {
-            LeftName::Stays
-        };
-        if matches!(left, LeftName::Waits) {
-            return Ok(Some(NameOutcome::Waiting));
-        }
-        if matches!(left, LeftName::Linked) {
-            self.list_file(entry);
-            return Ok(Some(NameOutcome::Processed));
-        }
-        let is_replaced = self.is_to_be_replaced(entry, reason, (source, stat), (dir, there));
-        let stays = matches!(is_replaced, Ok(false));
-        if stays {
-            self.skip_file(entry, reason, (source, stat), &there.stat);
-        }
-        if matches!(left, LeftName::First) {
-            // What is replaced is met again, and others may be the first by then.
-            let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
-            self.wake_for(entry, stat, copy)?;
-        }
-        Ok(if is_replaced? { None } else { Some(NameOutcome::Processed) })
-    }
-
-    fn skip_file(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        reason: Skip,
-        (source, stat): (&OwnedFd, &Stat),
-        there: &Stat,
-    ) {
-        self.skip(entry, reason);
-        self.list_file(entry);
-        if reason == Skip::Done {
-            self.tally.resumed += size(stat);
-            self.apply_attributes_again(entry, (source, stat), there);
-        }
-    }
-
-    /// An earlier run wrote the file; it may have been killed before its attributes were complete. The time of access alone is
-    /// no reason to give them again: it is that of a source which was read meanwhile.
-    fn apply_attributes_again(
-        &self,
-        entry: &CopyEntry<'_>,
-        (source, stat): (&OwnedFd, &Stat),
-        there: &Stat,
-    ) {
-        let keep = self.run.options.preserve;
-        if !(keep.mode || keep.owner || keep.xattrs) {
-            return;
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let wanted = Wanted {
-            mode: keep.mode.then_some(stat.st_mode & 0o7777),
-            owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
-            ..Wanted::default()
-        };
-        let apply = || {
-            let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
-            let Some(dir) = entry.directory.open()? else { return Ok(()) };
-            let has_time = times::is_same(there, stat, || fstatfs(&dir));
-            if taken.is_empty() && wanted.is_had_by(there) && has_time {
-                return Ok(());
-            }
-            let fd = openat(dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-            let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
-            attributes::apply_attributes(self.run, body, &taken, stat, &wanted)
-        };
-        if let Err(failure) = apply() {
-            self.incomplete(entry, failure);
-        }
+        attributes::apply_attributes(worker.run, body, &taken, stat, &wanted)
+    };
+    if let Err(failure) = apply() {
+        worker.incomplete(entry, failure);
     }
 }

@@ -111,99 +111,100 @@ fn link(
     }
 }
 
-impl Worker<'_> {
-    /// Links one more name to a copy, and tells of it.
-    pub fn link(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        at: (BorrowedFd<'_>, &Stat),
-        name: &Name,
-    ) -> Attempt<Named> {
-        let linked = link(self.run.options, entry, at, name);
-        if linked.is_err() {
-            self.shared.links.claim_again(at.1, name);
-        }
-        match linked? {
-            Linked::Done(backup) => {
-                if !entry.directory.is_fresh {
-                    // An earlier run may have been copying the file under this name.
-                    let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
-                }
-                self.tally.links += 1;
-                self.tell_copied(entry, backup.as_deref());
-            }
-            Linked::Skipped => self.skip(entry, Skip::Exists),
-            Linked::Lost => {
-                self.shared.links.forget(at.1, name);
-                return Ok(Named::Lost);
-            }
-            Linked::Refused(errno) => {
-                self.tally.unlinked += 1;
-                let destination = &entry.destination_path();
-                self.run.events.event(&Event::NotLinked { destination, errno });
-                return Ok(Named::Refused);
-            }
-        }
-        Ok(Named::Done)
+/// Links one more name to a copy, and tells of it.
+pub(crate) fn link_name(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    at: (BorrowedFd<'_>, &Stat),
+    name: &Name,
+) -> Attempt<Named> {
+    let linked = link(worker.run.options, entry, at, name);
+    if linked.is_err() {
+        worker.shared.links.claim_again(at.1, name);
     }
+    match linked? {
+        Linked::Done(backup) => {
+            if !entry.directory.is_fresh {
+                // An earlier run may have been copying the file under this name.
+                let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
+            }
+            worker.tally.links += 1;
+            worker.tell_copied(entry, backup.as_deref());
+        }
+        Linked::Skipped => worker.skip(entry, Skip::Exists),
+        Linked::Lost => {
+            worker.shared.links.forget(at.1, name);
+            return Ok(Named::Lost);
+        }
+        Linked::Refused(errno) => {
+            worker.tally.unlinked += 1;
+            let destination = &entry.destination_path();
+            worker.run.events.event(&Event::NotLinked { destination, errno });
+            return Ok(Named::Refused);
+        }
+    }
+    Ok(Named::Done)
+}
 
-    /// Makes a name that is left as it was one of the copy that another name has already. What is newer
-    /// than the source stays.
-    pub fn leave_name(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        at: (BorrowedFd<'_>, &Stat),
-        there: &Stat,
-    ) -> Attempt<LeftName> {
-        let (dir, stat) = at;
-        let is_newer = mtime(there) > mtime(stat);
-        loop {
-            match self.shared.links.claim(entry, stat) {
-                LinkClaim::First => return Ok(LeftName::First),
-                LinkClaim::Waits => return Ok(LeftName::Waits),
-                LinkClaim::Again(name) => {
-                    let is_link = name.is_copy(dir, entry.name);
-                    if is_link.is_err() {
-                        self.shared.links.claim_again(stat, &name);
-                    }
-                    if is_link? || is_newer {
-                        return Ok(LeftName::Stays);
-                    }
-                    match self.link(entry, at, &name)? {
-                        Named::Done => return Ok(LeftName::Linked),
-                        Named::Lost => {}
-                        Named::Refused => return Ok(LeftName::Stays),
-                    }
+/// Makes a name that is left as it was one of the copy that another name has already. What is newer
+/// than the source stays.
+pub(crate) fn leave_name(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    at: (BorrowedFd<'_>, &Stat),
+    there: &Stat,
+) -> Attempt<LeftName> {
+    let (dir, stat) = at;
+    let is_newer = mtime(there) > mtime(stat);
+    loop {
+        match worker.shared.links.claim(entry, stat) {
+            LinkClaim::First => return Ok(LeftName::First),
+            LinkClaim::Waits => return Ok(LeftName::Waits),
+            LinkClaim::Again(name) => {
+                let is_link = name.is_copy(dir, entry.name);
+                if is_link.is_err() {
+                    worker.shared.links.claim_again(stat, &name);
+                }
+                if is_link? || is_newer {
+                    return Ok(LeftName::Stays);
+                }
+                match link_name(worker, entry, at, &name)? {
+                    Named::Done => return Ok(LeftName::Linked),
+                    Named::Lost => {}
+                    Named::Refused => return Ok(LeftName::Stays),
                 }
             }
         }
     }
+}
 
-    /// Has those that wait for a name linked to what it became, or one of them copied if it became nothing.
-    pub fn wake_for(
-        &self,
-        entry: &CopyEntry<'_>,
-        stat: &Stat,
-        copy: Attempt<Option<Id>>,
-    ) -> Attempt<()> {
-        self.wake(match &copy {
-            Ok(Some(copy)) => self.shared.links.made(entry, stat, *copy),
-            _ => self.shared.links.failed(stat),
+/// Has those that wait for a name linked to what it became, or one of them copied if it became nothing.
+pub(crate) fn wake_for(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    copy: Attempt<Option<Id>>,
+) -> Attempt<()> {
+    requeue(
+        worker,
+        match &copy {
+            Ok(Some(copy)) => worker.shared.links.made(entry, stat, *copy),
+            _ => worker.shared.links.failed(stat),
+        },
+    );
+    copy.map(drop)
+}
+
+/// Sends those that waited for a copy through the queue again.
+pub(crate) fn requeue(worker: &Worker<'_>, waiting: Vec<Waiting>) {
+    for Waiting { directory, from, source, name } in waiting {
+        worker.shared.queue.push(match from {
+            Origin::Caller | Origin::Named(_) => Task::Named { directory, from, source, name },
+            Origin::Listed(_) => {
+                let mut names = Names::default();
+                names.push(0, &name);
+                Task::Batch { directory, from, names }
+            }
         });
-        copy.map(drop)
-    }
-
-    /// Sends those that waited for a copy through the queue again.
-    pub fn wake(&self, waiting: Vec<Waiting>) {
-        for Waiting { directory, from, source, name } in waiting {
-            self.shared.queue.push(match from {
-                Origin::Caller | Origin::Named(_) => Task::Named { directory, from, source, name },
-                Origin::Listed(_) => {
-                    let mut names = Names::default();
-                    names.push(0, &name);
-                    Task::Batch { directory, from, names }
-                }
-            });
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
 
+use crate::copy::entry::symlink::make_node;
 use crate::{
     Becomes, Refusal,
     copy::{copy_entry::CopyEntry, worker::Worker},
@@ -9,27 +10,29 @@ use crate::{
     identity::Id,
 };
 
-impl Worker<'_> {
-    /// Makes a link to anything but a directory. `follow`: to what the source leads to.
-    pub fn link_to_source(&mut self, entry: &CopyEntry<'_>, follow: bool) -> Attempt<()> {
-        let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let from = entry.from.open()?;
-        let stat = statat(&from, entry.source, look).map_err(at_source("newfstatat"))?;
-        self.run.expect_not_listed_over(&stat, || entry.source_path());
-        if self.run.options.becomes == Becomes::HardLink {
-            let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
-                linkat(&from, entry.source, dir, name, how)
-            };
-            return self.make_node(entry, &stat, "linkat", link).map(drop);
-        }
-        let target = entry.source_path();
-        if target.is_relative() && !is_current(entry) {
-            return Err(Failure::Refused(Refusal::RelativeLink));
-        }
-        self.make_node(entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
-        Ok(())
+/// Makes a link to anything but a directory. `follow`: to what the source leads to.
+pub(crate) fn link_to_source(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    follow: bool,
+) -> Attempt<()> {
+    let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let from = entry.from.open()?;
+    let stat = statat(&from, entry.source, look).map_err(at_source("newfstatat"))?;
+    worker.run.expect_not_listed_over(&stat, || entry.source_path());
+    if worker.run.options.becomes == Becomes::HardLink {
+        let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
+            linkat(&from, entry.source, dir, name, how)
+        };
+        return make_node(worker, entry, &stat, "linkat", link).map(drop);
     }
+    let target = entry.source_path();
+    if target.is_relative() && !is_current(entry) {
+        return Err(Failure::Refused(Refusal::RelativeLink));
+    }
+    make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+    Ok(())
 }
 
 /// Whether the link is made where its relative path leads from.

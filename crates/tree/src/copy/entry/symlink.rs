@@ -17,6 +17,10 @@ use thalweg_sys::{
     opened::{chmod_opened, set_times_opened},
 };
 
+use crate::copy::contents::recheck::check_node;
+use crate::copy::entry::hardlink::leave_name;
+use crate::copy::entry::hardlink::link_name;
+use crate::copy::entry::hardlink::wake_for;
 use crate::{
     Becomes, Refusal, Skip,
     copy::{
@@ -95,243 +99,243 @@ impl<'a> Node<'a> {
     }
 }
 
-impl Worker<'_> {
-    /// Copies a link.
-    pub fn symlink(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
-        let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(at_source("newfstatat"))?;
-        let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
-        let target = target.map_err(at_source("readlinkat"))?;
-        self.make_node(entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
-        Ok(())
-    }
+/// Copies a link.
+pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+    let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
+    let stat = stat.map_err(at_source("newfstatat"))?;
+    let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
+    let target = target.map_err(at_source("readlinkat"))?;
+    make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+    Ok(())
+}
 
-    /// Makes something without contents, which is whole at once, and sets its attributes. Counts it as a
-    /// link; returns false if it was not made.
-    pub fn make_node(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        stat: &Stat,
-        call: &'static str,
-        make: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
-    ) -> Attempt<bool> {
-        let make = |dir: BorrowedFd<'_>, name: &CStr| match make(dir, name) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(Failure::Sink(call, errno, 0)),
-        };
-        let run = self.run;
-        let Some(dir) = entry.directory.open()? else {
-            self.tell_copied(entry, None);
-            return Ok(true);
-        };
-        let dir = dir.as_fd();
-        let verdict = if entry.directory.is_fresh {
-            Verdict::New
-        } else {
-            resolve_conflict(run, entry, dir, stat)?
-        };
-        let is_copy = run.options.becomes == Becomes::Copy;
-        let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
-        if let Verdict::Skip(reason, there) = verdict {
-            let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
-            return self
-                .leave_node(entry, (dir, stat), (reason, &there), has_names)
-                .map(|()| false);
-        }
-        if run.options.dry_run {
-            self.tell_copied(entry, None);
-            return Ok(true);
-        }
-        let mut is_first = true;
-        loop {
-            match if counts { self.shared.links.claim(entry, stat) } else { LinkClaim::First } {
-                LinkClaim::Waits => return Ok(false),
-                LinkClaim::Again(name) => match self.link(entry, (dir, stat), &name)? {
-                    Named::Done => return Ok(true),
-                    Named::Lost => {}
-                    Named::Refused => {
-                        is_first = false;
-                        break;
-                    }
-                },
-                LinkClaim::First => break,
-            }
-        }
-        let made = self.make_with_attributes(entry, stat, (dir, &verdict), (call, make));
-        if counts && is_first {
-            let copy = if made.is_ok() { id_of(dir, entry.name) } else { Ok(None) };
-            let woken = self.wake_for(entry, stat, copy);
-            made?;
-            woken?;
-        } else {
-            made?;
-        }
-        self.tally.links += 1;
-        Ok(true)
+/// Makes something without contents, which is whole at once, and sets its attributes. Counts it as a
+/// link; returns false if it was not made.
+pub(crate) fn make_node(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    call: &'static str,
+    make: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
+) -> Attempt<bool> {
+    let make = |dir: BorrowedFd<'_>, name: &CStr| match make(dir, name) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(errno) => Err(Failure::Sink(call, errno, 0)),
+    };
+    let run = worker.run;
+    let Some(dir) = entry.directory.open()? else {
+        worker.tell_copied(entry, None);
+        return Ok(true);
+    };
+    let dir = dir.as_fd();
+    let verdict = if entry.directory.is_fresh {
+        Verdict::New
+    } else {
+        resolve_conflict(run, entry, dir, stat)?
+    };
+    let is_copy = run.options.becomes == Becomes::Copy;
+    let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
+    if let Verdict::Skip(reason, there) = verdict {
+        let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
+        return leave_node(worker, entry, (dir, stat), (reason, &there), has_names).map(|()| false);
     }
-
-    /// Leaves what is there. Where the source has more names, it is what they are linked to, or it gives way
-    /// to a link to the copy that one of them has already.
-    fn leave_node(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        (dir, stat): (BorrowedFd<'_>, &Stat),
-        (reason, there): (Skip, &Existing),
-        has_names: bool,
-    ) -> Attempt<()> {
-        let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
-        let left = if has_names && is_alike {
-            self.leave_name(entry, (dir, stat), &there.stat)?
-        } else {
-            LeftName::Stays
-        };
-        if matches!(left, LeftName::Linked | LeftName::Waits) {
-            return Ok(());
-        }
-        if matches!(left, LeftName::First) {
-            self.wake_for(entry, stat, id_of(dir, entry.name))?;
-        }
-        self.skip(entry, reason);
-        if self.run.options.becomes == Becomes::Copy {
-            self.check_node(entry, (dir, stat), there)?;
-        }
-        Ok(())
+    if run.options.dry_run {
+        worker.tell_copied(entry, None);
+        return Ok(true);
     }
-
-    fn make_with_attributes(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        stat: &Stat,
-        (dir, verdict): (BorrowedFd<'_>, &Verdict),
-        (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
-    ) -> Attempt<()> {
-        let mut backup = None;
-        match (make(dir, entry.name)?, verdict) {
-            (true, _) => self.dress_node(entry, stat, dir, entry.name),
-            (false, _) if entry.directory.is_fresh => {
-                return Err(Failure::Refused(Refusal::JustCreated));
-            }
-            (false, Verdict::Replace(there)) => {
-                let temporary = self.make_beside(entry, stat, dir, (call, make))?;
-                self.dress_node(entry, stat, dir, &temporary);
-                let name_at = NameAt { dir, name: entry.name };
-                let renamed = set_aside(self.run.options, name_at, entry, stat).and_then(|name| {
-                    backup = name;
-                    io::rename(dir, &*temporary, dir, entry.name, false)
-                        .map_err(at_sink("renameat2"))
-                });
-                // Between two names of one file nothing is renamed: another linker was faster.
-                if renamed.is_err() || self.run.concurrency == Concurrency::Linkers {
-                    ignore(unlink(dir, &temporary));
+    let mut is_first = true;
+    loop {
+        match if counts { worker.shared.links.claim(entry, stat) } else { LinkClaim::First } {
+            LinkClaim::Waits => return Ok(false),
+            LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
+                Named::Done => return Ok(true),
+                Named::Lost => {}
+                Named::Refused => {
+                    is_first = false;
+                    break;
                 }
-                renamed?;
-                self.tell_removed(entry, Some(there), stat);
-            }
-            (false, _) if self.run.options.replaces_nothing() => self.skip(entry, Skip::Exists),
-            (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
-        }
-        self.tell_copied(entry, backup.as_deref());
-        Ok(())
-    }
-
-    /// Makes what will take the place of another; under which name.
-    fn make_beside(
-        &self,
-        entry: &CopyEntry<'_>,
-        stat: &Stat,
-        dir: BorrowedFd<'_>,
-        (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
-    ) -> Attempt<CString> {
-        if self.run.concurrency == Concurrency::Linkers {
-            // One name for all, so that the next one finds what a killed one has left.
-            let name = beside(entry.name, &[PART, b".link"].concat());
-            if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
-                return Ok(name);
-            }
-            unlink(dir, &name).map_err(at_sink("unlinkat"))?;
-        }
-        // What has that name is not ours to publish.
-        for _ in 0..TRIES {
-            let name = unique(entry.name);
-            if make(dir, &name)? {
-                return Ok(name);
-            }
-        }
-        Err(Failure::Sink(call, Errno::EXIST, 0))
-    }
-
-    fn dress_node(&self, entry: &CopyEntry<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {
-        // A link to the source has nothing of its own.
-        if self.run.options.becomes != Becomes::Copy {
-            return;
-        }
-        let keep = self.run.options.preserve;
-        if !(keep.owner || keep.mode || keep.times || keep.looks_at_xattrs()) {
-            return;
-        }
-        let node = match Node::find(entry, stat, dir, name) {
-            Ok(node) => node,
-            Err(failure) => return self.incomplete(entry, failure),
-        };
-        let (at, path, itself) = node.place();
-        let mut dressed = Ok(());
-        let mut mode = stat.st_mode & 0o7777;
-        if keep.owner && node.owner != Some((stat.st_uid, stat.st_gid)) {
-            let chown = |uid, gid| chownat(at, path, uid, gid, itself);
-            let owned = attributes::own(self.run.me.uid, stat.st_uid, stat.st_gid, chown);
-            // Set-id bits speak of the owner.
-            if owned != Ok(true) {
-                mode &= !attributes::SPECIAL;
-            }
-            dressed = owned.map(drop).map_err(at_sink("fchownat"));
-        }
-        if keep.looks_at_xattrs() {
-            // Links have no lists.
-            let born_with_acl = entry.directory.births.acl && kind(stat) != FileType::Symlink;
-            let given = self.give_xattrs(entry, &node, born_with_acl);
-            let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
-            mode &= attributes::SPECIAL | allowed;
-            dressed = dressed.and(given.and_then(|given| given.answer));
-        }
-        // After the owner, whose change clears set-id bits.
-        if let Some(fd) = node.fd.as_ref().filter(|_| keep.mode && kind(stat) != FileType::Symlink)
-        {
-            dressed = dressed.and(chmod_opened(fd, mode).map_err(at_sink("fchmodat2")));
-        }
-        if keep.times {
-            let set = node.set_times(&attributes::times(stat));
-            dressed = dressed.and(set.map_err(at_sink("utimensat")));
-        }
-        if let Err(failure) = dressed {
-            self.incomplete(entry, failure);
+            },
+            LinkClaim::First => break,
         }
     }
+    let made = make_with_attributes(worker, entry, stat, (dir, &verdict), (call, make));
+    if counts && is_first {
+        let copy = if made.is_ok() { id_of(dir, entry.name) } else { Ok(None) };
+        let woken = wake_for(worker, entry, stat, copy);
+        made?;
+        woken?;
+    } else {
+        made?;
+    }
+    worker.tally.links += 1;
+    Ok(true)
+}
 
-    fn give_xattrs(
-        &self,
-        entry: &CopyEntry<'_>,
-        node: &Node<'_>,
-        born_with_acl: bool,
-    ) -> Attempt<Given> {
-        let keep = self.run.options.preserve;
-        let source = openat(entry.from.open()?, entry.source, NODE, Mode::empty());
-        let source = source.map_err(at_source("openat"))?;
-        let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
-            // Without /proc there is no way to them; links and devices hardly ever have any.
-            Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => {
-                return Ok(Given::default());
+/// Leaves what is there. Where the source has more names, it is what they are linked to, or it gives way
+/// to a link to the copy that one of them has already.
+fn leave_node(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    (dir, stat): (BorrowedFd<'_>, &Stat),
+    (reason, there): (Skip, &Existing),
+    has_names: bool,
+) -> Attempt<()> {
+    let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
+    let left = if has_names && is_alike {
+        leave_name(worker, entry, (dir, stat), &there.stat)?
+    } else {
+        LeftName::Stays
+    };
+    if matches!(left, LeftName::Linked | LeftName::Waits) {
+        return Ok(());
+    }
+    if matches!(left, LeftName::First) {
+        wake_for(worker, entry, stat, id_of(dir, entry.name))?;
+    }
+    worker.skip(entry, reason);
+    if worker.run.options.becomes == Becomes::Copy {
+        check_node(worker, entry, (dir, stat), there)?;
+    }
+    Ok(())
+}
+
+fn make_with_attributes(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    (dir, verdict): (BorrowedFd<'_>, &Verdict),
+    (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
+) -> Attempt<()> {
+    let mut backup = None;
+    match (make(dir, entry.name)?, verdict) {
+        (true, _) => dress_node(worker, entry, stat, dir, entry.name),
+        (false, _) if entry.directory.is_fresh => {
+            return Err(Failure::Refused(Refusal::JustCreated));
+        }
+        (false, Verdict::Replace(there)) => {
+            let temporary = make_beside(worker, entry, stat, dir, (call, make))?;
+            dress_node(worker, entry, stat, dir, &temporary);
+            let name_at = NameAt { dir, name: entry.name };
+            let renamed = set_aside(worker.run.options, name_at, entry, stat).and_then(|name| {
+                backup = name;
+                io::rename(dir, &*temporary, dir, entry.name, false).map_err(at_sink("renameat2"))
+            });
+            // Between two names of one file nothing is renamed: another linker was faster.
+            if renamed.is_err() || worker.run.concurrency == Concurrency::Linkers {
+                ignore(unlink(dir, &temporary));
             }
-            answer => answer?,
-        };
-        if taken.is_empty() && !born_with_acl {
+            renamed?;
+            worker.tell_removed(entry, Some(there), stat);
+        }
+        (false, _) if worker.run.options.replaces_nothing() => worker.skip(entry, Skip::Exists),
+        (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
+    }
+    worker.tell_copied(entry, backup.as_deref());
+    Ok(())
+}
+
+/// Makes what will take the place of another; under which name.
+fn make_beside(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    dir: BorrowedFd<'_>,
+    (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
+) -> Attempt<CString> {
+    if worker.run.concurrency == Concurrency::Linkers {
+        // One name for all, so that the next one finds what a killed one has left.
+        let name = beside(entry.name, &[PART, b".link"].concat());
+        if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
+            return Ok(name);
+        }
+        unlink(dir, &name).map_err(at_sink("unlinkat"))?;
+    }
+    // What has that name is not ours to publish.
+    for _ in 0..TRIES {
+        let name = unique(entry.name);
+        if make(dir, &name)? {
+            return Ok(name);
+        }
+    }
+    Err(Failure::Sink(call, Errno::EXIST, 0))
+}
+
+fn dress_node(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+) {
+    // A link to the source has nothing of its own.
+    if worker.run.options.becomes != Becomes::Copy {
+        return;
+    }
+    let keep = worker.run.options.preserve;
+    if !(keep.owner || keep.mode || keep.times || keep.looks_at_xattrs()) {
+        return;
+    }
+    let node = match Node::find(entry, stat, dir, name) {
+        Ok(node) => node,
+        Err(failure) => return worker.incomplete(entry, failure),
+    };
+    let (at, path, itself) = node.place();
+    let mut dressed = Ok(());
+    let mut mode = stat.st_mode & 0o7777;
+    if keep.owner && node.owner != Some((stat.st_uid, stat.st_gid)) {
+        let chown = |uid, gid| chownat(at, path, uid, gid, itself);
+        let owned = attributes::own(worker.run.me.uid, stat.st_uid, stat.st_gid, chown);
+        // Set-id bits speak of the owner.
+        if owned != Ok(true) {
+            mode &= !attributes::SPECIAL;
+        }
+        dressed = owned.map(drop).map_err(at_sink("fchownat"));
+    }
+    if keep.looks_at_xattrs() {
+        // Links have no lists.
+        let born_with_acl = entry.directory.births.acl && kind(stat) != FileType::Symlink;
+        let given = give_xattrs(worker, entry, &node, born_with_acl);
+        let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
+        mode &= attributes::SPECIAL | allowed;
+        dressed = dressed.and(given.and_then(|given| given.answer));
+    }
+    // After the owner, whose change clears set-id bits.
+    if let Some(fd) = node.fd.as_ref().filter(|_| keep.mode && kind(stat) != FileType::Symlink) {
+        dressed = dressed.and(chmod_opened(fd, mode).map_err(at_sink("fchmodat2")));
+    }
+    if keep.times {
+        let set = node.set_times(&attributes::times(stat));
+        dressed = dressed.and(set.map_err(at_sink("utimensat")));
+    }
+    if let Err(failure) = dressed {
+        worker.incomplete(entry, failure);
+    }
+}
+
+fn give_xattrs(
+    worker: &Worker<'_>,
+    entry: &CopyEntry<'_>,
+    node: &Node<'_>,
+    born_with_acl: bool,
+) -> Attempt<Given> {
+    let keep = worker.run.options.preserve;
+    let source = openat(entry.from.open()?, entry.source, NODE, Mode::empty());
+    let source = source.map_err(at_source("openat"))?;
+    let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
+        // Without /proc there is no way to them; links and devices hardly ever have any.
+        Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => {
             return Ok(Given::default());
         }
-        let opened = || openat(node.dir, node.name, NODE, Mode::empty()).map_err(at_sink("openat"));
-        let own = if node.fd.is_none() { Some(opened()?) } else { None };
-        let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(Given::default()) };
-        let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
-        self.run.dropped(&|| entry.destination_path(), &given.dropped);
-        Ok(given)
+        answer => answer?,
+    };
+    if taken.is_empty() && !born_with_acl {
+        return Ok(Given::default());
     }
+    let opened = || openat(node.dir, node.name, NODE, Mode::empty()).map_err(at_sink("openat"));
+    let own = if node.fd.is_none() { Some(opened()?) } else { None };
+    let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(Given::default()) };
+    let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
+    worker.run.dropped(&|| entry.destination_path(), &given.dropped);
+    Ok(given)
 }
