@@ -6,17 +6,17 @@ use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, thread, time::Duration};
 use thalweg_core::atomic_file::name::is_reserved;
 use thalweg_sys::Errno;
 
-use crate::copy::contents::batch::name_waiting;
-use crate::copy::entry::file::copy_file_entry;
-use crate::copy::entry::linking::link_to_source;
-use crate::copy::entry::special::copy_special;
-use crate::copy::entry::symlink::copy_symlink;
 use crate::{
     Becomes, Event, Refusal,
     copy::{
+        contents::batch::name_waiting,
         copy_entry::{CopyEntry, Origin},
         dest::mkdir::enter,
         directory::Directory,
+        entry::{
+            file::copy_file_entry, linking::link_to_source, special::copy_special,
+            symlink::copy_symlink,
+        },
         report::Tally,
         run::Run,
         shared::CopyShared,

@@ -25,15 +25,14 @@ use super::{
     descent::Descent,
     plan::{Entry, Seen, Task},
 };
-use crate::copy::contents::large::move_piece;
-use crate::copy::entry::file::copy_file_entry;
 use crate::{
     Error, Fsync,
     copy::{
         attributes::times,
-        contents::job::Job,
+        contents::{job::Job, large::move_piece},
         copy_entry::{CopyEntry, Origin},
         directory::Directory,
+        entry::file::copy_file_entry,
         report::Tally,
         shared::CopyShared,
         worker::Worker,

@@ -7,16 +7,15 @@ use rustix::fs::Stat;
 use std::{os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::Parked;
 
-use crate::copy::contents::whole_file::publish;
-use crate::copy::entry::file::copy_file_entry;
 use crate::{
     Skip,
     copy::{
-        contents::whole_file::Published,
+        contents::whole_file::{Published, publish},
         copy_entry::CopyEntry,
         dest::{conflict::Existing, publish::Sink},
         directory::Directory,
         durable::FileSync,
+        entry::file::copy_file_entry,
         name_at::NameAt,
         waiting::Waiting,
         worker::Worker,

@@ -12,10 +12,10 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, host::filesystem};
 
-use crate::copy::contents::large::record_fallback;
 use crate::{
     When,
     copy::{
+        contents::large::record_fallback,
         plans::{contest::Planned, is_clone},
         worker::Worker,
     },
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A file is to be a clone.
-pub(super) enum Cloning {
+pub(crate) enum Cloning {
     /// Or an error.
     Must,
     /// Or, if the kernel refuses, a copy by the rest of this plan.

@@ -12,15 +12,14 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
-use crate::copy::contents::clone::clone_whole;
-use crate::copy::contents::clone::was_no_clone;
-use crate::copy::contents::small::write_single;
 use crate::{
     Refusal, When,
     copy::{
         contents::{
+            clone::{clone_whole, was_no_clone},
             job::Job,
             resume::prefix,
+            small::write_single,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
         plans::{contest::Planned, is_clone, pair::request},

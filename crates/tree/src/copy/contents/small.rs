@@ -7,9 +7,9 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
-use crate::copy::contents::large::run_plan;
 use crate::{
     copy::{
+        contents::large::run_plan,
         plans::{contest::Planned, is_clone},
         worker::Worker,
     },

@@ -10,26 +10,20 @@ use std::{
 use thalweg_core::atomic_file::{remove_leftover, sync_directory};
 use thalweg_sys::{Errno, io};
 
-use crate::copy::contents::batch::let_wait;
-use crate::copy::contents::batch::may_wait;
-use crate::copy::contents::batch::name_waiting;
-use crate::copy::contents::clone::clone_whole;
-use crate::copy::contents::clone::cloning;
-use crate::copy::contents::clone::was_no_clone;
-use crate::copy::contents::large::move_large;
-use crate::copy::contents::open_sink::open_sink;
-use crate::copy::contents::open_sink::write_target;
-use crate::copy::contents::recheck::is_equal;
-use crate::copy::contents::recheck::tell_again;
-use crate::copy::contents::small::move_small;
-use crate::copy::contents::small::read_single;
-use crate::copy::contents::small::write_single;
 use crate::{
     Backup, Event, Refusal, Skip, When,
     copy::{
         attributes::{self, Body, Wanted},
         contents::{
-            clone::Cloning, job::Job, small::Contents, sparse::seems_sparse, verify::SinkEnd,
+            batch::{let_wait, may_wait, name_waiting},
+            clone::{Cloning, clone_whole, cloning, was_no_clone},
+            job::Job,
+            large::move_large,
+            open_sink::{open_sink, write_target},
+            recheck::{is_equal, tell_again},
+            small::{Contents, move_small, read_single, write_single},
+            sparse::seems_sparse,
+            verify::SinkEnd,
         },
         copy_entry::CopyEntry,
         dest::{

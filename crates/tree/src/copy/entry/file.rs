@@ -6,22 +6,18 @@ use rustix::fs::{
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
-use crate::copy::contents::recheck::is_to_be_replaced;
-use crate::copy::contents::whole_file::copy_contents;
-use crate::copy::entry::hardlink::leave_name;
-use crate::copy::entry::hardlink::link_name;
-use crate::copy::entry::hardlink::wake_for;
 use crate::{
     Refusal, Skip,
     copy::{
         attributes::{self, Body, Wanted},
+        contents::{recheck::is_to_be_replaced, whole_file::copy_contents},
         copy_entry::CopyEntry,
         dest::{
             conflict::{Existing, Verdict, resolve_conflict},
             mode::modes,
             write_target::WriteTarget,
         },
-        entry::hardlink::{LeftName, Named},
+        entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
         links::{LinkClaim, id_of},
         name_at::NameAt,
         worker::Worker,

@@ -2,10 +2,9 @@
 
 use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
 
-use crate::copy::entry::symlink::make_node;
 use crate::{
     Becomes, Refusal,
-    copy::{copy_entry::CopyEntry, worker::Worker},
+    copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::Worker},
     error::{Attempt, Failure, at_source},
     identity::Id,
 };

@@ -4,9 +4,8 @@ use rustix::fs::{AtFlags, FileType, Mode, mknodat, statat};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
-use crate::copy::entry::symlink::make_node;
 use crate::{
-    copy::{copy_entry::CopyEntry, worker::Worker},
+    copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::Worker},
     error::{Attempt, at_source},
 };
 

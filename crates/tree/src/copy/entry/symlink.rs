@@ -17,21 +17,18 @@ use thalweg_sys::{
     opened::{chmod_opened, set_times_opened},
 };
 
-use crate::copy::contents::recheck::check_node;
-use crate::copy::entry::hardlink::leave_name;
-use crate::copy::entry::hardlink::link_name;
-use crate::copy::entry::hardlink::wake_for;
 use crate::{
     Becomes, Refusal, Skip,
     copy::{
         attributes,
+        contents::recheck::check_node,
         copy_entry::CopyEntry,
         dest::{
             backup::set_aside,
             conflict::{Existing, Verdict, resolve_conflict},
             publish::ignore,
         },
-        entry::hardlink::{LeftName, Named},
+        entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
         links::{LinkClaim, id_of},
         name_at::NameAt,
         run::Concurrency,
