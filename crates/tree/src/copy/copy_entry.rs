@@ -1,4 +1,4 @@
-//! One thing to copy: where it is, and where it goes.
+//! An entry to copy: its source and its destination.
 
 use std::{ffi::CStr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
@@ -47,7 +47,7 @@ impl Origin {
     }
 }
 
-/// One thing to copy: a name in a source directory, and the name it gets in a destination directory.
+/// An entry to copy: its name in a source directory, and the name it gets in a destination directory.
 #[derive(Clone, Copy)]
 pub(crate) struct CopyEntry<'a> {
     /// The destination directory.

@@ -7,6 +7,7 @@ pub(crate) mod dest;
 pub(crate) mod directory;
 pub(crate) mod durable;
 pub(crate) mod entry;
+pub(crate) mod file_copy;
 pub(crate) mod links;
 pub(crate) mod name_at;
 pub(crate) mod plans;

@@ -1,4 +1,4 @@
-//! What the workers of a run share.
+//! The shared state of a copy.
 
 use crate::{
     copy::{
@@ -10,7 +10,7 @@ use crate::{
     queue::Queue,
 };
 
-/// The run, its work, and what its workers found out for each other.
+/// State shared by all workers of one copy.
 pub(crate) struct CopyShared<'r> {
     pub run: Run<'r>,
     pub queue: Queue<Task>,

@@ -58,7 +58,7 @@ pub(crate) enum Origin<'a> {
 const TRIES: usize = 100;
 
 impl StagedDir {
-    /// Makes a stage for the directory that is to be `name_at`, or takes over a leftover one of the same
+    /// Creates a staging directory for the one that will be `name_at`, or takes over a leftover one of the same
     /// source.
     pub fn make(name_at: NameAt<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(name_at.name, PART);

@@ -20,3 +20,12 @@ pub(crate) struct Waiting {
     pub file: Parked,
     pub sync: FileSync,
 }
+
+/// A file that could not be named after a sync, and is copied once more, by itself.
+pub(crate) struct Repeat {
+    /// It is complete only when the file is copied.
+    pub directory: Arc<Directory>,
+    pub from: Origin,
+    pub source: CString,
+    pub name: CString,
+}

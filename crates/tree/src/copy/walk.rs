@@ -21,6 +21,7 @@ use crate::{
         run::Run,
         shared::CopyShared,
         task::Task,
+        waiting::Repeat,
         worker::Worker,
     },
     error::{Attempt, Failure, at_source},
@@ -33,10 +34,10 @@ use crate::{
 
 /// Names handed to an idle worker at a time.
 const BATCH: usize = 64;
-// Directories that may wait before a worker enters them on the name_at instead: what bounds memory
+// Directories that may wait before a worker enters them on the spot instead: what bounds memory
 // where a directory holds a million directories.
 const MOST_WAITING: usize = 1 << 12;
-// How deep on the name_at before they have to wait all the same: what bounds the stack.
+// How deep on the spot before they have to wait all the same: what bounds the stack.
 const MOST_NESTED: usize = 32;
 /// How often something is tried again for which there was no descriptor, and how soon.
 const TRIES: usize = 100;
@@ -66,15 +67,34 @@ impl<'r> Walker<'r> {
         loop {
             // Before it sleeps: others may need the names.
             if self.shared.queue.len() == 0 {
-                name_waiting(&mut self.worker);
+                self.name_waiting();
             }
             let Some((task, busy)) = self.shared.queue.next() else { break };
             self.perform(task);
             drop(busy);
         }
-        name_waiting(&mut self.worker);
+        self.name_waiting();
         self.worker.tell_now();
         self.worker.tally
+    }
+
+    fn name_waiting(&mut self) {
+        name_waiting(&mut self.worker);
+        self.copy_again();
+    }
+
+    /// Copies files that could not be named. Every error is handled there, as for a file that never waited.
+    fn copy_again(&mut self) {
+        for Repeat { directory, from, source, name } in std::mem::take(&mut self.worker.to_repeat) {
+            let entry =
+                CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
+            self.worker.is_by_itself = true;
+            if let Err(failure) = copy_file_entry(&mut self.worker, &entry) {
+                self.worker.fail(&entry, failure);
+            }
+            self.worker.is_by_itself = false;
+            Directory::done(self.run(), directory);
+        }
     }
 
     fn perform(&mut self, task: Task) {
@@ -123,6 +143,7 @@ impl<'r> Walker<'r> {
             }
             Err(failure) => self.worker.fail(entry, failure),
         }
+        self.copy_again();
     }
 
     fn dispatch(&mut self, entry: &CopyEntry<'_>, listed: FileType) -> Attempt<()> {
@@ -224,7 +245,7 @@ impl<'r> Walker<'r> {
     /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
     /// descriptors that are missing, or another program's.
     fn make_descriptors_free(&mut self) {
-        name_waiting(&mut self.worker);
+        self.name_waiting();
         if let Some(kept) = &self.run().kept {
             kept.give_up();
         }

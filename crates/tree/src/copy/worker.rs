@@ -1,4 +1,4 @@
-//! What a thread of a run has for itself, and how it tells what it has done.
+//! Per-worker state of a copy, and how a worker reports its progress.
 
 use rustix::fs::Stat;
 use std::{
@@ -13,16 +13,20 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
-        copy_entry::CopyEntry, dest::conflict::Existing, plans::contest::Known, report::Tally,
-        run::Run, shared::CopyShared, waiting::Waiting,
+        copy_entry::CopyEntry,
+        dest::conflict::Existing,
+        plans::contest::Known,
+        report::Tally,
+        run::Run,
+        shared::CopyShared,
+        waiting::{Repeat, Waiting},
     },
     error::Failure,
     identity::Id,
     names::os,
 };
 
-/// The largest file that is read whole into the buffer that each worker has: the one that plain
-/// reading and writing has by default.
+/// Size of the largest file that is read whole into a worker's buffer: the default block size of plain reads and writes.
 pub(crate) fn single() -> usize {
     *SINGLE
 }
@@ -32,35 +36,37 @@ static SINGLE: LazyLock<usize> = LazyLock::new(|| {
     info.bytes(&Tuning::default(), info.knobs.first().map_or("", |knob| knob.name))
 });
 
-/// One worker of a run.
+/// Per-worker state of a copy.
 pub(crate) struct Worker<'r> {
     pub shared: &'r CopyShared<'r>,
     pub run: &'r Run<'r>,
     pub tally: Tally,
-    /// One buffer for all files.
+    /// Buffer for small files, allocated at the first of them.
     pub buffer: Buffer,
-    /// Files without a name cannot be had here.
+    /// `true` if the file system does not support `O_TMPFILE`, or cannot link such a file.
     pub no_tmpfile: bool,
-    /// The file that the kernel would not clone.
+    /// The last file that the kernel refused to clone.
     pub uncloneable: Option<Id>,
-    /// How small files go, as far as it is known here.
+    /// Cached results of the contest between mechanisms for small files.
     pub known: Known,
-    // Done since it was last_report last: last_report now and then, as all workers add to the same two numbers.
+    // Progress not yet added to the shared counters; flushed every 50 ms to limit contention.
     unreported: Progress,
     last_report: Instant,
-    // Bytes of the file in hand that are counted as settled.
+    /// Bytes of the current file that are counted as settled.
     pub(super) of_file: u64,
-    /// Files that wait for their names.
+    /// Small files that are complete and wait for one sync.
     pub waiting: Vec<Waiting>,
-    /// The file in hand is copied once more, without waiting for others.
+    /// Files that could not be named after the sync, to be copied again.
+    pub to_repeat: Vec<Repeat>,
+    /// `true` while a file of `to_repeat` is copied: it must not wait again.
     pub is_by_itself: bool,
 }
 
-/// How often progress is last_report.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
 impl<'r> Worker<'r> {
-    /// Books a file, if a list is wanted.
+    /// Adds a file to the manifest, if there is one.
     pub fn list_file(&mut self, entry: &CopyEntry<'_>) {
         if self.run.options.list.is_some() {
             let names = entry.directory.paths.names();
@@ -82,18 +88,19 @@ impl<'r> Worker<'r> {
             last_report: Instant::now(),
             of_file: 0,
             waiting: Vec::new(),
+            to_repeat: Vec::new(),
             is_by_itself: false,
         }
     }
 
-    /// Makes sure that the buffer is there: most workers of a small run never need one.
+    /// Allocates the buffer if it does not exist yet.
     pub fn make_room(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = Buffer::new(single() + 1);
         }
     }
 
-    /// Tells of a failure; a full destination ends the run.
+    /// Reports a failure; a full destination halts the run.
     pub fn fail(&mut self, entry: &CopyEntry<'_>, failure: Failure) {
         if matches!(failure, Failure::Cancelled) {
             return;
@@ -105,12 +112,12 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Tells of a file that is copied but for some attribute.
+    /// Reports a file that was copied without some attribute.
     pub fn incomplete(&self, entry: &CopyEntry<'_>, failure: Failure) {
         self.run.incomplete(entry.error(failure));
     }
 
-    /// Tells of something copied, if it was asked to.
+    /// Reports a copied entry, with `-v`.
     pub fn tell_copied(&self, entry: &CopyEntry<'_>, backup: Option<&CStr>) {
         if !self.run.options.verbose {
             return;
@@ -134,7 +141,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Tells of a file that is written into as it cannot be replaced.
+    /// Reports an existing file that is overwritten in place because it cannot be replaced, with `-v`.
     pub fn tell_written_into(&self, entry: &CopyEntry<'_>, refusal: Failure) {
         if self.run.options.verbose {
             let destination = &entry.destination_path();
@@ -143,7 +150,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Books a file that was left as it was.
+    /// Counts an existing file that was skipped.
     pub fn skip(&mut self, entry: &CopyEntry<'_>, reason: Skip) {
         self.tally.skipped += 1;
         if self.run.options.verbose {
@@ -152,24 +159,24 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Counts bytes that have moved, and keeps the limit on their rate.
+    /// Counts moved bytes, and waits as the rate limit demands.
     pub fn moved(&mut self, bytes: u64) {
         self.unreported.bytes += bytes;
         self.unreported.settled.bytes += bytes;
         self.of_file += bytes;
         let run = self.run;
         if let Some(limit) = &run.limit {
-            // What is cancelled is last_report by the next question.
+            // Cancellation is noticed at the next call of `go_on`.
             let _ = limit.keep(bytes, || run.go_on());
         }
     }
 
-    /// Counts a file that is whole.
+    /// Counts a complete file in the progress.
     pub fn finished_file(&mut self) {
         self.unreported.files += 1;
     }
 
-    /// Books a file that is whole.
+    /// Counts, lists and reports a complete file.
     pub fn count_file(&mut self, entry: &CopyEntry<'_>, backup: Option<&CStr>) {
         self.tally.files += 1;
         self.list_file(entry);
@@ -177,24 +184,24 @@ impl<'r> Worker<'r> {
         self.tell_copied(entry, backup);
     }
 
-    /// Begins a file: what is moved from now on is its own.
+    /// Starts a file: bytes moved from now on belong to it.
     pub fn take_up(&mut self, entry: &CopyEntry<'_>, size: u64) {
         self.of_file = 0;
-        // It may be all there is to tell of for long.
+        // A large file may be the only progress for a long time.
         if size > single() as u64 {
             self.run.events.current(&entry.source_path());
         }
     }
 
-    /// A source file is dealt with: also what was not moved of it counts as settled.
+    /// Settles a source file: its bytes that were not moved count, too.
     pub fn settle(&mut self, size: u64) {
         self.unreported.settled.files += 1;
-        // More than its size was counted of a file that grew; the total knows nothing of that.
+        // A file that grew has counted more than its size, which the total does not include.
         self.unreported.settled.bytes += size.saturating_sub(self.of_file);
         self.of_file = 0;
     }
 
-    /// Tells how far the run is, not too often; whether it did.
+    /// Reports the progress if the interval has passed. Returns `true` if it did.
     pub fn tell(&mut self) -> bool {
         let due = self.last_report.elapsed() >= TELL;
         if due {
@@ -203,7 +210,7 @@ impl<'r> Worker<'r> {
         due
     }
 
-    /// Tells how far the run is.
+    /// Reports the progress.
     pub fn tell_now(&mut self) {
         self.last_report = Instant::now();
         let progress = self.run.advance(std::mem::take(&mut self.unreported));

@@ -10,17 +10,17 @@ use thalweg_core::atomic_file::Parked;
 use crate::{
     Skip,
     copy::{
-        contents::whole_file::{Published, publish},
         copy_entry::CopyEntry,
+        dest::publish::{Published, publish},
         dest::{conflict::Existing, publish::Sink},
         directory::Directory,
         durable::FileSync,
-        entry::file::copy_file_entry,
         name_at::NameAt,
+        waiting::Repeat,
         waiting::Waiting,
         worker::Worker,
     },
-    error::{Attempt, Failure},
+    error::Attempt,
     identity::size,
 };
 
@@ -75,7 +75,8 @@ pub(crate) fn let_wait(
     true
 }
 
-/// Syncs the files that wait and gives them their names, also in a run that is being stopped: they are whole.
+/// Syncs the files that wait and gives them their names, also in a run that is being stopped: they are whole. Those that
+/// cannot be named are added to [`Worker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut Worker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
@@ -84,25 +85,31 @@ pub(crate) fn name_waiting(worker: &mut Worker<'_>) {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
         // If something could not be written, each file says whether it was its own.
         let sync = if is_synced { FileSync::Nothing } else { sync };
-        if let Err(failure) = name_one(worker, &entry, &stat, file, (there.as_ref(), sync)) {
-            worker.fail(&entry, failure);
+        match name_one(worker, &entry, &stat, file, (there.as_ref(), sync)) {
+            Ok(true) => {}
+            Ok(false) => {
+                worker.to_repeat.push(Repeat { directory, from, source, name });
+                continue;
+            }
+            Err(failure) => worker.fail(&entry, failure),
         }
         Directory::done(worker.run, directory);
     }
 }
 
+/// Returns `false` if the file did not get its name.
 fn name_one(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     file: Parked,
     (there, sync): (Option<&Existing>, FileSync),
-) -> Attempt<()> {
-    let Some(dir) = entry.directory.open()? else { return Ok(()) };
+) -> Attempt<bool> {
+    let Some(dir) = entry.directory.open()? else { return Ok(true) };
     let mut sink = Sink::Hidden(file.unpark(dir.as_fd(), entry.name));
     sync.perform(sink.fd(), size(stat))?;
     let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
-    match publish(worker, entry, stat, (&mut sink, name_at), there) {
+    match publish(worker.run.options, entry, stat, (&mut sink, name_at), there) {
         Ok(Published::Named(backup)) => {
             worker.tell_removed(entry, there, stat);
             worker.count_file(entry, backup.as_deref());
@@ -111,21 +118,7 @@ fn name_one(
             worker.skip(entry, Skip::Exists);
             worker.list_file(entry);
         }
-        Err(failure) => {
-            drop(sink);
-            return copy_by_itself(worker, entry, failure);
-        }
+        Err(_) => return Ok(false),
     }
-    Ok(())
-}
-
-/// Copies a file once more that did not get its name, without waiting: what is to be done about that is known there.
-fn copy_by_itself(worker: &mut Worker<'_>, entry: &CopyEntry<'_>, failure: Failure) -> Attempt<()> {
-    if worker.is_by_itself {
-        return Err(failure);
-    }
-    worker.is_by_itself = true;
-    let copied = copy_file_entry(worker, entry);
-    worker.is_by_itself = false;
-    copied
+    Ok(true)
 }

@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, host::filesystem};
 use crate::{
     When,
     copy::{
-        contents::large::record_fallback,
+        contents::run_plan::record_fallback,
         plans::{contest::Planned, is_clone},
         worker::Worker,
     },

@@ -7,8 +7,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::{
-    Driver, End, Facts, Guarantees, Kind, Plan, Sink, Source, StepDown, Transfer, Tuning,
-    mechanisms::LAST_RESORT,
+    End, Facts, Guarantees, Kind, Plan, Sink, Source, Transfer, Tuning, mechanisms::LAST_RESORT,
 };
 use thalweg_sys::{Errno, io};
 
@@ -19,6 +18,7 @@ use crate::{
             clone::{clone_whole, was_no_clone},
             job::Job,
             resume::prefix,
+            run_plan::run_plan,
             small::write_single,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
@@ -147,56 +147,6 @@ fn move_stretch(
     let mut transfer = Transfer { source, sink, len, needs };
     let planned = plan_transfer(worker, job, &own, &transfer, from)?;
     run_plan(worker, &mut transfer, &planned, from, keeper)
-}
-
-/// Has the driver move; takes down which mechanisms moved how much and which were left.
-pub(crate) fn run_plan(
-    worker: &mut Worker<'_>,
-    transfer: &mut Transfer<'_>,
-    planned: &Planned,
-    from: u64,
-    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
-) -> Attempt<u64> {
-    let run = worker.run;
-    let driver = Driver { limit: run.options.limit };
-    let mut seen = 0;
-    let mut watch = |moved: u64| {
-        worker.moved(moved - seen);
-        seen = moved;
-        if let Some(keeper) = keeper.as_deref_mut() {
-            keeper.note(from + moved);
-        }
-        worker.tell();
-        run.go_on()
-    };
-    let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);
-    worker.moved(outcome.report.bytes - seen);
-    for share in &outcome.report.shares {
-        worker.tally.book(share.mechanism, &share.tuning, share.bytes);
-        if is_clone(share.mechanism) {
-            worker.tally.cloned += share.bytes;
-        }
-    }
-    for step in outcome.report.steps_down {
-        record_fallback(worker, step, planned);
-    }
-    worker.tally.looked(outcome.report.looks);
-    if let Some(keeper) = keeper {
-        keeper.note(from + outcome.report.bytes);
-    }
-    match outcome.error {
-        Some(error) => Err(Failure::Moved(error)),
-        None if outcome.stopped => Err(Failure::Cancelled),
-        None => Ok(outcome.report.bytes),
-    }
-}
-
-pub(crate) fn record_fallback(worker: &mut Worker<'_>, step: StepDown, planned: &Planned) {
-    if let Some(pair) = &planned.pair {
-        pair.learn(&step);
-    }
-    worker.shared.contests.left(&mut worker.known, step.from);
-    worker.tally.step_down(step);
 }
 
 fn plan_transfer(

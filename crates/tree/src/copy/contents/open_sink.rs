@@ -29,7 +29,7 @@ pub(crate) fn write_target(
     match there {
         Some(there) if there.is_written_into(options) => WriteTarget::Existing,
         None if options.inplace => WriteTarget::Own,
-        // A part could neither get its name nor go; what has no name can get one.
+        // An append-only directory accepts a link of a nameless file, but neither renames nor removes a partial file.
         None if entry.directory.is_append_only() => {
             if worker.no_tmpfile {
                 WriteTarget::Own
@@ -37,9 +37,9 @@ pub(crate) fn write_target(
                 WriteTarget::Nameless
             }
         }
-        // It is not visible there, and half of a single write never is.
+        // A staging directory is not visible, so half of a single write never is.
         _ if is_single && entry.directory.is_staged => WriteTarget::Own,
-        // In concurrency no part is gone on with.
+        // With other workers around, no partial file is resumed.
         None if is_single && (!options.resume || is_concurrent(worker)) && !worker.no_tmpfile => {
             WriteTarget::Nameless
         }
@@ -47,7 +47,7 @@ pub(crate) fn write_target(
     }
 }
 
-/// Whether others may write the same file, whom no lock keeps away.
+/// Returns `true` if other workers may write the same file, and no lock prevents it.
 fn is_concurrent(worker: &Worker<'_>) -> bool {
     worker.run.concurrency != Concurrency::None
 }

@@ -1,5 +1,6 @@
 //! Files that fit one buffer: one read and one write, and no question that could be left out.
 
+use rustix::fs::{FileType, Stat};
 use std::os::fd::{AsFd, OwnedFd};
 use thalweg_core::{
     End, Guarantees, Kind, Sink, Source, Transfer, Tuning,
@@ -8,13 +9,25 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    CopyOptions, When,
     copy::{
-        contents::large::run_plan,
+        contents::{run_plan::run_plan, sparse::seems_sparse},
         plans::{contest::Planned, is_clone},
-        worker::Worker,
+        worker::{Worker, single},
     },
     error::{Attempt, Failure, at_source},
+    identity::{kind, size},
 };
+
+/// Returns `true` if a file fits the worker's buffer, if its size is correct, and is to be read and written whole.
+pub(crate) fn is_small(options: &CopyOptions, stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile
+        && size(stat) <= single() as u64
+        && options.allows_single_write()
+        && options.sparse != When::Always
+        && options.reflink != When::Always
+        && !(options.sparse == When::Auto && seems_sparse(stat))
+}
 
 /// What the first read of a small file brought.
 #[derive(Clone, Copy, Debug, Default)]

@@ -28,9 +28,8 @@ use crate::{
 // Enough for any sane crowd of copies that back up one name.
 const TRIES: usize = 100;
 
-/// Gives what lies at `name_at` a second name, its backup's, so that a rename over the first one loses
-/// nothing and leaves no moment without a file. Returns that name; `None` also if nothing lies there
-/// any more.
+/// Links the file at `name_at` to the name of its backup, so that a rename over `name_at` loses nothing and the name always
+/// exists. Returns the name of the backup, `None` if there is nothing to keep.
 pub(crate) fn set_aside(
     options: &CopyOptions,
     name_at: NameAt<'_>,

@@ -46,9 +46,39 @@ impl SymlinkTarget {
     }
 }
 
+/// The destination of one file: new, or in the place of an existing file.
+#[derive(Default)]
+pub(crate) struct Destination {
+    /// The file that gives way.
+    pub existing: Option<Existing>,
+    /// Where a dangling symbolic link leads, if the copy is created there.
+    link_target: Option<SymlinkTarget>,
+}
+
+impl Destination {
+    pub fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Replace(existing) => Self { existing: Some(existing), link_target: None },
+            Verdict::NewBehindLink(target) => Self { existing: None, link_target: Some(target) },
+            Verdict::New | Verdict::Skip(..) => Self::default(),
+        }
+    }
+
+    /// The name that the copy gets. `here`: the name of the entry itself.
+    pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
+        let free = self.link_target.as_ref().map_or(here, SymlinkTarget::name_at);
+        self.existing.as_ref().map_or(free, |existing| existing.name_at(here))
+    }
+
+    /// `true` if a symbolic link leads to it, perhaps out of the directory.
+    pub fn is_elsewhere(&self) -> bool {
+        self.link_target.is_some() || self.existing.as_ref().is_some_and(Existing::is_behind_link)
+    }
+}
+
 /// What is there and gives way.
 pub(crate) struct Existing {
-    /// The file, link_target links if they are followed.
+    /// The file; the target if symbolic links are followed.
     pub stat: Stat,
     // Where it is, if a link led to it.
     through: Option<SymlinkTarget>,

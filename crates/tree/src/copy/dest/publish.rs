@@ -17,9 +17,14 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Refusal,
+    Backup, CopyOptions, Refusal,
     copy::{
-        dest::one_file::{is_one, may_be_one},
+        copy_entry::CopyEntry,
+        dest::{
+            backup,
+            conflict::Existing,
+            one_file::{is_one, may_be_one},
+        },
         name_at::NameAt,
     },
     error::{Attempt, Failure, at_sink},
@@ -138,6 +143,45 @@ impl<'a> Sink<'a> {
             Self::Own { .. } | Self::Existing(_) => None,
         }
     }
+}
+
+/// What became of a complete copy.
+pub(crate) enum Published {
+    /// It has its name; the name of the backup.
+    Named(Option<CString>),
+    /// Nothing may be replaced, and another process was faster.
+    Skipped,
+}
+
+/// Gives the copy its name; renames the file that it replaces if a backup is wanted.
+pub(crate) fn publish(
+    options: &CopyOptions,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    (sink, name_at): (&mut Sink<'_>, NameAt<'_>),
+    there: Option<&Existing>,
+) -> Attempt<Published> {
+    if there.is_some_and(|there| there.is_written_into(options)) {
+        return sink.publish(false).map(|()| Published::Named(None));
+    }
+    if there.is_none() {
+        // The name was free. Another process has created a file there, or, in a new directory, this copy has created one whose
+        // name the file system takes for the same.
+        let is_fresh = entry.directory.is_fresh;
+        let is_wanted = is_fresh || options.replaces_nothing() || options.backup != Backup::None;
+        match sink.publish(is_wanted) {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if is_fresh => {
+                return Err(Failure::Refused(Refusal::JustCreated));
+            }
+            Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
+                return Ok(Published::Skipped);
+            }
+            Err(Failure::Sink(_, Errno::EXIST, _)) if is_wanted => {}
+            answer => return answer.map(|()| Published::Named(None)),
+        }
+    }
+    let backup = backup::set_aside(options, name_at, entry, stat)?;
+    sink.publish(false).map(|()| Published::Named(backup))
 }
 
 impl Drop for Sink<'_> {

@@ -10,7 +10,7 @@ use crate::{
     Refusal, Skip,
     copy::{
         attributes::{self, Body, Wanted},
-        contents::{recheck::is_to_be_replaced, whole_file::copy_contents},
+        contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
             conflict::{Existing, Verdict, resolve_conflict},
@@ -18,6 +18,7 @@ use crate::{
             write_target::WriteTarget,
         },
         entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
+        file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::NameAt,
         worker::Worker,
@@ -88,7 +89,7 @@ fn copy_or_leave(
         verdict => verdict,
     };
     if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
-        copy_contents(worker, entry, source, stat, verdict)?;
+        copy_file(worker, entry, source, stat, verdict)?;
         return Ok(NameOutcome::Processed);
     }
     loop {
@@ -102,10 +103,10 @@ fn copy_or_leave(
                     worker.list_file(entry);
                 }
                 Named::Lost => continue,
-                Named::Refused => drop(copy_contents(worker, entry, source, stat, verdict)?),
+                Named::Refused => drop(copy_file(worker, entry, source, stat, verdict)?),
             },
             LinkClaim::First => {
-                let copied = copy_contents(worker, entry, source, stat, verdict);
+                let copied = copy_file(worker, entry, source, stat, verdict);
                 wake_for(worker, entry, stat, copied)?;
             }
         }

@@ -1,0 +1,64 @@
+//! Runs a plan for one file, and books which mechanisms moved its bytes.
+
+use std::os::fd::BorrowedFd;
+use thalweg_core::{Driver, StepDown, Transfer};
+
+use crate::{
+    copy::{
+        plans::{contest::Planned, is_clone},
+        worker::Worker,
+    },
+    error::{Attempt, Failure},
+    journal::Keeper,
+};
+
+/// Runs a plan by the driver; books how much each mechanism moved and every fallback. Returns the number of bytes moved.
+pub(crate) fn run_plan(
+    worker: &mut Worker<'_>,
+    transfer: &mut Transfer<'_>,
+    planned: &Planned,
+    from: u64,
+    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+) -> Attempt<u64> {
+    let run = worker.run;
+    let driver = Driver { limit: run.options.limit };
+    let mut seen = 0;
+    let mut watch = |moved: u64| {
+        worker.moved(moved - seen);
+        seen = moved;
+        if let Some(keeper) = keeper.as_deref_mut() {
+            keeper.note(from + moved);
+        }
+        worker.tell();
+        run.go_on()
+    };
+    let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);
+    worker.moved(outcome.report.bytes - seen);
+    for share in &outcome.report.shares {
+        worker.tally.book(share.mechanism, &share.tuning, share.bytes);
+        if is_clone(share.mechanism) {
+            worker.tally.cloned += share.bytes;
+        }
+    }
+    for step in outcome.report.steps_down {
+        record_fallback(worker, step, planned);
+    }
+    worker.tally.looked(outcome.report.looks);
+    if let Some(keeper) = keeper {
+        keeper.note(from + outcome.report.bytes);
+    }
+    match outcome.error {
+        Some(error) => Err(Failure::Moved(error)),
+        None if outcome.stopped => Err(Failure::Cancelled),
+        None => Ok(outcome.report.bytes),
+    }
+}
+
+/// Books that a mechanism was left for the next one of the plan.
+pub(crate) fn record_fallback(worker: &mut Worker<'_>, step: StepDown, planned: &Planned) {
+    if let Some(pair) = &planned.pair {
+        pair.learn(&step);
+    }
+    worker.shared.contests.left(&mut worker.known, step.from);
+    worker.tally.step_down(step);
+}

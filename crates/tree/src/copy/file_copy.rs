@@ -1,0 +1,266 @@
+//! Copies one file with contents: prepare, transfer, verify, apply attributes, install.
+//!
+//! [`copy_file`] runs the five steps of [`FileCopy`] and is the only place that repeats them.
+
+mod outcome;
+mod prepare;
+
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Instant,
+};
+use thalweg_core::atomic_file::sync_directory;
+use thalweg_sys::io;
+
+use self::prepare::{Method, Prepared};
+use crate::{
+    Event, Skip,
+    copy::{
+        attributes::{self, Body},
+        contents::{
+            batch::{let_wait, may_wait},
+            clone::{Cloning, clone_whole, was_no_clone},
+            job::Job,
+            large::move_large,
+            recheck::is_equal,
+            small::{Contents, move_small, write_single},
+            verify::SinkEnd,
+        },
+        copy_entry::CopyEntry,
+        dest::{
+            conflict::{Destination, Existing, Verdict, resolve_conflict},
+            publish::{Published, publish},
+            write_target::can_be_written_into,
+        },
+        durable::FileSync,
+        worker::Worker,
+    },
+    error::{Attempt, Failure, at_sink, at_source},
+    identity::{Id, changed, kind, size},
+    journal::Keeper,
+    xattrs::{Holder, Taken},
+};
+
+/// Why an attempt ended without a copy.
+enum Stopped {
+    Failed(Failure),
+    /// The kernel refused to clone the file; the next attempt moves its bytes.
+    CloneRefused,
+    /// The next attempt has to look at the destination again.
+    LookAgain,
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Copies a file to a destination that is free or may be replaced. Returns the identity of the copy if other names may be
+/// linked to it, `None` if there is no such copy.
+pub(crate) fn copy_file(
+    worker: &mut Worker<'_>,
+    entry: &CopyEntry<'_>,
+    source: &OwnedFd,
+    stat: &Stat,
+    verdict: Verdict,
+) -> Attempt<Option<Id>> {
+    let Some(dir) = entry.directory.open()? else { return Ok(None) };
+    let dir = dir.as_fd();
+    let mut destination = Destination::of(verdict);
+    loop {
+        let counts = (worker.tally.verified, worker.tally.changed);
+        let mut copy = FileCopy { worker, entry, dir, source, stat, destination: &destination };
+        let failure = match copy.run() {
+            Ok(copied) => return Ok(copied),
+            Err(Stopped::CloneRefused) => continue,
+            Err(Stopped::LookAgain) => {
+                rewind(source, stat)?;
+                match resolve_conflict(worker.run, entry, dir, stat)? {
+                    // Copied again rather than compared: another process is writing here.
+                    Verdict::Skip(Skip::Done, there) if there.is_doubted => {
+                        destination = Destination::of(Verdict::Replace(there));
+                    }
+                    Verdict::Skip(reason, _) => {
+                        worker.skip(entry, reason);
+                        worker.list_file(entry);
+                        return Ok(None);
+                    }
+                    verdict => destination = Destination::of(verdict),
+                }
+                continue;
+            }
+            Err(Stopped::Failed(failure)) => failure,
+        };
+        let existing = destination.existing.as_mut();
+        let Some(existing) = existing
+            .filter(|existing| can_be_written_into(worker.run.options, existing, stat, &failure))
+        else {
+            return Err(failure);
+        };
+        // As cp does at once.
+        rewind(source, stat)?;
+        existing.keeps_inode = true;
+        (worker.tally.verified, worker.tally.changed) = counts;
+        worker.tell_written_into(entry, failure);
+    }
+}
+
+/// Lets the next attempt read a regular file from its start.
+fn rewind(source: &OwnedFd, stat: &Stat) -> Attempt<()> {
+    if kind(stat) == FileType::RegularFile {
+        seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+    }
+    Ok(())
+}
+
+/// One attempt to copy one file.
+struct FileCopy<'c, 'r> {
+    worker: &'c mut Worker<'r>,
+    entry: &'c CopyEntry<'c>,
+    /// The destination directory.
+    dir: BorrowedFd<'c>,
+    source: &'c OwnedFd,
+    /// The attributes of the source, as they were when it was opened.
+    stat: &'c Stat,
+    destination: &'c Destination,
+}
+
+impl<'c> FileCopy<'c, '_> {
+    fn run(&mut self) -> Result<Option<Id>, Stopped> {
+        let mut file = self.prepare()?;
+        self.transfer(&mut file).or_else(|stopped| self.give_up(&mut file, stopped))?;
+        let finished = self.verify(&file).map(|()| self.apply_attributes(&file));
+        let sync = self.sync();
+        if finished.is_ok()
+            && file.choice.contents.is_whole
+            && may_wait(self.worker, self.entry, self.stat, sync)
+            && let_wait(self.worker, self.entry, self.stat, &mut file.sink, (self.existing(), sync))
+        {
+            return Ok(None);
+        }
+        match finished.and_then(|()| self.install(&mut file, sync)) {
+            Ok(published) => Ok(self.conclude(&file, published)?),
+            Err(failure) => self.give_up(&mut file, failure.into()).map(|()| None),
+        }
+    }
+
+    fn existing(&self) -> Option<&'c Existing> {
+        self.destination.existing.as_ref()
+    }
+
+    /// Moves the bytes.
+    fn transfer(&mut self, file: &mut Prepared<'_>) -> Result<(), Stopped> {
+        let began = Instant::now();
+        let (worker, source, sink) = (&mut *self.worker, self.source, file.sink.fd());
+        let Contents { len, is_whole } = file.choice.contents;
+        match &file.choice.method {
+            Method::Clone(how) => match (clone_whole(worker, (source, self.stat), sink), how) {
+                (Ok(()), _) => {}
+                (Err(errno), Cloning::Must) => {
+                    return Err(Failure::Sink("FICLONE", errno, 0).into());
+                }
+                (Err(errno), Cloning::May(planned)) => {
+                    was_no_clone(worker, errno, planned);
+                    worker.uncloneable = Some(Id::of(self.stat));
+                    return Err(Stopped::CloneRefused);
+                }
+            },
+            Method::Small(planned) => move_small(worker, source, sink, len, planned)?,
+            Method::Buffer => write_single(worker, sink, len)?,
+            Method::Driver => {
+                let takes_holes =
+                    self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
+                let adopted = file.sink.is_adopted();
+                let job = Job { source, stat: self.stat, sink, adopted, takes_holes };
+                move_large(worker, &job, len, file.journal.as_mut())?;
+            }
+        }
+        if let Some(reading) = file.choice.reading.filter(|_| is_whole) {
+            let is_planned = matches!(file.choice.method, Method::Small(_));
+            let took = reading + began.elapsed();
+            worker.shared.contests.note(is_planned, size(self.stat), took);
+        }
+        Ok(())
+    }
+
+    /// Reports a source that changed during the copy; compares the copy with its source if that was asked for.
+    fn verify(&mut self, file: &Prepared<'_>) -> Attempt<()> {
+        let (worker, stat, existing) =
+            (&mut *self.worker, self.stat, self.destination.existing.as_ref());
+        let options = worker.run.options;
+        let sink = file.sink.fd();
+        // Before the attributes: a delayed write would change the times.
+        if existing.is_some() || self.entry.directory.may_tell_at_close {
+            io::flush(sink).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
+        }
+        let is_regular = kind(stat) == FileType::RegularFile;
+        let look = || fstat(self.source).map_err(at_source("fstat"));
+        let mut has_changed = is_regular && changed(stat, &look()?);
+        let can_be_read_again = is_regular && existing.is_none_or(Existing::can_be_read_again);
+        worker.tally.verified.not_read += u64::from(options.verify.is_some() && !can_be_read_again);
+        // A device may be larger than what was written to it.
+        let is_special = existing.is_some_and(Existing::is_special);
+        let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
+        if let Some(hash) = options.verify.filter(|_| can_be_read_again)
+            && !is_equal(worker, (self.source.as_fd(), sink.as_fd(), end), hash)?
+        {
+            has_changed = has_changed || changed(stat, &look()?);
+            if !has_changed {
+                return Err(Failure::Differ);
+            }
+        }
+        if has_changed {
+            worker.tally.changed += 1;
+            worker.run.events.event(&Event::Changed { source: &self.entry.source_path() });
+        }
+        Ok(())
+    }
+
+    /// Gives the copy its owner, mode, extended attributes and times. An attribute that is refused is reported.
+    fn apply_attributes(&self, file: &Prepared<'_>) {
+        if file.inherits_acl {
+            // Only now: the list of the old file may let other users read and write this one.
+            attributes::inherit(file.name_at, file.sink.fd().as_fd());
+        }
+        if self.existing().is_some_and(Existing::is_special) {
+            return;
+        }
+        let (run, entry) = (self.worker.run, self.entry);
+        let body = Body { fd: file.sink.fd().as_fd(), path: &|| entry.destination_path() };
+        let applied =
+            Taken::from(&Holder::Fd(self.source.as_fd()), run.options.preserve).and_then(|taken| {
+                attributes::apply_attributes(run, body, &taken, self.stat, &file.wanted)
+            });
+        if let Err(failure) = applied {
+            self.worker.incomplete(entry, failure);
+        }
+    }
+
+    /// `true` if other names of the source are linked to the copy.
+    fn has_links(&self) -> bool {
+        let is_named = self.entry.named_by_caller();
+        self.worker.run.options.links_names(is_named, self.stat.st_nlink)
+    }
+
+    fn sync(&self) -> FileSync {
+        let run = self.worker.run;
+        let links = (self.existing(), self.destination.is_elsewhere(), self.has_links());
+        FileSync::of(run.options, run.concurrency, self.entry.directory, links)
+    }
+
+    /// Syncs the copy and gives it its name.
+    fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<Published> {
+        sync.perform(file.sink.fd(), size(self.stat))?;
+        let forgotten = file.journal.as_mut().map_or(Ok(()), Keeper::forget);
+        forgotten.map_err(at_sink("unlinkat"))?;
+        let options = self.worker.run.options;
+        let sink = (&mut file.sink, file.name_at);
+        let published = publish(options, self.entry, self.stat, sink, self.existing())?;
+        if sync == FileSync::All && self.destination.is_elsewhere() {
+            sync_directory(file.name_at.dir, file.sink.fd().as_fd())?;
+        }
+        Ok(published)
+    }
+}

@@ -1,0 +1,101 @@
+//! What follows an attempt: book the copy, or keep what a later attempt or run can use.
+
+use rustix::fs::fstat;
+use thalweg_core::atomic_file::remove_leftover;
+
+use super::{
+    FileCopy, Stopped,
+    prepare::{Method, Prepared},
+};
+use crate::{
+    Skip,
+    copy::{
+        contents::recheck::tell_again,
+        dest::{
+            publish::{Published, Sink},
+            write_target::{WriteTarget, can_be_written_into, cannot_be_named},
+        },
+    },
+    error::{Attempt, Failure, at_sink},
+    identity::Id,
+    names::os,
+};
+
+impl FileCopy<'_, '_> {
+    /// Books the copy, or the file that was skipped instead.
+    pub(super) fn conclude(
+        &mut self,
+        file: &Prepared<'_>,
+        published: Published,
+    ) -> Attempt<Option<Id>> {
+        let (entry, stat) = (self.entry, self.stat);
+        let backup = match published {
+            Published::Named(backup) => backup,
+            Published::Skipped => {
+                self.worker.skip(entry, Skip::Exists);
+                self.worker.list_file(entry);
+                return Ok(None);
+            }
+        };
+        // Small files of a tree never had a partial file, and a call for each would cost.
+        let is_clone = matches!(file.choice.method, Method::Clone(_));
+        let may_have_part = is_clone || entry.named_by_caller();
+        let is_nameless = file.target == WriteTarget::Nameless;
+        if is_nameless && may_have_part && !entry.directory.is_fresh {
+            // The copy is complete, whether or not an old partial file can be removed.
+            let _ = remove_leftover(file.name_at.dir, file.name_at.name, Id::of(stat));
+        }
+        self.worker.tell_removed(entry, self.existing(), stat);
+        self.worker.count_file(entry, backup.as_deref());
+        let copy = self.has_links().then(|| fstat(file.sink.fd()).map_err(at_sink("fstat")));
+        Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
+    }
+
+    /// Keeps a partial file that a later run can resume, removes any other, and decides whether the next attempt may
+    /// succeed.
+    pub(super) fn give_up(
+        &mut self,
+        file: &mut Prepared<'_>,
+        stopped: Stopped,
+    ) -> Result<(), Stopped> {
+        let Stopped::Failed(failure) = stopped else { return Err(stopped) };
+        let (options, existing) = (self.worker.run.options, self.existing());
+        // A partial file is of no use if the bytes go into the old file next.
+        let is_given_up =
+            existing.is_some_and(|there| can_be_written_into(options, there, self.stat, &failure));
+        let is_left = options.resume && failure.may_be_resumed() && !is_given_up;
+        match &mut file.journal {
+            Some(journal) if is_left => {
+                journal.write();
+                self.leave_part(&mut file.sink);
+            }
+            // The partial file goes, and `failure` is the error to report.
+            Some(journal) => drop(journal.forget()),
+            // A file was truncated before the first byte; a device has lost what was overwritten.
+            None if file.target == WriteTarget::Existing
+                && existing.is_some_and(|there| !there.is_special() || self.worker.of_file > 0) =>
+            {
+                self.worker.run.torn(self.entry.destination_path());
+            }
+            None => {}
+        }
+        // The adopted partial file was damaged where its journal called it true; it is removed.
+        if file.sink.is_adopted() && matches!(failure, Failure::Differ) {
+            tell_again(self.worker, self.entry);
+            return Err(Stopped::LookAgain);
+        }
+        if file.target == WriteTarget::Nameless && cannot_be_named(&failure) {
+            self.worker.no_tmpfile = true;
+            return Err(Stopped::LookAgain);
+        }
+        Err(failure.into())
+    }
+
+    fn leave_part(&self, sink: &mut Sink<'_>) {
+        if let Some(part) = sink.leave() {
+            let directory = self.entry.directory;
+            let path = || directory.paths.destination_path().join(os(part));
+            self.worker.run.left_part(path, directory.is_staged);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The first step of a copy: choose a method, open the file to write and its journal.
+
+use std::{
+    os::fd::BorrowedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_sys::Errno;
+
+use super::{FileCopy, Stopped};
+use crate::{
+    copy::{
+        attributes::Wanted,
+        contents::{
+            batch::name_waiting,
+            clone::{Cloning, cloning},
+            open_sink::{open_sink, write_target},
+            small::{Contents, is_small, read_single},
+        },
+        dest::{
+            mode::{look_at, modes},
+            publish::Sink,
+            write_target::WriteTarget,
+        },
+        name_at::NameAt,
+        plans::contest::{Places, Planned},
+    },
+    error::{Attempt, Failure, at_sink},
+    identity::size,
+    journal::{Identity, Keeper, Source},
+};
+
+/// How the bytes of a file are moved.
+pub(super) enum Method {
+    /// A clone of the whole file.
+    Clone(Cloning),
+    /// A mechanism that moves the whole of a small file.
+    Small(Arc<Planned>),
+    /// One write of what is in the worker's buffer already.
+    Buffer,
+    /// The driver. The start of the file may be in the worker's buffer.
+    Driver,
+}
+
+/// The first step's choice for a file.
+pub(super) struct Choice {
+    pub method: Method,
+    pub contents: Contents,
+    /// Set if this file is timed: how long it took to read it.
+    pub reading: Option<Duration>,
+}
+
+/// A file that is open on both sides.
+pub(super) struct Prepared<'a> {
+    pub name_at: NameAt<'a>,
+    pub target: WriteTarget,
+    pub sink: Sink<'a>,
+    pub journal: Option<Keeper<BorrowedFd<'a>>>,
+    pub wanted: Wanted,
+    /// `true` if the copy takes over the access list of the file that it replaces.
+    pub inherits_acl: bool,
+    pub choice: Choice,
+}
+
+impl<'c> FileCopy<'c, '_> {
+    /// Chooses a method; reads a small file into the worker's buffer.
+    fn choose(&mut self) -> Attempt<Choice> {
+        if self.worker.run.options.attributes_only {
+            let contents = Contents { len: 0, is_whole: true };
+            return Ok(Choice { method: Method::Buffer, contents, reading: None });
+        }
+        let is_new = self.existing().is_none();
+        if !is_small(self.worker.run.options, self.stat) {
+            // A large file may take long, and other workers may need the names.
+            name_waiting(self.worker);
+            let clone = is_new.then(|| cloning(self.worker, self.dir, (self.source, self.stat)));
+            let method = clone.flatten().map_or(Method::Driver, Method::Clone);
+            return Ok(Choice { method, contents: Contents::default(), reading: None });
+        }
+        let len = size(self.stat);
+        let planned = if is_new { self.plan_small() } else { None };
+        // Reading and writing are timed, not the creation of the file between them.
+        let is_timed = self.worker.shared.contests.is_open(&self.worker.known, len);
+        let clock = is_timed.then(Instant::now);
+        let (method, contents) = match planned {
+            Some(planned) => {
+                (Method::Small(planned), Contents { len: len as usize, is_whole: true })
+            }
+            None => match read_single(self.worker, self.source, len as usize)? {
+                contents if contents.is_whole => (Method::Buffer, contents),
+                contents => (Method::Driver, contents),
+            },
+        };
+        Ok(Choice { method, contents, reading: clock.map(|began| began.elapsed()) })
+    }
+
+    /// The mechanism for a new small file if reading and writing is not the cheapest.
+    fn plan_small(&mut self) -> Option<Arc<Planned>> {
+        let (options, shared) = (self.worker.run.options, self.worker.shared);
+        let device = self.entry.directory.own.dev;
+        let places = Places { source: self.source, stat: self.stat, dir: self.dir, device };
+        shared.contests.plan(&mut self.worker.known, &places, (options, &shared.pairs))
+    }
+
+    /// Opens the file to write, and its journal.
+    pub(super) fn prepare(&mut self) -> Result<Prepared<'c>, Stopped> {
+        let choice = self.choose()?;
+        let (entry, stat, existing) = (self.entry, self.stat, self.existing());
+        let name_at = self.destination.name_at(NameAt { dir: self.dir, name: entry.name });
+        let is_single = choice.contents.is_whole || matches!(choice.method, Method::Clone(_));
+        let target = write_target(self.worker, entry, existing, is_single);
+        let replaced = existing.filter(|existing| !existing.is_taken_away());
+        let run = self.worker.run;
+        let (mode, mut wanted) = modes(run, entry, stat, (replaced, target));
+        let reader = (is_single, self.source, stat);
+        let sink = match open_sink(self.worker, entry, (name_at, target, existing), mode, reader) {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if target == WriteTarget::Own => {
+                return Err(Stopped::LookAgain);
+            }
+            opened => opened?,
+        };
+        if let Some(left) = sink.left_alone() {
+            run.left_alone(|| entry.destination_path(), left);
+        }
+        look_at(run, entry, (&sink, name_at.dir), mode, &mut wanted)?;
+        let inherits_acl = replaced.is_some() && target == WriteTarget::Part;
+        if inherits_acl {
+            (wanted.born_with_acl, wanted.has_mode) = (true, None);
+        }
+        let may_exist = sink.is_adopted() || !entry.directory.is_fresh;
+        let mut journal = sink.journal().map(|name| {
+            Keeper::new((name_at.dir, name), Source::Local(Identity::of(stat)), may_exist)
+        });
+        // Without its partial file a journal says nothing.
+        if let Some(journal) = journal.as_mut().filter(|_| !sink.is_adopted()) {
+            journal.forget().map_err(at_sink("unlinkat"))?;
+        }
+        Ok(Prepared { name_at, target, sink, journal, wanted, inherits_acl, choice })
+    }
+}
