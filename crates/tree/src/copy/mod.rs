@@ -11,6 +11,7 @@ pub(crate) mod leaf;
 pub(crate) mod links;
 pub(crate) mod plans;
 pub(crate) mod report;
+pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod spot;
 pub(crate) mod staged_dir;

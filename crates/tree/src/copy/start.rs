@@ -18,6 +18,7 @@ use crate::{
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
+        room::Room,
         run::{Company, FEWEST_DIRECTORIES, Me, Run, share},
         task::Task,
         walk::Walker,
@@ -62,6 +63,7 @@ pub(crate) fn copy_among(
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
     run.company = company;
     run.second = found.second;
+    run.room = options.dry_run.then(|| Room::of(base.fd.as_fd())).flatten();
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
@@ -114,6 +116,9 @@ pub(crate) fn copy_among(
         if let Err(error) = synced {
             crew.run.failed(failed(error.errno, error.call));
         }
+    }
+    if let Some(room) = &crew.run.room {
+        room.report(&base.path, events);
     }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);

@@ -132,8 +132,14 @@ impl Worker<'_> {
             self.skip(leaf, reason);
             self.tally.verified.not_read += u64::from(self.run.options.verify.is_some());
         } else {
-            if let Verdict::Replace(there) = &verdict {
-                self.tell_removed(leaf, Some(there), &stat);
+            let there = if let Verdict::Replace(there) = &verdict { Some(there) } else { None };
+            self.tell_removed(leaf, there, &stat);
+            if let Some(room) = &self.run.room
+                && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
+                && !matches!(verdict, Verdict::NewBehind(_))
+            {
+                let from = leaf.from.open()?;
+                room.count(self.run.options, (from.as_fd(), &stat), there.map(|there| &there.stat));
             }
             self.count_file(leaf, None);
         }
