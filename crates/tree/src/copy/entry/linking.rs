@@ -1,10 +1,15 @@
 //! Links to the files of the source in the place of copies of them (`cp -l`, `cp -s`).
 
-use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Stat, linkat, statat, symlinkat};
+use std::os::fd::AsFd;
 
 use crate::{
-    Becomes, Refusal,
-    copy::{leaf::Leaf, worker::Worker},
+    Becomes, Refusal, Skip,
+    copy::{
+        dest::conflict::{Verdict, resolve_conflict},
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_source},
     identity::Id,
 };
@@ -25,10 +30,26 @@ impl Worker<'_> {
         }
         let target = leaf.source_path();
         if target.is_relative() && !is_current(leaf) {
-            return Err(Failure::Refused(Refusal::RelativeLink));
+            // As in cp: where an existing file is left as it is, no link has to be made.
+            return match self.reason_to_leave(leaf, &stat) {
+                Some(reason) => {
+                    self.skip(leaf, reason);
+                    Ok(())
+                }
+                None => Err(Failure::Refused(Refusal::RelativeLink)),
+            };
         }
         self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
         Ok(())
+    }
+
+    /// Why an existing destination is left as it is, by `-n`, `-u` or an answer to `-i`.
+    fn reason_to_leave(&self, leaf: &Leaf<'_>, source: &Stat) -> Option<Skip> {
+        let dir = leaf.directory.open().ok().flatten().filter(|_| !leaf.directory.is_fresh)?;
+        match resolve_conflict(self.run, leaf, dir.as_fd(), source) {
+            Ok(Verdict::Skip(reason, _)) => Some(reason),
+            _ => None,
+        }
     }
 }
 
