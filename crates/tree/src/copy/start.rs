@@ -1,8 +1,11 @@
 //! Starts a run: resolves names, starts workers, closes the account.
 
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{AtFlags, FileType, statat},
+    process::{Resource, getrlimit},
+};
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     time::Instant,
@@ -25,6 +28,7 @@ use crate::{
         whole_sync::WholeSync,
     },
     folder::Kept,
+    identity::kind,
     names::os,
     paths::Paths,
     sources::{inspect, resolve, waves},
@@ -97,7 +101,11 @@ pub(crate) fn copy_among(
     }
     let crew = Crew::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&crew, &directory));
-    for wave in waves(found.accepted) {
+    let is_link = |name: &CStr| {
+        statat(&base.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+    };
+    for wave in waves(found.accepted, is_link) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
