@@ -111,6 +111,15 @@ pub enum Event<'a> {
         /// What setxattr(2) answered.
         errno: Errno,
     },
+    /// The copies of a dry run need more space than is free in the file system of the destination.
+    NoRoom {
+        /// The directory that the copies go to.
+        destination: &'a Path,
+        /// Bytes that they need.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// An unfinished file or directory of this name was neither resumed nor removed: another user may have made it.
     LeftAlone {
         /// The leftover.

@@ -150,12 +150,17 @@ fn open(path: &Path) -> Result<Base, Error> {
 }
 
 /// Sources in the order given, cut where a name comes up again: what two sources become must not
-/// be made at the same time.
-pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
+/// be made at the same time. A name that is a symbolic link (`is_link`) is cut off on both sides, as the link may lead to what
+/// another source becomes.
+pub(crate) fn waves(named: Vec<Named>, is_link: impl Fn(&CStr) -> bool) -> Vec<Vec<Named>> {
     let mut waves = vec![Vec::new()];
     let mut names = HashSet::new();
+    let (is_alone, mut was_link) = (named.len() < 2, false);
     for source in named {
-        if !names.insert(source.name.clone()) {
+        let is_link = !is_alone && is_link(&source.name);
+        let is_cut = (is_link || was_link) && !names.is_empty();
+        was_link = is_link;
+        if !names.insert(source.name.clone()) || is_cut {
             names = HashSet::from([source.name.clone()]);
             waves.push(Vec::new());
         }
@@ -279,7 +284,15 @@ mod tests {
             source: CString::new(name).unwrap(),
             name: CString::new(name).unwrap(),
         };
-        let waves = waves(["a", "b", "a", "c"].map(named).to_vec());
+        let waves = waves(["a", "b", "a", "c"].map(named).to_vec(), |_| false);
         assert_eq!(waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        let of = |names: &[&str]| {
+            let named = names.iter().copied().map(named).collect();
+            let waves = super::waves(named, |name| name.to_bytes()[0] == b'l');
+            waves.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["a", "b", "l", "c", "d"]), [2, 1, 2]);
+        assert_eq!(of(&["l", "l2", "a"]), [1, 1, 1]);
+        assert_eq!(of(&["l"]), [1]);
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod links;
 pub(crate) mod name_at;
 pub(crate) mod plans;
 pub(crate) mod report;
+pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod staged_dir;

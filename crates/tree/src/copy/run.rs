@@ -21,6 +21,7 @@ use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
     copy::{
         report::{MOST_ERRORS, TreeReport},
+        room::Room,
         whole_sync::WholeSync,
     },
     error::Failure,
@@ -56,6 +57,8 @@ pub(crate) struct Run<'r> {
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
     pub concurrency: Concurrency,
+    /// In a dry run, the free space of the destination.
+    pub room: Option<Room>,
     /// Sources that the caller named and that get the name of an earlier one.
     pub second: HashSet<CString>,
     /// For trees: the file system of the destination, if one call syncs it and something is to be synced.
@@ -168,6 +171,7 @@ impl<'r> Run<'r> {
             kept: None,
             me,
             concurrency: Concurrency::None,
+            room: None,
             second: HashSet::new(),
             whole: None,
             most_waiting: 0,

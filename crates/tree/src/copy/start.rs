@@ -1,8 +1,11 @@
 //! Starts a run: resolves names, starts workers, closes the account.
 
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{AtFlags, FileType, statat},
+    process::{Resource, getrlimit},
+};
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     time::Instant,
@@ -17,6 +20,7 @@ use crate::{
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
+        room::Room,
         run::{Concurrency, FEWEST_DIRECTORIES, Me, Run, share},
         shared::CopyShared,
         task::Task,
@@ -24,6 +28,7 @@ use crate::{
         whole_sync::WholeSync,
     },
     folder::Kept,
+    identity::kind,
     names::os,
     paths::Paths,
     sources::{inspect, resolve, waves},
@@ -62,6 +67,7 @@ pub(crate) fn copy_among(
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
     run.concurrency = concurrency;
     run.second = found.second;
+    run.room = options.dry_run.then(|| Room::of(base.fd.as_fd())).flatten();
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
@@ -95,7 +101,11 @@ pub(crate) fn copy_among(
     }
     let shared = CopyShared::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&shared, &directory));
-    for wave in waves(found.accepted) {
+    let is_link = |name: &CStr| {
+        statat(&base.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+    };
+    for wave in waves(found.accepted, is_link) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
@@ -114,6 +124,9 @@ pub(crate) fn copy_among(
         if let Err(error) = synced {
             shared.run.failed(failed(error.errno, error.call));
         }
+    }
+    if let Some(room) = &shared.run.room {
+        room.report(&base.path, events);
     }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);

@@ -132,8 +132,14 @@ fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
         worker.skip(entry, reason);
         worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
     } else {
-        if let Verdict::Replace(there) = &verdict {
-            worker.tell_removed(entry, Some(there), &stat);
+        let there = if let Verdict::Replace(there) = &verdict { Some(there) } else { None };
+        worker.tell_removed(entry, there, &stat);
+        if let Some(room) = &worker.run.room
+            && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
+            && !matches!(verdict, Verdict::NewBehindLink(_))
+        {
+            let from = entry.from.open()?;
+            room.count(worker.run.options, (from.as_fd(), &stat), there.map(|there| &there.stat));
         }
         worker.count_file(entry, None);
     }
