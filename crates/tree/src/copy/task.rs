@@ -1,4 +1,4 @@
-//! What the workers of a copy have to do.
+//! The tasks of the workers of a copy.
 
 use std::{ffi::CString, sync::Arc};
 

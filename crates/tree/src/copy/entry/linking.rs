@@ -1,4 +1,4 @@
-//! Links to the files of the source in the place of copies of them (`cp -l`, `cp -s`).
+//! Creates links to source files instead of copies (`cp -l`, `cp -s`).
 
 use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
 
@@ -9,7 +9,7 @@ use crate::{
     identity::Id,
 };
 
-/// Makes a link to anything but a directory. `follow`: to what the source leads to.
+/// Links to a source that is not a directory. `follow`: link to the target of a symbolic link.
 pub(crate) fn link_to_source(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn link_to_source(
     Ok(())
 }
 
-/// Whether the link is made where its relative path leads from.
+/// Returns `true` if the destination is the current directory, from which the relative path of the link starts.
 fn is_current(entry: &CopyEntry<'_>) -> bool {
     let current = statat(CWD, c".", AtFlags::empty());
     current.is_ok_and(|current| Id::of(&current) == entry.directory.own)
