@@ -23,8 +23,8 @@ pub(crate) fn allowed_without(list: &[u8]) -> u32 {
     let least = |tags: &[u16]| {
         all.iter().filter(|(tag, _)| tags.contains(tag)).fold(0o7, |least, (_, may)| least & may)
     };
-    // Without the ACL, a named user is a member of the owning group or one of the others, and a member of a named
-    // group is one of the others. The mask limits named entries and the owning group, but not the others.
+    // Without the ACL, a named user is treated as a member of the owning group or as one of the others. A member of a
+    // named group is one of the others. The mask limits named entries and the owning group, but not the others.
     let group = least(&[OWNING_GROUP, USER, MASK]);
     let is_named = all.iter().any(|(tag, _)| [USER, GROUP].contains(tag));
     let other = least(if is_named { &[OTHER, USER, GROUP, MASK] } else { &[OTHER] });
@@ -70,10 +70,10 @@ mod tests {
     fn without_a_list_no_one_may_do_more_than_with_it() {
         let base = [(OWNER, 6), (OWNING_GROUP, 4), (MASK, 7), (OTHER, 4)];
         for (named, allowed) in [
-            // The mask, 7, would be what the group gets.
+            // Without a correction the group would get the permissions of the mask, 7.
             (&[(USER, 7)][..], 0o744),
             (&[(GROUP, 7)], 0o744),
-            // Those who are named to be kept out stay out.
+            // Users and groups whose entries deny access must stay without access.
             (&[(USER, 0)], 0o700),
             (&[(USER, 7), (GROUP, 0)], 0o740),
             (&[], 0o744),
@@ -81,7 +81,7 @@ mod tests {
             let all = [&base[..], named].concat();
             assert_eq!(allowed_without(&list(&all)), allowed, "{named:?}");
         }
-        // A mask of nothing takes from the named and the group, not from the others.
+        // An empty mask limits named entries and the owning group, but not the others.
         let masked = [(OWNER, 7), (OWNING_GROUP, 7), (MASK, 0), (OTHER, 5)];
         assert_eq!(allowed_without(&list(&masked)), 0o705);
         assert_eq!(allowed_without(&list(&[&masked[..], &[(USER, 7)]].concat())), 0o700);

@@ -257,7 +257,7 @@ impl Failure {
         }
     }
 
-    /// Returns `true` if a later copy may resume from the bytes written so far.
+    /// Returns `true` if a later run may resume from the bytes written so far.
     pub fn may_be_resumed(&self) -> bool {
         let are_bytes_gone = self.loses_written_bytes();
         let is_refused = matches!(

@@ -87,8 +87,8 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// The existing file keeps its inode and is written into, as `cp` does, because no new file could be created in
-    /// its directory or renamed over it. A reader may see an incomplete file during the copy. Only with `verbose`.
+    /// The existing file keeps its inode and is written into, as `cp` does. No new file could be created in its
+    /// directory or renamed over it. A reader may see an incomplete file during the copy. Only with `verbose`.
     WrittenInto {
         /// The existing destination.
         destination: &'a Path,
@@ -128,7 +128,7 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// By size and times an earlier copy had finished this file, but it differs from the source. It is copied again.
+    /// By size and times an earlier run had finished this file, but it differs from the source. It is copied again.
     Again {
         /// The copy.
         destination: &'a Path,
@@ -149,7 +149,7 @@ pub enum Skip {
     Newer,
     /// The user declined.
     Declined,
-    /// An earlier copy finished the file.
+    /// An earlier run finished the file.
     Done,
     /// The file already is the requested link to its source.
     Linked,

@@ -1,8 +1,8 @@
 //! Decides whether size and times prove that an earlier run finished a file.
 //!
-//! The page cache is evidence only for the boot in which it was written: a power cut may keep the size and the times
-//! of a file and lose its data (delayed allocation, `ftruncate`, `fallocate`). A file of an earlier boot is therefore
-//! compared with its source, unless a record says that it was synced.
+//! The page cache is evidence only for the boot in which it was written. A power failure may preserve the size and
+//! times of a file but lose its data (delayed allocation, `ftruncate`, `fallocate`). A file of an earlier boot is
+//! therefore compared with its source, unless a record says that it was synced.
 
 use rustix::{
     fs::Stat,

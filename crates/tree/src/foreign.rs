@@ -1,5 +1,5 @@
 //! Support for trees that another crate downloads instead of copying from a local directory: the staging directory
-//! and the attributes of complete entries. The rules are those of a copy.
+//! and the attributes of complete entries. The rules are those of [`copy`](crate::copy()).
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,

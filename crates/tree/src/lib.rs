@@ -11,10 +11,10 @@
 //!   to the old inode keep the old contents. If the directory accepts no new file, the file is written in place, as
 //!   `cp` does.
 //! - A new directory is filled under the name `.NAME.thalweg-part` and renamed at the end. A copy that is stopped
-//!   leaves such a directory, and a later copy can resume it.
+//!   leaves such a directory, and a later run can resume it.
 //! - Entries with names of that form are not copied.
 //!
-//! A source that changes while it is read is still copied and published, as with `tar`. It is counted in
+//! A source that changes while it is read is still copied and published, as `tar` does. It is counted in
 //! [`TreeReport::changed`], because the copy may contain a mix of old and new data.
 //!
 //! ```

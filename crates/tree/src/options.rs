@@ -6,9 +6,9 @@ use thalweg_core::{Guarantees, Profile, Request, atomic_file::Fsync, mechanisms:
 /// Selects the symbolic links of the source that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dereference {
-    /// None: symbolic links are copied as links (`-P`).
+    /// No symbolic links: they are copied as links (`-P`).
     Never,
-    /// All of them (`-L`).
+    /// All symbolic links (`-L`).
     Always,
     /// Only those named on the command line (`-H`).
     CommandLine,
@@ -67,7 +67,7 @@ pub enum Becomes {
 /// Selects the existing files that may be replaced (`--update`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
-    /// All.
+    /// All existing files.
     #[default]
     All,
     /// Only files that are older than their source (`-u`).
@@ -90,9 +90,9 @@ pub trait Filter: std::fmt::Debug + Send + Sync {
 pub enum Hash {
     /// Cryptographic; supported by most tools.
     Sha256,
-    /// Cryptographic, and fast.
+    /// Cryptographic and fast.
     Blake3,
-    /// Not cryptographic, and faster.
+    /// Not cryptographic, but faster.
     Xxh3,
 }
 
@@ -203,7 +203,7 @@ pub struct CopyOptions {
     pub jobs: usize,
     /// Write into existing files instead of replacing them. A reader may then see an incomplete file.
     pub inplace: bool,
-    /// Resume an interrupted copy, and leave partial files that a later copy can resume.
+    /// Resume an interrupted copy, and leave partial files that a later run can resume.
     pub resume: bool,
     /// Read every copy back and compare it with its source. Data written a moment ago mostly comes from the page
     /// cache, so this finds errors of the copy but not of the device.

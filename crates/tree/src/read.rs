@@ -32,8 +32,8 @@ const STRIDE: u64 = 64 << 10;
 const MOST_PLACES: u64 = 1024;
 
 /// Syncs a file and drops its clean pages from the page cache, so that the next read comes from the device. Returns
-/// `false` if the file may still be read from memory: another process has it mapped, the file system has no device,
-/// or the kernel cannot report cached pages.
+/// `false` if the file may still be read from memory. This happens if another process has it mapped, the file system
+/// has no device, or the kernel cannot report cached pages.
 pub fn drop_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     io::sync_data(fd)?;
     forget_cached(fd);

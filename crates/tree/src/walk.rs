@@ -1,7 +1,7 @@
 //! Walks through one tree, or through two trees in parallel, with several threads. It changes nothing.
 //!
-//! Queued directories are stored as names and opened by their path from the root, so neither descriptors nor the
-//! stack limit the depth of a tree. The order of visits depends on the threads.
+//! Queued directories are stored as names and opened by their path from the root. Therefore neither descriptors nor
+//! the stack limit the depth of a tree. The order of visits depends on the threads.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use std::{
@@ -53,7 +53,7 @@ pub(crate) struct Root {
     sides: [Option<OwnedFd>; 2],
 }
 
-/// An open folder.
+/// A directory that is open on one side or on both.
 #[derive(Debug)]
 pub(crate) struct Folder {
     paths: Arc<Paths<()>>,
@@ -88,7 +88,7 @@ pub(crate) struct Crew<'c, V: Visit + ?Sized> {
     pub threads: usize,
 }
 
-/// A call that failed.
+/// The name and the errno of a failed call.
 type Failed = (&'static str, Errno);
 
 // Number of names handed to an idle thread at a time.

@@ -19,7 +19,7 @@ use crate::{
 /// error in the returned [`Comparison`].
 ///
 /// With one source, the destination normally is its copy. If the destination is a directory, the copy may also be in
-/// it, under the name of the source. This is assumed in two cases. Either the source is not a directory. Or the
+/// it, under the name of the source. This is assumed if the source is not a directory. It is also assumed if the
 /// destination has a directory with the name of the source, and the source has no entry of that name. With several
 /// sources, the copies are in the destination.
 pub fn compare(

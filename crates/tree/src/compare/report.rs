@@ -42,7 +42,7 @@ impl Comparison {
         found == 0 && !self.stopped
     }
 
-    /// Adds the result of another thread, or of another pass over the same files.
+    /// Adds the result of another thread, or of another pass over these files.
     pub fn add(&mut self, other: Self) {
         self.same += other.same;
         self.bytes += other.bytes;

@@ -39,7 +39,7 @@ pub(crate) struct Directory {
     pub is_fresh: bool,
     /// Attributes that the kernel gives to files created in it.
     pub births: Births,
-    /// Evidence that the files which an earlier copy left in it are intact.
+    /// Evidence that the files which an earlier run left in it are intact.
     pub evidence: Evidence,
     /// `true` if `close` may report that written bytes were lost.
     pub may_tell_at_close: bool,
@@ -239,7 +239,7 @@ impl Directory {
         let Some(folder) = &self.folder else { return };
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
-        // A staged directory that is not fresh was created by an earlier copy or by a fleet.
+        // A staged directory that is not fresh was created by an earlier run or by a fleet.
         let is_hidden = self.is_staged || run.concurrency == Concurrency::Stragglers;
         let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
@@ -298,14 +298,14 @@ impl Directory {
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
-            // `syncfs` does not report the files that lost bytes, so nothing is left for a later copy to resume.
+            // `syncfs` does not report the files that lost bytes, so nothing is left for a later run to resume.
             if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));
             }
             return run.failed(failed(error.into()));
         }
         if let Err(failure) = stage.publish(name_at) {
-            // Another process published the name first. No later copy would find this staging directory, so it is
+            // Another process published the name first. No later run would find this staging directory, so it is
             // removed.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));

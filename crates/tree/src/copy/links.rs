@@ -72,7 +72,7 @@ pub(crate) enum LinkClaim {
 }
 
 impl Links {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(options: &CopyOptions) -> Self {
         Self { table: Mutex::default(), keeps_all: options.follows(true) }
     }
@@ -134,8 +134,8 @@ impl Links {
         }
     }
 
-    /// Adds one expected name to a file, because linking a name failed and is retried after a shortage of
-    /// descriptors.
+    /// Restores one expected name of a file after a link failed. The name may be claimed again, because a shortage of
+    /// descriptors leads to a retry.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
         let made = || Entry { left: 0, state: State::Made(copy.clone()) };

@@ -25,7 +25,7 @@ pub struct TreeReport {
     pub bytes: u64,
     /// Bytes of these that share their blocks with the source.
     pub cloned: u64,
-    /// Bytes that an earlier copy had moved, so that this one did not move them.
+    /// Bytes that an earlier run had moved, so that this one did not move them.
     pub resumed: u64,
     /// Existing files that were skipped.
     pub skipped: u64,
@@ -68,7 +68,7 @@ pub struct TreeReport {
 pub struct Verified {
     /// Files whose copy is equal to its source.
     pub same: u64,
-    /// Files that an earlier copy seemed to have finished but that differed. They were copied again.
+    /// Files that an earlier run seemed to have finished but that differed. They were copied again.
     pub again: u64,
     /// Files that were not read: pipes and devices cannot be read back, and a dry run reads nothing.
     pub not_read: u64,
@@ -107,7 +107,7 @@ pub struct MechanismShare {
     pub files: u64,
 }
 
-/// How a copy ended; each variant has its own exit code.
+/// The outcome of a copy; each variant has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Everything was copied.
@@ -178,7 +178,7 @@ impl TreeReport {
         self.looks.truncate(MOST_STEPS);
     }
 
-    /// Adds the report of a later run of one copy.
+    /// Adds the report of a later run of this copy.
     pub(crate) fn join(&mut self, later: Self) {
         self.files += later.files;
         self.dirs += later.dirs;

@@ -223,7 +223,7 @@ impl<'r> Run<'r> {
         self.halting.load(Ordering::Relaxed)
     }
 
-    /// Records an unfinished file that a later copy can continue.
+    /// Records an unfinished file that a later run can continue.
     pub fn left_part(&self, path: impl FnOnce() -> PathBuf, is_staged: bool) {
         self.left_parts.store(true, Ordering::Relaxed);
         self.leave(Unfinished { path: path(), is_staged });
@@ -280,7 +280,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Reports a leftover of an earlier copy to this path that was not used.
+    /// Reports a leftover of an earlier run to this path that was not used.
     pub fn left_alone(&self, destination: impl FnOnce() -> PathBuf, left: &LeftAlone) {
         let path = destination().with_file_name(os(&left.name));
         self.events.event(&Event::LeftAlone { path: &path, why: left.why });

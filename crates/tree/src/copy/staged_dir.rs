@@ -36,13 +36,13 @@ use crate::{
 pub(crate) struct StagedDir {
     /// Its temporary name.
     pub name: CString,
-    /// `true` if an earlier copy left it.
+    /// `true` if an earlier run left it.
     pub adopted: bool,
     /// A leftover with the usual name that was not used because another user may have created it.
     pub left_alone: Option<LeftAlone>,
-    /// Evidence that the files which the earlier copy left in it are intact.
+    /// Evidence that the files which the earlier run left in it are intact.
     pub evidence: Evidence,
-    /// `true` if it has the name under which a later copy finds it.
+    /// `true` if it has the name under which a later run finds it.
     is_usual: bool,
 }
 
@@ -97,7 +97,7 @@ impl StagedDir {
                         (name, is_usual) = (unique(name_at.name), false);
                     }
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
-                        // If the earlier copy was killed just before the rename, the leftover has its final mode.
+                        // If the earlier run was killed just before the rename, the leftover has its final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
                         let evidence = take_over(fd.as_fd(), origin);
                         return Ok((
@@ -130,7 +130,7 @@ impl StagedDir {
 }
 
 impl StagedDir {
-    /// Leaves the directory in place if a later copy would find it, otherwise removes it. Returns `true` if it still
+    /// Leaves the directory in place if a later run would find it, otherwise removes it. Returns `true` if it still
     /// exists.
     pub fn leave(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<bool> {
         if self.is_usual { Ok(true) } else { self.discard(name_at, fd).map(|()| false) }
@@ -359,7 +359,7 @@ mod tests {
         assert!(third.adopted && third.name == first.name);
         third.publish(name_at).unwrap();
         assert!(second.publish(name_at).is_err());
-        // A later copy looks for the usual name only.
+        // A later run looks for the usual name only.
         let (_alive, fourth) = StagedDir::make(name_at, true, source).unwrap();
         let (fd, fifth) = StagedDir::make(name_at, true, source).unwrap();
         assert!(!fifth.leave(name_at, &fd).unwrap());

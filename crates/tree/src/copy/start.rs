@@ -126,8 +126,8 @@ pub(crate) fn copy_among(
     Ok(report)
 }
 
-/// Maximum number of files of one worker that wait for one sync: large enough to share its cost, small enough to
-/// limit the number of dirty pages.
+/// Maximum number of files of one worker that wait for one sync. It is large enough to share the cost of the sync,
+/// and small enough to limit the number of dirty pages.
 const MOST_WAITING: usize = 256;
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {

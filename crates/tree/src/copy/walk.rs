@@ -273,7 +273,8 @@ impl<'r> Walker<'r> {
         }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = Address { above: entry.from.folder(), name: entry.source, flags };
-        // A name opened through a path would not be found again in the parent directory, so it must stay open.
+        // An entry of `Origin::Named` has no parent in which it could be opened again, so its descriptor must stay
+        // open.
         let kept = self.run().kept.as_ref().filter(|_| !matches!(entry.from, Origin::Named(_)));
         let from = Origin::Listed(Folder::new(source, id, &address, kept));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };

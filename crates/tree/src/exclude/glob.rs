@@ -1,7 +1,7 @@
 //! Globs as git knows them: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
 //!
-//! A glob is compiled to tokens and matched by following all possible positions at once, so that the time is bounded by
-//! pattern length times text length, whatever the pattern.
+//! A glob is compiled to tokens. The matcher follows all possible positions at once, so its time is bounded by
+//! pattern length times text length.
 
 /// A compiled glob.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ enum Token {
     Star,
     /// Any number of bytes.
     DoubleStar,
-    /// The next two tokens may be left out: `**/` stands for no directory too.
+    /// The next two tokens are optional: `**/` also matches no directory at all.
     OptionalPair,
     /// Matches nothing: the pattern is malformed, and git matches nothing with it either.
     Never,
@@ -31,7 +31,7 @@ pub(super) fn literal_len(text: &[u8]) -> usize {
 }
 
 impl Glob {
-    /// A glob for a single name, in which `**` means the same as `*`.
+    /// A glob for a single name, in which `**` is equivalent to `*`.
     pub fn of_name(text: &[u8]) -> Self {
         Self::compile(text, false)
     }

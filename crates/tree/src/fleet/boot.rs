@@ -13,7 +13,7 @@ use crate::journal::boot_id;
 /// Length of the part that the checksum covers.
 const BODY: usize = 52;
 
-/// One boot of one machine, and how a worker syncs in it.
+/// A boot of a machine, with the start time and sync mode of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerBoot {
     /// Hash of the host name and the machine-id(5).

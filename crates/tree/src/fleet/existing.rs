@@ -24,8 +24,8 @@ use crate::{
     times,
 };
 
-/// How long a worker waits for the fleet's directory if the destination has the modification time of the source. Most
-/// likely the fleet has already finished. If not, rank 0 only has one helper less.
+/// Maximum time that a worker waits for the fleet's directory if the destination has the modification time of the
+/// source. Most likely the fleet has already finished. If not, rank 0 only has one helper less.
 const LATE: Duration = Duration::from_secs(10);
 
 /// Returns the fleet's directory. Rank 0 creates it, and the other workers wait for it, because an existing

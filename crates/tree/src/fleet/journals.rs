@@ -56,7 +56,7 @@ struct Reading {
     tasks: u64,
     bytes: u64,
     last: u32,
-    // Modification time of the journal.
+    // Modification time of the journal, in seconds since 1970.
     grew: f64,
 }
 
@@ -74,8 +74,8 @@ impl Journals {
         self.done.count() == index.len()
     }
 
-    /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded,
-    /// or if its machine is not known to have been restarted since then.
+    /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded.
+    /// It also counts if its machine is not known to have been restarted since then.
     pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
         // If a machine turns out to have been restarted, some of its tasks no longer count. All journals are then
         // read again.
@@ -312,7 +312,7 @@ mod tests {
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
-        // Of another plan, of another task, and of none.
+        // Lines of another plan, with the hash of another task, and of a task that does not exist.
         stale.note(2, 1, 2).unwrap();
         theirs.note(3, 1, 4).unwrap();
         theirs.note(10, 1, 10).unwrap();
@@ -333,7 +333,7 @@ mod tests {
         let workers = journals.workers(folder.as_fd());
         let said: Vec<_> = workers.iter().map(|w| (w.rank, w.tasks, w.bytes, w.ended)).collect();
         assert_eq!(said, [(1, 1, 100, false), (2, 2, 11, false), (3, 0, 0, false)]);
-        // The line is whole by now.
+        // Now the torn line is complete.
         whole.push(torn[LINE - 1]);
         fs::write(&path, &whole).unwrap();
         journals.refresh(folder.as_fd(), &index).unwrap();
@@ -360,14 +360,14 @@ mod tests {
             journals.refresh(folder.as_fd(), &index).unwrap();
             (0..10).filter(|n| journals.done.has(*n)).collect::<Vec<_>>()
         };
-        // Of this machine: another boot, another boot with syncs, and this one.
+        // This machine: another boot, another boot with syncs, and the current boot.
         let earlier = WorkerBoot { boot: own.boot ^ 1, ..own };
         let synced = WorkerBoot { is_synced: true, ..earlier };
         write("journal.a-1-0-1", &[earlier, synced, own], 0);
-        // Of another one.
+        // Another machine.
         write("journal.b-1-0-1", &[there], 3);
         assert_eq!(done(), [1, 2, 3]);
-        // It turns out to have been restarted since.
+        // A later line shows that the other machine has been restarted.
         write("journal.c-1-0-1", &[WorkerBoot { boot: 6, began: 200, ..there }], 4);
         assert_eq!(done(), [1, 2, 4]);
     }

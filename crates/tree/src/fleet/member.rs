@@ -16,8 +16,8 @@ const ALIGNED: u64 = 64 << 10;
 pub enum Duty {
     /// Everything: the plan if it has rank 0, the tasks, and the completion of the tree if all tasks are done.
     All,
-    /// Create the plan if it does not exist, and clear the flag of a full destination, so that other workers can
-    /// start.
+    /// Create the plan if it does not exist, and prepare the fleet's directory for other workers (remove `full`,
+    /// create `epoch`).
     Plan,
     /// Do tasks of this plan, and start none after a time limit. Missing directories and plans are not created.
     Move {
@@ -33,7 +33,7 @@ pub enum Duty {
 /// The configuration of one worker.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The number of the worker, from 0. Two workers with one number do the same tasks twice, which is harmless.
+    /// The number of the worker, from 0. Two workers with one number repeat each other's tasks, which is harmless.
     /// Number 0 creates the plan. A worker with a number of `size` or more has no tasks of its own and helps the
     /// others.
     pub rank: u32,
@@ -41,7 +41,7 @@ pub struct Member {
     pub size: u32,
     /// Approximate number of bytes of a task.
     pub task_bytes: u64,
-    /// How long to wait for a plan.
+    /// Maximum time to wait for a plan.
     pub wait: Duration,
     /// The part of the work to do.
     pub duty: Duty,

@@ -73,7 +73,7 @@ pub(crate) struct Place {
     pub is_there: bool,
 }
 
-/// How the tree becomes the destination.
+/// The way in which the tree becomes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// It is renamed to the destination, which must not exist.

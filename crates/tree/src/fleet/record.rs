@@ -20,8 +20,8 @@ pub(crate) struct WorkerName {
     pub host: String,
     pub pid: u32,
     pub rank: u32,
-    // Start time or caller's number. Process IDs are reused, and in a container the first ones always are. The value
-    // is not compared with any clock.
+    // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused, in
+    // containers always from the first ones on. It is never compared with a clock.
     began: u64,
 }
 
@@ -92,7 +92,7 @@ impl WorkerName {
     }
 }
 
-/// `HOST-PID-RANK-BEGAN`.
+/// Formats the name as `HOST-PID-RANK-BEGAN`.
 impl fmt::Display for WorkerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}-{:x}", self.host, self.pid, self.rank, self.began)

@@ -39,11 +39,11 @@ pub struct FleetStatus {
     pub tasks: u64,
     /// Number of completed tasks.
     pub done: u64,
-    /// Bytes in the plan.
+    /// Number of bytes in the plan.
     pub bytes: u64,
-    /// Bytes of the completed tasks.
+    /// Number of bytes of the completed tasks.
     pub done_bytes: u64,
-    /// Files of the completed tasks, without files that are split into several tasks.
+    /// Number of files of the completed tasks, without files that are split into several tasks.
     pub done_files: u64,
     /// The workers, sorted by rank.
     pub workers: Vec<WorkerRecord>,

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Maximum time for which a file system may show outdated attributes.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// How the work of a worker ended.
+/// The outcome of a worker's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetEnd {
     /// It has finished and published the tree.
@@ -53,7 +53,7 @@ pub enum FleetEnd {
 pub struct FleetReport {
     /// The report of its own work.
     pub tree: TreeReport,
-    /// How its work ended.
+    /// The outcome of its run.
     pub end: FleetEnd,
     /// The ID of the plan.
     pub plan: u64,
@@ -69,9 +69,9 @@ pub struct FleetReport {
     pub folder: PathBuf,
 }
 
-/// Works on the copy of one directory, together with all other processes that call this function for the same two
-/// paths, now or later, on this or other machines. `options` must be those of `cp -a`. The destination must not
-/// exist, unless the target is [`Target::Exact`].
+/// Works on the copy of one directory. All processes that call this function for these two paths cooperate, now or
+/// later, on this or other machines. `options` must be those of `cp -a`. The destination must not exist, unless the
+/// target is [`Target::Exact`].
 pub fn work(
     source: &Path,
     destination: &Path,

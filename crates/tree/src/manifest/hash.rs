@@ -95,8 +95,8 @@ impl Hashing<'_> {
         }
     }
 
-    /// Returns the digests of a whole file and its actual size, which may differ from the reported size `told`.
-    /// Returns `None` if the operation is cancelled.
+    /// Returns the digests of a whole file and its actual size. `told`: the size that `fstat` reported, which may
+    /// differ. Returns `None` if the operation is cancelled.
     fn digests(
         &self,
         hand: &mut Hand,

@@ -1,4 +1,4 @@
-//! Manifests: the hash and the name of every file of a tree, in the line format that `sha256sum`, `b3sum` and
+//! Manifests: the hash and the name of every file of a tree. The line format is the one that `sha256sum`, `b3sum` and
 //! `xxhsum` write and check with `-c`.
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! Clones whole files. A clone is one call, so there is no state for a later copy to resume.
+//! Clones whole files. A clone is one call, so there is no state for a later run to resume.
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
@@ -22,7 +22,7 @@ use crate::{
     identity::{Id, kind, size},
 };
 
-/// How strictly a file must be cloned.
+/// The consequence if a file cannot be cloned.
 pub(crate) enum Cloning {
     /// The copy fails if the kernel refuses to clone the file.
     Must,

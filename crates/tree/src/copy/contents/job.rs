@@ -7,7 +7,7 @@ pub(crate) struct Job<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
     pub sink: &'a OwnedFd,
-    /// `true` if the sink contains bytes that an earlier copy moved.
+    /// `true` if the sink contains bytes that an earlier run moved.
     pub adopted: bool,
     /// `true` if unwritten ranges of the sink read as zeros and `ftruncate` sets its length: a regular file that was
     /// empty.

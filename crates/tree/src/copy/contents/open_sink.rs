@@ -70,7 +70,7 @@ pub(crate) fn open_sink<'a>(
             Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(Failure::Refused(Refusal::JustCreated))
             }
-            // An earlier copy left it unfinished in a directory that is not visible.
+            // An earlier run left it unfinished in a directory that is not visible.
             Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
                 Sink::own(name_at, access, mode)

@@ -1,5 +1,5 @@
 //! Compares a file that the copy would skip with its source. With `--verify`, because the copy guarantees its
-//! contents. With `--resume`, if there is no evidence that the data of an earlier copy is intact.
+//! contents. With `--resume`, if there is no evidence that the data of an earlier run is intact.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Compares a file that would be skipped with its source, if the caller requested it or the file is doubted. A file
-/// that an earlier copy seemed to have finished is replaced if it differs. A file that the caller wants to keep is
+/// that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
 /// kept, and a difference is an error.
 pub(crate) fn is_to_be_replaced(
     worker: &mut Worker<'_>,

@@ -17,7 +17,7 @@ use crate::{
     read::forget_cached,
 };
 
-/// Where the comparison of a copy ends.
+/// The end of the comparison of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkEnd {
     /// At the end of the copy.

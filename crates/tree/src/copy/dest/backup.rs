@@ -65,8 +65,8 @@ fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     is_named_alike || is_link
 }
 
-/// Returns the name of the backup for `cp -f --backup FILE FILE`, which copies a file to the name of its backup, as
-/// in GNU `cp`. Returns `None` for any other copy.
+/// Returns the name of the backup for `cp -f --backup FILE FILE`. As in GNU `cp`, this copies a file to the name of
+/// its backup. Returns `None` for any other copy.
 pub(crate) fn of_itself(
     options: &CopyOptions,
     base: &OwnedFd,

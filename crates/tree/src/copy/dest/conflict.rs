@@ -86,7 +86,7 @@ pub(crate) struct Existing {
     pub keeps_inode: bool,
     /// `true` if the entry is removed, and the copy inherits nothing from it.
     pub is_removed: bool,
-    /// `true` if size and times indicate that an earlier copy finished it, but there is no evidence that its data is
+    /// `true` if size and times indicate that an earlier run finished it, but there is no evidence that its data is
     /// intact. It must be compared with the source.
     pub is_doubted: bool,
 }
@@ -308,8 +308,8 @@ fn reason_to_skip(
     declined.then_some(Skip::Declined)
 }
 
-/// Returns `true` if the existing file belongs to the user that owns copies made by this process, before or after the
-/// copy gets the owner of its source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown and
+/// Returns `true` if the existing file has the owner that a copy made by this process would have, either at creation
+/// or as preserved from the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown and
 /// the result is `true`.
 fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
     let keeps_owner = run.options.preserve.owner;
@@ -318,7 +318,7 @@ fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat))
     owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
 
-/// Returns `true` if size and times indicate that an earlier copy finished this file. Times are set last, so equal
+/// Returns `true` if size and times indicate that an earlier run finished this file. Times are set last, so equal
 /// times mean that all bytes were written; [`Evidence`](crate::evidence::Evidence) decides whether they are still
 /// intact. If times are not preserved, the file must be newer than the last change of the source.
 fn is_done(
@@ -337,8 +337,8 @@ fn is_done(
 }
 
 /// Returns the directory and the name that a symbolic link finally leads to, existing or not. Returns `None` for a
-/// link of `/proc` (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that
-/// file.
+/// link of `/proc` (`/dev/stdout`, `/dev/fd/3`). Such a link leads to an open file, and its text need not be the name
+/// of that file.
 fn link_target(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<SymlinkTarget>> {
     match follow(dir, name).map_err(at_sink("readlinkat"))? {
         Followed::At(dir, name) => Ok(Some(SymlinkTarget { dir, name })),

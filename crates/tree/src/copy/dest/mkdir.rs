@@ -188,7 +188,7 @@ fn wanted(
         None => has,
         Some(born) => {
             let bits = run.options.directory_mode(stat.st_mode);
-            // With a default ACL the umask has no effect (umask(2)): the mode given by the kernel is kept, except for
+            // With a default ACL the umask has no effect (umask(2)). The mode given by the kernel is kept, without
             // the bits that were added for access during the copy.
             let known = run.me.umask().filter(|_| !births.acl);
             let bits = known.map_or(born & (bits | !0o700), |umask| bits & !umask);

@@ -33,7 +33,7 @@ pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bo
     };
     // Some file systems store only even seconds.
     match futimens(sink, &modified(own.st_mtime - 2, 0)) {
-        // A user with write permission who does not own a file may only set both times to the current time.
+        // A user with write permission that does not own a file may only set both times to the current time.
         Err(Errno::PERM | Errno::ACCESS) => {
             thread::sleep(TICK);
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

@@ -64,7 +64,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Opens an existing file to be written from its start. The file is truncated only after a check that it is not
-    /// the source, which may have been renamed to this name since the first comparison.
+    /// the source. The source may have been renamed to this name since the first comparison.
     pub fn existing(
         name_at: NameAt<'a>,
         access: OFlags,
@@ -99,7 +99,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Returns `true` if an earlier copy left the file and this one continues it.
+    /// Returns `true` if an earlier run left the file and this one continues it.
     pub fn is_adopted(&self) -> bool {
         matches!(self, Self::Hidden(file) if file.adopted)
     }
@@ -135,7 +135,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Leaves the partial file for a later copy and returns its name. Returns `None` if no later copy would find it;
+    /// Leaves the partial file for a later run and returns its name. Returns `None` if no later run would find it;
     /// it is then removed on drop.
     pub fn leave(&mut self) -> Option<&CStr> {
         match self {

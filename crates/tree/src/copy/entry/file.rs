@@ -33,7 +33,7 @@ use crate::{
 enum NameOutcome {
     /// The name was copied, linked or skipped.
     Processed,
-    /// Another worker is copying the same file under another name; this name is queued again afterwards.
+    /// Another worker is copying this file under another name; this name is queued again afterwards.
     Waiting,
 }
 
@@ -236,7 +236,7 @@ fn skip_file(
     }
 }
 
-/// Applies attributes to a file that an earlier copy wrote, because that copy may have been killed before they were
+/// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were
 /// complete. A different access time alone is no reason, since the source may have been read in the meantime.
 fn apply_attributes_again(
     worker: &Worker<'_>,

@@ -126,7 +126,7 @@ pub(crate) fn link_name(
     match linked? {
         Linked::Done(backup) => {
             if !entry.directory.is_fresh {
-                // An earlier copy may have left a partial file under this name.
+                // An earlier run may have left a partial file under this name.
                 let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
             }
             worker.tally.links += 1;

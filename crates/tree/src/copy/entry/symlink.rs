@@ -96,7 +96,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Copies a link.
+/// Copies a symbolic link.
 pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
     let stat = stat.map_err(at_source("newfstatat"))?;

@@ -51,7 +51,7 @@ impl FileCopy<'_, '_> {
         Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
     }
 
-    /// Keeps a partial file that a later copy can resume, and removes any other. Decides whether the next attempt may
+    /// Keeps a partial file that a later run can resume, and removes any other. Decides whether the next attempt may
     /// succeed.
     pub(super) fn give_up(
         &mut self,

@@ -30,7 +30,7 @@ use crate::{
     journal::{Identity, Keeper, Source},
 };
 
-/// How the bytes of a file are moved.
+/// The method that moves the bytes of a file.
 pub(super) enum Method {
     /// A clone of the whole file.
     Clone(Cloning),

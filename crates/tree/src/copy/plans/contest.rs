@@ -77,7 +77,8 @@ struct Rival {
     planned: Planned,
 }
 
-/// Whether files can be cloned here. If so, nothing is compared, because a clone is always the least work.
+/// Support for clones on this pair of file systems. If clones work, nothing is compared, because a clone is always
+/// the least work.
 #[derive(Debug, Default)]
 enum Clones {
     /// Cloning is not supported or not allowed.
@@ -345,7 +346,7 @@ mod tests {
 
     const AWAKE: fn() -> Known = || Known { is_awake: true, ..Known::default() };
 
-    /// Whether the rival is chosen for files of 1,000 bytes, from the nanoseconds that they took.
+    /// Returns `true` if the rival is chosen for files of 1,000 bytes, given the times in nanoseconds.
     fn after(kernel: u64, plain: u64) -> bool {
         let contests = contests(State { rival: Some(rival()), ..State::default() });
         for n in 0..SAMPLES {
@@ -384,7 +385,7 @@ mod tests {
         contests.cloned();
         assert!(matches!(goes(&contests), (Some(ClassMethod::Planned(_)), None)));
         assert!(!contests.is_open(&AWAKE(), 1000));
-        // A file that the rival refuses ends that.
+        // A file that the rival cannot copy ends the use of clones.
         contests.left(&mut AWAKE(), rival().name);
         assert!(matches!(goes(&contests), (Some(ClassMethod::Plain), None)));
     }

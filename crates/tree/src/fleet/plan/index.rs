@@ -30,7 +30,7 @@ pub struct Indexed {
     pub len: u32,
     /// Number of files; 0 for a range of a large file.
     pub files: u32,
-    /// Bytes to move.
+    /// Number of bytes to move.
     pub bytes: u64,
     /// XXH3 of the record.
     pub hash: u64,

@@ -17,7 +17,7 @@ pub const MOST_RECORD: usize = 64 << 20;
 const LONGEST_NAME: usize = 255;
 const FILES: u8 = 1;
 const STRETCH: u8 = 2;
-/// Stands for a path length: the directory is that of the previous file.
+/// Value in place of a path length: the directory is that of the previous file.
 const SAME: u16 = u16::MAX;
 
 /// A source at the time of the survey. Any difference means that it changed.

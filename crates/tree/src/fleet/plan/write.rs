@@ -47,7 +47,7 @@ impl PlanWriter {
         Ok(true)
     }
 
-    /// Completes the file.
+    /// Writes the index and the tail, and returns the complete file.
     pub fn end(mut self) -> Result<OwnedFd, Errno> {
         let at = self.at + self.buffer.len() as u64;
         let mut index = Vec::new();
