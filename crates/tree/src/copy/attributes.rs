@@ -1,6 +1,6 @@
-//! Applies owner, extended attributes, ACLs, mode and times, in the only order in which no step undoes an earlier
-//! one. A change of owner clears set-id bits. A restrictive mode may forbid setting attributes, and the final mode
-//! depends on whether the ACL could be kept. Every step changes the times.
+//! Applies owner, extended attributes, ACLs, mode and times, in an order in which no step undoes an earlier one. A
+//! change of owner clears set-id bits. A restrictive mode may forbid setting attributes, and the final mode depends
+//! on whether the ACL could be kept. Every step changes the times.
 
 use rustix::fs::{
     Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens, openat,

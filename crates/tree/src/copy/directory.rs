@@ -305,7 +305,7 @@ impl Directory {
             return run.failed(failed(error.into()));
         }
         if let Err(failure) = stage.publish(name_at) {
-            // Another process published the name first. No later run would find this staging directory, so it is
+            // If another process published the name first, no later run would use this staging directory, so it is
             // removed.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));

@@ -68,7 +68,7 @@ pub(crate) struct Run<'r> {
     grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
     /// Identity of the existing file that the manifest of copies will replace.
     listed_over: Option<Id>,
-    /// `true` if unfinished files of this copy were left for a later one.
+    /// `true` if unfinished files of this run were left for a later one.
     left_parts: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! Completes a tree after all its tasks are done. One worker does this, and another worker can restart it.
+//! Completes a tree after all its tasks are done. One worker does this. If it fails, another worker can start over.
 //!
 //! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
 //! Large files get their names. Then an ordinary copy with `resume` runs over the tree: it finds the files that the

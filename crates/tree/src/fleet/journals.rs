@@ -251,8 +251,8 @@ impl Own {
             }
             None => create_new(folder, &file, access, 0o600)?,
         };
-        // If another process is checking the lock at this moment, this worker runs without it. The others then wait
-        // for it only for a limited time.
+        // The lock shows that this worker is alive. If the file system has no locks, the finisher waits for this
+        // worker for a limited time.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let torn = size(&fstat(&file)?) as usize % LINE;
         if torn != 0 {

@@ -55,7 +55,7 @@ pub(crate) const LINKED: &CStr = c"linked";
 pub(crate) const TREE: &CStr = c"tree";
 pub(crate) const PARTS: &CStr = c"parts";
 
-/// The open fleet's directory.
+/// The fleet's directory, opened.
 #[derive(Debug)]
 pub(crate) struct Place {
     above: OwnedFd,

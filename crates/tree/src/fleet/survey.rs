@@ -173,7 +173,7 @@ impl Survey<'_> {
                         n = (data / self.task_bytes).min(count - 1);
                         continue;
                     }
-                    // The worker that copies the range reports the error.
+                    // If the call failed, the worker that copies the range reports the error.
                     Ok(Some(_)) | Err(_) => {}
                 }
             }

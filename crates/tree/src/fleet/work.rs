@@ -294,7 +294,7 @@ impl Assignment<'_> {
     fn wait_for_others(&self, plan: &Plan, journals: &mut Journals) {
         let (began, folder) = (Instant::now(), self.place.fd.as_fd());
         while began.elapsed() < PATIENCE && self.events.go_on().is_ok() {
-            // A journal that cannot be read now does not mean that a worker is still working.
+            // If the journals cannot be read now, only the workers known so far are considered.
             let _ = journals.refresh(folder, &plan.index);
             if journals.at_work(folder, &self.name) == 0 {
                 return;

@@ -1,4 +1,4 @@
-//! The steps after an attempt: count the copy, or keep the parts that a later attempt or copy can use.
+//! The steps after an attempt: count the copy, or keep the parts that a later attempt or a later run can use.
 
 use rustix::fs::fstat;
 use thalweg_core::atomic_file::remove_leftover;

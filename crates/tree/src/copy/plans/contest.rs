@@ -3,7 +3,8 @@
 //! itself are timed, with both methods by turns. Then the general selection rule decides for files of about that
 //! size. If files can be cloned, nothing is timed.
 //!
-//! Nothing is kept for the next copy: a new measurement only costs a few hundred files the slower method.
+//! Nothing is stored for the next run: a new measurement only means that a few hundred files are copied by the slower
+//! method.
 
 use rustix::fs::Stat;
 use std::{
