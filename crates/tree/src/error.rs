@@ -288,7 +288,7 @@ impl Failure {
     }
 }
 
-/// Returns `true` for an errno with which every further write to the destination would fail, too.
+/// Returns `true` for an errno with which every further write to the destination would fail too.
 pub(crate) fn cannot_take_more(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
 }

@@ -12,7 +12,8 @@ pub struct Stated {
     pub digest: Digest,
     /// The hash, if the line determines it: two hashes have 64 digits.
     pub hash: Option<Hash>,
-    /// `true` if the line names its hash. Some other digests, such as MD5 and XXH128, have an equal number of digits.
+    /// `true` if the line names its hash. Without a name the hash can be ambiguous: MD5 and XXH128, for example, both
+    /// have 32 digits.
     pub is_tagged: bool,
 }
 

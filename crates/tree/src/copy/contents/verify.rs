@@ -4,7 +4,6 @@
 //! changed. Clean pages are dropped from the page cache first (`POSIX_FADV_DONTNEED`), but dirty pages are not, so a
 //! fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it
 //! first.
-//! fresh copy mostly comes from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it first.
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::Cancelled;

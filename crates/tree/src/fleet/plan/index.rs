@@ -43,7 +43,7 @@ pub(super) struct Tail {
     pub hash: u64,
 }
 
-/// The surveyed directory, identified by values that are equal on all machines.
+/// The surveyed directory, identified by values that most file systems show equally on all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surveyed {
     /// Its inode number.
