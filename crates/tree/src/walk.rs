@@ -70,7 +70,7 @@ pub(crate) struct At<'a> {
 pub(crate) enum Task<W> {
     /// A tree to walk.
     Tree(Arc<Root>),
-    /// An entry that the caller named. Symbolic links to it are followed.
+    /// An entry that the caller named. If it is a symbolic link, it is followed.
     Named([CString; 2], Kinds),
     /// Subdirectories of a directory, from position `at` in the packed names.
     Folders { root: Arc<Root>, paths: Arc<Paths<()>>, names: Arc<Names>, at: usize },
@@ -179,7 +179,7 @@ impl<'a> At<'a> {
         self.names[side]
     }
 
-    /// Returns `true` if the caller named the entry: a symbolic link to it is then followed.
+    /// Returns `true` if the caller named the entry. If the entry is a symbolic link, it is then followed.
     pub fn is_named_by_caller(&self) -> bool {
         self.folder.sides.iter().flatten().any(|side| matches!(side, Opened::Caller))
     }

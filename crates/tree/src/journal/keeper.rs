@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 impl<D: std::os::fd::AsFd> Keeper<D> {
     /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
     pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
-        // Few transfers take long enough to write a journal, so the boot ID is read only then.
+        // Few transfers take long enough to write a journal, so the boot ID is read only when it is written.
         let (done, boot_id) = (Ranges::default(), String::new());
         let journal = Journal { source, done, boot_id, synced_before: None };
         Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }

@@ -308,9 +308,9 @@ fn reason_to_skip(
     declined.then_some(Skip::Declined)
 }
 
-/// Returns `true` if the existing file has the owner that a copy made by this process would have, either at creation
-/// or as preserved from the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown and
-/// the result is `true`.
+/// Returns `true` if the existing file has the owner of a copy made by this process. That is the owner at creation,
+/// or the preserved owner of the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown
+/// and the result is `true`.
 fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
     let keeps_owner = run.options.preserve.owner;
     let owner = entry.directory.births.owner;
