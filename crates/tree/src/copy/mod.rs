@@ -1,4 +1,4 @@
-//! Copies trees: a run shares out tasks to workers, and each of them copies one entry after the other.
+//! Copies trees: a run distributes tasks to workers, and each worker copies one entry at a time.
 
 pub(crate) mod attributes;
 pub(crate) mod contents;

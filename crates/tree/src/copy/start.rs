@@ -1,4 +1,4 @@
-//! Starts a run: resolves names, starts workers, closes the account.
+//! Starts a copy: resolves names, runs the workers, completes the report.
 
 use rustix::{
     fs::{AtFlags, FileType, statat},
@@ -35,8 +35,8 @@ use crate::{
     threads::{on_threads, or_processors},
 };
 
-/// Copies `sources` to `destination`. What goes wrong with single files is in the report; an error
-/// means that nothing was begun.
+/// Copies `sources` to `destination`. Errors of single files are in the report. If the function returns an error,
+/// nothing was copied.
 pub fn copy(
     sources: &[PathBuf],
     destination: &Path,
@@ -46,7 +46,7 @@ pub fn copy(
     copy_among((sources, destination), options, events, Concurrency::None)
 }
 
-/// The same where others may be at work in the destination.
+/// Like [`copy`], but other processes may be at work in the destination.
 pub(crate) fn copy_among(
     (sources, destination): (&[PathBuf], &Path),
     options: &CopyOptions,
@@ -87,15 +87,16 @@ pub(crate) fn copy_among(
         .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
     let mut enough = usize::MAX;
     if found.has_trees {
-        // A deep tree holds a directory open on every level, as far as descriptors go.
+        // Every level of a deep tree keeps one directory open, within the descriptor limit.
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let most;
         (enough, most) = share(limit, threads(options, sources.len(), true));
-        // Where descriptors are scarce, each file is synced by itself.
+        // If descriptors are scarce, each file is synced separately.
         let has_room = most > FEWEST_DIRECTORIES;
         let is_synced = options.fsync != Fsync::Never && !options.dry_run && has_room;
         run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
-        // A file that waits holds itself and perhaps its directory open; half of what there is stays for the walk.
+        // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for
+        // the walk.
         run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
         run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
     }
@@ -138,11 +139,12 @@ pub(crate) fn copy_among(
     Ok(report)
 }
 
-/// Files of one worker that wait for one sync: enough that its cost is shared, few enough that their bytes are no burden.
+/// Maximum number of files of one worker that wait for one sync. It is large enough to share the cost of the sync,
+/// and small enough to limit the number of dirty pages.
 const MOST_WAITING: usize = 256;
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
-    // Counting the cores reads half a dozen files: not for a single one.
+    // Counting the cores reads half a dozen files, so it is skipped for a single source.
     if !has_trees && sources <= 1 {
         return 1;
     }
@@ -150,9 +152,9 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     if has_trees { wanted } else { wanted.min(sources) }
 }
 
-/// Copies one wave of sources, whose names all differ.
+/// Copies one wave of sources, which all have different names.
 fn sail(shared: &CopyShared<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
-    // Last in, first out: the first source is to be first.
+    // The queue is last in, first out. Pushing in reverse order makes the first source the first task.
     for Below { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
         shared.queue.push(Task::Named { directory, from, source, name });

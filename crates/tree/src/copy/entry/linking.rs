@@ -1,4 +1,4 @@
-//! Links to the files of the source in the place of copies of them (`cp -l`, `cp -s`).
+//! Creates links to source files instead of copies (`cp -l`, `cp -s`).
 
 use rustix::fs::{AtFlags, CWD, Stat, linkat, statat, symlinkat};
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use crate::{
     identity::Id,
 };
 
-/// Makes a link to anything but a directory. `follow`: to what the source leads to.
+/// Links to a source that is not a directory. `follow`: link to the target of a symbolic link.
 pub(crate) fn link_to_source(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn link_to_source(
     Ok(())
 }
 
-/// Why an existing destination is kept, by `-n`, `-u` or an answer to `-i`.
+/// Returns why an existing destination is kept: by `-n`, `-u` or an answer to `-i`.
 fn reason_to_leave(worker: &Worker<'_>, entry: &CopyEntry<'_>, source: &Stat) -> Option<Skip> {
     let dir = entry.directory.open().ok().flatten().filter(|_| !entry.directory.is_fresh)?;
     match resolve_conflict(worker.run, entry, dir.as_fd(), source) {
@@ -56,7 +56,7 @@ fn reason_to_leave(worker: &Worker<'_>, entry: &CopyEntry<'_>, source: &Stat) ->
     }
 }
 
-/// Whether the link is made where its relative path leads from.
+/// Returns `true` if the destination is the current directory, from which the relative path of the link starts.
 fn is_current(entry: &CopyEntry<'_>) -> bool {
     let current = statat(CWD, c".", AtFlags::empty());
     current.is_ok_and(|current| Id::of(&current) == entry.directory.own)
