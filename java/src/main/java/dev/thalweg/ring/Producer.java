@@ -175,13 +175,7 @@ public final class Producer implements AutoCloseable {
      * @throws IllegalStateException there is a loan already, or this end is closed
      */
     public Loan loan(long length) throws IOException {
-        end.enter();
-        try {
-            room(length, Deadline.NEVER);
-            return new Loan(this, length);
-        } finally {
-            end.leave();
-        }
+        return lend(length, Deadline.NEVER);
     }
 
     /**
@@ -193,13 +187,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}, and {@link RingException.TimedOut}
      */
     public Loan loan(long length, Duration patience) throws IOException {
-        end.enter();
-        try {
-            room(length, Deadline.in(patience));
-            return new Loan(this, length);
-        } finally {
-            end.leave();
-        }
+        return lend(length, Deadline.in(patience));
     }
 
     /**
@@ -210,12 +198,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public Loan tryLoan(long length) throws IOException {
-        end.enter();
-        try {
-            return room(length, null) ? new Loan(this, length) : null;
-        } finally {
-            end.leave();
-        }
+        return lend(length, null);
     }
 
     /**
@@ -225,13 +208,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public void send(MemorySegment message) throws IOException {
-        end.enter();
-        try {
-            room(message.byteSize(), Deadline.NEVER);
-            copyAndCommit(message);
-        } finally {
-            end.leave();
-        }
+        sendCopy(message, Deadline.NEVER);
     }
 
     /**
@@ -252,13 +229,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long, Duration)}
      */
     public void send(byte[] message, Duration patience) throws IOException {
-        end.enter();
-        try {
-            room(message.length, Deadline.in(patience));
-            copyAndCommit(MemorySegment.ofArray(message));
-        } finally {
-            end.leave();
-        }
+        sendCopy(MemorySegment.ofArray(message), Deadline.in(patience));
     }
 
     /**
@@ -269,16 +240,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public boolean trySend(byte[] message) throws IOException {
-        end.enter();
-        try {
-            boolean room = room(message.length, null);
-            if (room) {
-                copyAndCommit(MemorySegment.ofArray(message));
-            }
-            return room;
-        } finally {
-            end.leave();
-        }
+        return sendCopy(MemorySegment.ofArray(message), null);
     }
 
     /**
@@ -422,10 +384,29 @@ public final class Producer implements AutoCloseable {
         Reference.reachabilityFence(this);
     }
 
-    private void copyAndCommit(MemorySegment message) {
+    private Loan lend(long length, Deadline deadline) throws IOException {
+        end.enter();
+        try {
+            return room(length, deadline) ? new Loan(this, length) : null;
+        } finally {
+            end.leave();
+        }
+    }
+
+    private boolean sendCopy(MemorySegment message, Deadline deadline) throws IOException {
         long length = message.byteSize();
-        MemorySegment.copy(message, JAVA_BYTE, 0, end.own.bytes, JAVA_BYTE, end.own.at(head) + Frame.HEADER, length);
-        commitOne(null, length);
+        end.enter();
+        try {
+            if (!room(length, deadline)) {
+                return false;
+            }
+            long to = end.own.at(head) + Frame.HEADER;
+            MemorySegment.copy(message, JAVA_BYTE, 0, end.own.bytes, JAVA_BYTE, to, length);
+            commitOne(null, length);
+            return true;
+        } finally {
+            end.leave();
+        }
     }
 
     /** Room for a payload; false only without patience. */
