@@ -2,7 +2,7 @@
 //! one hands memory to the other.
 
 use crate::Errno;
-use crate::fault::{Call, uncounted};
+use crate::fault::{Call, gate, uncounted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
@@ -22,9 +22,25 @@ pub struct Facts {
     pub ordinary: bool,
 }
 
+/// A failed call of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The call, by its own name.
+    pub call: &'static str,
+    /// What the kernel answered.
+    pub errno: Errno,
+}
+
+impl FailedCall {
+    /// For `map_err`.
+    pub fn of(call: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self { call, errno }
+    }
+}
+
 /// Memory of `len` zero bytes, all allocated now, so that too little of it is an error here and
 /// not a signal later. Not executable where the kernel can promise that. Up to four calls.
-pub fn create(name: &str, len: u64) -> Result<OwnedFd, Errno> {
+pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = uncounted(Call::MemfdCreate, || {
         // With vm.memfd_noexec = 2 it must be asked for; before Linux 6.3 it cannot be.
@@ -32,9 +48,17 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, Errno> {
             Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
             answer => answer,
         }
-    })?;
-    rustix::fs::ftruncate(&fd, len)?;
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)?;
+    })
+    .map_err(FailedCall::of("memfd_create"))?;
+    gate(Call::Ftruncate, 0)
+        .and_then(|_| rustix::fs::ftruncate(&fd, len))
+        .map_err(FailedCall::of("ftruncate"))?;
+    // A signal interrupts the allocation of much memory.
+    rustix::io::retry_on_intr(|| {
+        gate(Call::Fallocate, 0)?;
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)
+    })
+    .map_err(FailedCall::of("fallocate"))?;
     Ok(fd)
 }
 
