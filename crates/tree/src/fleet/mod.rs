@@ -21,6 +21,7 @@ mod moving;
 mod place;
 pub mod plan;
 mod planning;
+mod published;
 mod record;
 mod room;
 mod share;

@@ -5,8 +5,7 @@
 //! lock.
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, fstatfs, mkdirat, openat, stat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, stat, statat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -15,14 +14,17 @@ use std::{
 };
 use thalweg_core::atomic_file::{
     create_new,
-    name::{FLEET, beside, is_reserved, short},
+    name::{FLEET, beside, short},
     ownership::distrust,
     sync_directory, unlink,
 };
 use thalweg_sys::{Errno, io};
-use xxhash_rust::xxh3::xxh3_64;
 
-use super::{plan::PlanError, room::expect_room};
+use super::{
+    plan::PlanError,
+    published::{There, there},
+    room::expect_room,
+};
 use crate::{
     Error, Refusal,
     copy::{
@@ -30,11 +32,9 @@ use crate::{
         staged_dir::{open_new, remove_contents},
     },
     error::{Attempt, Failure, at_sink},
-    evidence,
-    identity::{Id, kind},
-    listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
+    identity::Id,
+    listing::{DIRECTORY, ancestors},
     names::{c_string, cut, os},
-    times,
 };
 
 /// Number of attempts after interference by other processes.
@@ -269,16 +269,6 @@ impl Place {
     }
 }
 
-/// Syncs the name of a published tree.
-pub(crate) fn sync_name(destination: &Path) -> Result<(), Error> {
-    let tree = openat(CWD, destination, DIRECTORY, Mode::empty());
-    let tree = tree.map_err(failed(destination, "openat"))?;
-    let above = openat(&tree, c"..", DIRECTORY, Mode::empty());
-    let above = above.map_err(failed(destination, "openat"))?;
-    let synced = sync_directory(above.as_fd(), tree.as_fd());
-    synced.map_err(|error| failed(destination, error.call)(error.errno))
-}
-
 /// Refuses a fleet's directory that another user may have created or may change. All workers run as one user. No
 /// other user has ever been able to enter the directory, so its contents need no such check. Another name cannot be
 /// used, because workers that start later look for this one.
@@ -288,61 +278,6 @@ fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Er
         None => Ok(()),
         Some(why) => Err(Error::Refused { path: path.to_owned(), reason: Refusal::Foreign(why) }),
     }
-}
-
-/// The entry that has the name of the destination.
-#[derive(PartialEq, Eq, Debug)]
-enum There {
-    Nothing,
-    /// A directory with the modification time and the names of the source: only a copy creates such a directory.
-    Copy,
-    /// Like `Copy`, but last changed before this boot. Its name and times may have outlived its data.
-    EarlierCopy,
-    SomethingElse,
-}
-
-impl There {
-    /// Returns the reason why a fleet cannot create a tree there.
-    fn refusal(&self) -> Option<Refusal> {
-        match self {
-            Self::Nothing | Self::Copy => None,
-            Self::EarlierCopy => Some(Refusal::NotSince),
-            Self::SomethingElse => Some(Refusal::NotNew),
-        }
-    }
-}
-
-fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Errno> {
-    let there = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(there) => there,
-        Err(Errno::NOENT) => return Ok(There::Nothing),
-        Err(errno) => return Err(errno),
-    };
-    // The names are compared too, because two directories created within one tick of the kernel's clock have equal
-    // times.
-    let is_copy = kind(&there) == FileType::Directory
-        && times::is_same(&there, &stat(source)?, || fstatfs(above))
-        && names(openat(above, name, DIRECTORY, Mode::empty())?)?
-            == names(openat(CWD, source, DIRECTORY, Mode::empty())?)?;
-    Ok(match is_copy {
-        true if evidence::is_from_before_this_boot(&there) => There::EarlierCopy,
-        true => There::Copy,
-        false => There::SomethingElse,
-    })
-}
-
-/// Returns the number of names in a directory that a copy would include, and the sum of their hashes, which is
-/// independent of their order.
-fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
-    let (mut count, mut sum) = (0, 0_u64);
-    each_entry(folder, &mut listing_buffer(), |entry| {
-        if !is_reserved(entry.file_name()) {
-            count += 1;
-            sum = sum.wrapping_add(xxh3_64(entry.file_name().to_bytes()));
-        }
-        true
-    })?;
-    Ok((count, sum))
 }
 
 /// Opens the fleet's directory for `name`, or creates it if `make` is set.

@@ -20,8 +20,9 @@ use super::{
     journals::{Journals, Own, REPORT, report},
     member::{Duty, Member},
     mover::Grounds,
-    place::{self, EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
+    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
     plan::{Plan, Surveyed},
+    published::sync_name,
     record::{WorkerName, WorkerRecord},
 };
 use crate::{
@@ -103,7 +104,7 @@ pub fn work(
     }
     if matches!(found, Found::Published) && options.fsync == Fsync::Always {
         // The worker that published the tree may have been killed before it synced the name.
-        place::sync_name(destination)?;
+        sync_name(destination).map_err(|error| failed(destination, error.call)(error.errno))?;
     }
     if let Found::Place(place) = found {
         let name = WorkerName::of_this(member.rank, member.began);
