@@ -106,7 +106,7 @@ impl Nature {
 /// Sharing of disk blocks between two files after a transfer, until either is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Each has its own.
+    /// Each file has its own blocks.
     Own,
     /// The file system decides whether it copies or clones.
     MayShare,
