@@ -88,14 +88,14 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_KILLS=$(FLEET_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- ranks_that_are_killed machines_that_die after_a_kill_at_any_moment --nocapture
 	THALWEG_SLURM=1 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- under_slurm
 	THALWEG_KILLS=$(SERVER_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_of_the_server
-	THALWEG_CUTS=$(CUTS) THALWEG_FAULTS=$(FAULTS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- power_cut:: failing_disks:: --nocapture
+	THALWEG_CUTS=$(CUTS) THALWEG_FAULTS=$(FAULTS) THALWEG_CUT_SYSTEM=all $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- power_cut:: failing_disks:: --nocapture
 	THALWEG_KILLS=$(KILLS) THALWEG_VIEWS=1000000 tests/setup/python test --timeout 3600 -s -k "killed or views_of_random_lives"
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test channel over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=1000000 $(CARGO) test --locked --package thalweg-channel --test channel -- a_long_sequence --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-channel --test channel -- java:: --nocapture
 	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
-	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
+	THALWEG_PAIRS=1 THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture

@@ -4,6 +4,7 @@ use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyBaseException, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use thalweg_channel::Error;
+use thalweg_channel::layout::{FRAME_HEADER, MOST_CAPACITY};
 
 /// What one exception says.
 pub struct Failure {
@@ -54,9 +55,14 @@ impl From<Error> for Failure {
         };
         let message = match error {
             // What to use instead has another name here.
-            Error::TooLarge { len, most, .. } => format!(
-                "{len} bytes are too large: at most {most}; a larger `capacity` makes a larger ring"
-            ),
+            Error::TooLarge { len, most, .. } => {
+                let way = if len.saturating_add(FRAME_HEADER as u64) <= MOST_CAPACITY {
+                    "a larger `capacity` makes a larger ring"
+                } else {
+                    "no ring has room for it: send several smaller messages"
+                };
+                format!("{len} bytes are too large: at most {most}; {way}")
+            }
             error => error.to_string(),
         };
         Self { errno, moved, ..Self::new(kind, message) }

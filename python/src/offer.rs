@@ -158,7 +158,7 @@ impl Inside {
             // process that has yet to start.
             let patience =
                 if matches!(before, State::Closed) { STARTS } else { Listener::PATIENCE };
-            self.state = match Meeting::begin(link, patience, meet) {
+            self.state = match Meeting::begin(py, link, patience, meet) {
                 Ok(meeting) => State::Meeting(meeting, Box::new(before)),
                 Err(error) => {
                     self.state = before;
@@ -375,7 +375,7 @@ impl Offer {
             let State::Open(ring) = &inside.state else { return Err(closed()) };
             let committed = || {
                 let mut producer = ring.producer();
-                producer.try_loan(lent.message)?.ok_or(Error::Timeout)?.commit()
+                producer.try_loan(lent.message)?.ok_or_else(Loan::lost)?.commit()
             };
             committed().map_err(raised(py))
         })

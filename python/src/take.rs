@@ -136,7 +136,7 @@ impl Inside {
                 _ => return Err(closed()),
             };
             let meet = move |link, until| Source::open(link, &options, subscribes, until);
-            match Meeting::begin(link, Listener::PATIENCE, meet) {
+            match Meeting::begin(py, link, Listener::PATIENCE, meet) {
                 Ok(meeting) => self.state = State::Meeting(meeting, again),
                 Err(error) => {
                     self.state = again.map_or(State::Closed, |at| State::Seeking(at, None));

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Address, Admit, Error, Link};
+use thalweg_sys::Errno;
 
 use crate::error::raised;
 
@@ -60,19 +61,27 @@ pub struct Meeting<T> {
 
 impl<T: Send + 'static> Meeting<T> {
     pub fn begin(
+        py: Python<'_>,
         link: Link,
         patience: Duration,
         meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
         let until = Instant::now() + patience;
-        let socket = Some(link.as_fd().try_clone_to_owned()?.into());
+        // A lack of descriptors, or of threads, has the class of all failed calls.
+        let failed = |call, error: &std::io::Error| {
+            let errno = Errno::from_io_error(error).unwrap_or(Errno::AGAIN);
+            raised(py)(Error::System { call, errno })
+        };
+        let socket = link.as_fd().try_clone_to_owned();
+        let socket = socket.map_err(|error| failed("fcntl(F_DUPFD_CLOEXEC)", &error))?;
+        let socket = Some(socket.into());
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {
             // Nobody listens any more if the end was closed meanwhile: then what was made is dropped here.
             let _ = tell.send(meet(link, until));
         });
-        begun.map_err(PyErr::from)?;
+        begun.map_err(|error| failed("clone", &error))?;
         Ok(Self { told, link: socket })
     }
 

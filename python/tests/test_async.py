@@ -4,14 +4,23 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import numpy as np
 import pytest
 import thalweg
 from conftest import PATIENCE, Start, Test, ended
+
+JOINS = """
+    import sys, numpy as np, thalweg
+    with thalweg.join(sys.argv[1], capacity=1 << 14) as out:
+        for number in range(40):
+            out.send(np.full(500, number))
+"""
 
 
 def test_both_ends_in_one_loop(run: Callable[[Test], None]) -> None:
@@ -80,10 +89,6 @@ def test_what_is_cancelled_loses_no_message(run: Callable[[Test], None]) -> None
             out.close()
 
         async with anyio.create_task_group() as tasks:
-            # The two meet first: who gives that up before the other has answered begins it anew.
-            tasks.start_soon(out.send, b"met")
-            assert bytes(await into.receive()) == b"met"
-        async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)
             while True:
                 try:
@@ -95,6 +100,83 @@ def test_what_is_cancelled_loses_no_message(run: Callable[[Test], None]) -> None
                     break
                 await anyio.sleep(0)
         assert got == sent == list(range(300))
+
+    run(test)
+
+
+@pytest.mark.parametrize("brief", [0, 0.002])
+@pytest.mark.parametrize("sends, receives", [("offer_async", "take_async"), ("broadcast_async", "subscribe_async"), ("join", "gather_async")])
+def test_callers_that_ask_often_and_briefly_meet(
+    run: Callable[[Test], None], start: Start, sends: str, receives: str, brief: float
+) -> None:
+    async def briefly(call: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            with anyio.move_on_after(brief):
+                return await call()
+            await anyio.sleep(0)
+
+    async def test(place: str) -> None:
+        got: list[int] = []
+
+        async def send() -> None:
+            out = getattr(thalweg, sends)(place, capacity=1 << 14)
+            if sends == "broadcast_async":
+                await briefly(out.wait)
+            for number in range(40):
+                # The ring has room for a few of them.
+                await briefly(partial(out.send, np.full(500, number)))
+            out.close()
+
+        async def receive() -> None:
+            into = getattr(thalweg, receives)(place, copy=True, **({"senders": 1} if sends == "join" else {}))
+            with pytest.raises(thalweg.Closed):
+                while True:
+                    got.append(int((await briefly(into.receive))[0]))
+            into.close()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receive)
+            if sends == "join":
+                start(JOINS, place)
+            else:
+                tasks.start_soon(send)
+        assert got == list(range(40))
+
+    run(test)
+
+
+def test_a_link_of_a_cancelled_call_is_let_go(run: Callable[[Test], None]) -> None:
+    async def test(place: str) -> None:
+        into = thalweg.take_async(place)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(place)
+            listener.listen()
+            for _ in range(3):
+                with anyio.move_on_after(0.002):
+                    await into.receive()
+            link, _ = listener.accept()
+            with link:
+                # The link of the first call is that of all, and nobody else's.
+                listener.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    listener.accept()
+                # Its end: the other side would wait for an answer otherwise.
+                link.setblocking(False)
+                while True:
+                    try:
+                        assert link.recv(1) == b""
+                        break
+                    except BlockingIOError:
+                        await anyio.sleep(0.01)
+            # An end that is closed lets go at once.
+            for _ in range(2):
+                into = thalweg.take_async(place)
+                with anyio.move_on_after(0.002):
+                    await into.receive()
+                into.close()
+                link, _ = listener.accept()
+                with link:
+                    assert link.recv(1) == b""
 
     run(test)
 

@@ -1,6 +1,7 @@
 """Two programs, or two threads, at the ends of a channel."""
 
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -259,3 +260,34 @@ def test_who_offers_often_and_briefly_meets_who_takes(start: Start, place: str, 
                 continue
     out.close()
     assert ended(receiver) == f"20 {sum(3 * number * number for number in range(20))}"
+
+
+def test_a_lack_of_descriptors_has_the_class_of_the_package(start: Start, place: str) -> None:
+    sender = start(SENDER, place, 1)
+    waits_for(lambda: Path(place).exists(), "the sender does not listen")
+    into, limits = thalweg.take(place), resource.getrlimit(resource.RLIMIT_NOFILE)
+    refused = 0
+    try:
+        for most in range(len(os.listdir("/proc/self/fd")) - 1, limits[0]):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+            try:
+                assert into.receive(timeout=PATIENCE).shape == (3, 0)
+                break
+            except thalweg.Error:
+                refused += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert refused > 0
+    ended(sender)
+
+
+def test_a_larger_capacity_is_advised_where_it_can_exist() -> None:
+    out, _ = thalweg.pair(capacity=1 << 12, parts=False)
+    with pytest.raises(thalweg.TooLarge, match="a larger `capacity`"):
+        out.send_bytes(bytes(1 << 13))
+    # Zero pages that are never written.
+    for size in ((1 << 30) - 31, 1 << 30):
+        with pytest.raises(thalweg.TooLarge, match="no ring has room for it"):
+            out.send_bytes(bytes(size))
+    with pytest.raises(thalweg.TooLarge, match="no ring has room for it"):
+        thalweg.pair(capacity=1 << 31)

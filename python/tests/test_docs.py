@@ -40,6 +40,7 @@ def test_an_example_runs(block: str, start: Start) -> None:
     assert ended(start(block))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", ["mypy --strict -p thalweg", "mypy.stubtest thalweg._native --ignore-disjoint-bases"])
 def test_the_types_and_stubs_say_what_there_is(tool: str, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"

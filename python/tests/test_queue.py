@@ -199,6 +199,7 @@ def put_thousands(into: Queue) -> None:
         into.put(np.full(1000, number))
 
 
+@pytest.mark.long
 def test_kept_items_that_fill_a_ring_are_told_and_nothing_is_lost() -> None:
     into = Queue(capacity=1 << 16, copy=False)
     child = begun("fork", put_thousands, into)

@@ -7,6 +7,8 @@ for each channel and for as long as the other takes to answer.
 from __future__ import annotations
 
 import socket
+import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from thalweg import _native
 from thalweg._errors import Closed, Error, PeerDied, Timeout, made
-from thalweg._loop import Meeting, readable, sleep
+from thalweg._loop import Meeting, is_readable, later, readable, sleep
 from thalweg._native import Offer, Take
 from thalweg._objects import Parted
 
@@ -31,6 +33,9 @@ _TURN = 16
 #: Between two looks at a channel that is silent, in seconds. A child of a process that was killed may keep its descriptor
 #: open: then no descriptor tells of the death, and a look does.
 _LOOK = 1.0
+#: A link that a cancelled call made is kept for the next call for this long, in seconds: a caller with a short timeout meets
+#: the other side too. Longer, and the sender would wait for a receiver that is not receiving.
+_KEPT = 1.0
 
 
 class _Async(ABC):
@@ -127,6 +132,8 @@ class AsyncTake(_Receives, _Async):
         self._path = str(_native.address(name))
         self._over = partial(_native.take_over, copy=copy, trusted=trusted, hold=hold, subscribes=subscribes)
         self._end: Take | None = None
+        #: When the last timer of `_keep` runs out.
+        self._kept_until = 0.0
 
     async def receive(self) -> Any:
         """The next array, as `Take.receive`."""
@@ -162,13 +169,11 @@ class AsyncTake(_Receives, _Async):
                 self._end = await self._joined()
             end = self._end
             try:
-                if self._meeting is None:
-                    # It speaks when it has something to send, which may be long after it was joined.
+                # It speaks when it has something to send, which may be long after it was joined.
+                if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
             except BaseException:
-                # Who offers would wait for an answer of this one, while another could take.
-                end.close()
-                self._end = None
+                self._keep()
                 raise
             error = await self._met(end, partial(end.open, timeout=_PATIENCE))
             if error is not None:
@@ -179,6 +184,31 @@ class AsyncTake(_Receives, _Async):
                 await sleep(_AGAIN)
         assert self._end is not None
         return self._end
+
+    def _keep(self) -> None:
+        """Closes the link after `_KEPT`, unless another call comes first."""
+        now = time.monotonic()
+        if now < self._kept_until:
+            return
+        self._kept_until = now + _KEPT
+        weak, calls = weakref.ref(self), self._turns
+
+        def check() -> None:
+            if (end := weak()) is not None:
+                end._let_go(calls)
+
+        later(_KEPT, check)
+
+    def _let_go(self, calls: int) -> None:
+        self._kept_until = 0.0
+        if self._end is None or self._is_open or self._is_used or self._meeting is not None:
+            return
+        if self._turns != calls:
+            self._keep()
+            return
+        # The sender would wait for this one to answer, while another could receive.
+        self._end.close()
+        self._end = None
 
     async def _joined(self) -> Take:
         while True:
@@ -251,7 +281,7 @@ class AsyncOffer(_Async):
             await self._turn()
             end = self._end
             while not self._is_open:
-                if self._meeting is None:
+                if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
                 error = await self._met(end, partial(end.open, size, timeout=_PATIENCE))
                 # Who came went again: the next one.

@@ -1,8 +1,9 @@
-"""What asyncio and trio have in common, as far as a channel needs it: sleep, wait for a descriptor, wait for a thread."""
+"""What asyncio and trio have in common, as far as a channel needs it: sleep, timers, wait for a descriptor, wait for a thread."""
 
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -30,6 +31,28 @@ async def sleep(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
+
+
+def later(seconds: float, call: Callable[[], None]) -> None:
+    """Calls `call` in the running loop after this time, unless the loop ends first."""
+    if trio := _trio():
+
+        async def wait() -> None:
+            await trio.sleep(seconds)
+            call()
+
+        trio.lowlevel.spawn_system_task(wait, name="thalweg-later")
+        return
+    import asyncio
+
+    asyncio.get_running_loop().call_later(seconds, call)
+
+
+def is_readable(descriptor: int) -> bool:
+    """Whether it can be read now: a caller whose time is up at once makes progress too."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def readable(descriptor: int, most: float | None = None) -> None:
@@ -90,7 +113,8 @@ class Meeting:
         self._end.close()
 
     async def over(self) -> None:
-        await readable(self._told)
+        if not is_readable(self._told):
+            await readable(self._told)
 
     def __del__(self) -> None:
         os.close(self._told)

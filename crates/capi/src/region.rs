@@ -51,7 +51,7 @@ impl Memory {
         let home = match kind {
             MEMFD => memfd::create("thalweg", length as u64)
                 .map(|fd| Home::File(fd.into()))
-                .map_err(|errno| Failure::system("memfd_create", errno))?,
+                .map_err(|failed| Failure::system(failed.call, failed.errno))?,
             POSIX => region::posix(length)
                 .map(|fd| Home::File(fd.into()))
                 .map_err(|errno| Failure::system("shm_open", errno))?,

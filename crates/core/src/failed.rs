@@ -76,7 +76,17 @@ fn find(table: &[(&[&str], &'static str)], call: &str) -> Option<&'static str> {
 }
 
 const DEEDS: &[(&[&str], &str)] = &[
-    (&["memfd_create", "shm_open", "shmget", "pwrite to a memory file"], "make shared memory"),
+    (
+        &[
+            "memfd_create",
+            "ftruncate",
+            "fallocate",
+            "shm_open",
+            "shmget",
+            "pwrite to a memory file",
+        ],
+        "make shared memory",
+    ),
     (&["mmap", "mmap of a memory file", "shmat"], "map memory"),
     (&["mmap of the peer's memory", "pread of the peer's memory"], "read the memory of the peer"),
     (&["fcntl(F_ADD_SEALS)"], "seal the memory"),

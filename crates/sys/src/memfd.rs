@@ -2,7 +2,7 @@
 //! processes that share it.
 
 use crate::Errno;
-use crate::fault::{Call, uncounted};
+use crate::fault::{Call, gate, uncounted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
@@ -23,10 +23,26 @@ pub struct Facts {
     pub ordinary: bool,
 }
 
+/// A failed system call of a function that makes several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The name of the system call.
+    pub call: &'static str,
+    /// The kernel's error.
+    pub errno: Errno,
+}
+
+impl FailedCall {
+    /// Returns a function for `map_err` that adds the name of the system call.
+    pub fn of(call: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self { call, errno }
+    }
+}
+
 /// Creates memory of `len` zero bytes. All of it is allocated now, so that a lack of memory is an
 /// error here instead of a signal later. It is not executable if the kernel supports that. Makes up
-/// to four calls.
-pub fn create(name: &str, len: u64) -> Result<OwnedFd, Errno> {
+/// to four calls, and repeats fallocate on EINTR.
+pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = uncounted(Call::MemfdCreate, || {
         // With vm.memfd_noexec = 2 the flag is required; before Linux 6.3 it is rejected.
@@ -34,9 +50,17 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, Errno> {
             Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
             answer => answer,
         }
-    })?;
-    rustix::fs::ftruncate(&fd, len)?;
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)?;
+    })
+    .map_err(FailedCall::of("memfd_create"))?;
+    gate(Call::Ftruncate, 0)
+        .and_then(|_| rustix::fs::ftruncate(&fd, len))
+        .map_err(FailedCall::of("ftruncate"))?;
+    // A signal may interrupt the allocation of a large block (EINTR).
+    rustix::io::retry_on_intr(|| {
+        gate(Call::Fallocate, 0)?;
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)
+    })
+    .map_err(FailedCall::of("fallocate"))?;
     Ok(fd)
 }
 

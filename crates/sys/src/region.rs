@@ -351,7 +351,7 @@ mod tests {
     fn a_sealed_memfd_keeps_its_size_and_says_so() {
         let fd = match memfd::create("test", 8192) {
             Ok(fd) => fd,
-            Err(errno) => return assert!(matches!(errno, Errno::NOSYS | Errno::PERM)),
+            Err(failed) => return assert!(matches!(failed.errno, Errno::NOSYS | Errno::PERM)),
         };
         let size = SealFlags::SHRINK | SealFlags::GROW;
         assert!(!is_sealed(&fd, size, 1));

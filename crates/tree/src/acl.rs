@@ -1,5 +1,5 @@
-//! Access lists as the kernel shows them (acl(5), linux/posix_acl_xattr.h), read only to know what
-//! becomes of a copy without one.
+//! Decodes POSIX ACLs in the form of their extended attributes (acl(5), linux/posix_acl_xattr.h). They are only read,
+//! to determine safe permission bits for a copy without an ACL.
 
 const VERSION: u32 = 2;
 const OWNER: u16 = 0x01;
@@ -9,29 +9,29 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// Whether it says no more than the permission bits do.
+/// Returns `true` if the ACL grants exactly what the permission bits grant.
 pub(crate) fn is_trivial(list: &[u8]) -> bool {
     entries(list)
         .is_some_and(|mut all| all.all(|(tag, _)| [OWNER, OWNING_GROUP, OTHER].contains(&tag)))
 }
 
-/// The permission bits of a copy without the list, by which no user may do more than by the list. The
-/// group bits of a file that has one are its mask, and not what the owning group may do.
+/// Returns permission bits for a copy without the ACL, which grant no user more than the ACL does. The group bits of
+/// a file with an ACL are its mask, not the permissions of the owning group.
 pub(crate) fn allowed_without(list: &[u8]) -> u32 {
     let Some(all) = entries(list) else { return 0o700 };
     let all: Vec<_> = all.collect();
     let least = |tags: &[u16]| {
         all.iter().filter(|(tag, _)| tags.contains(tag)).fold(0o7, |least, (_, may)| least & may)
     };
-    // Without it a named user is one of the owning group or one of the others, and a user of a named
-    // group is one of the others. The mask limits the named and the owning group, not the others.
+    // Without the ACL, a named user is treated as a member of the owning group or as one of the others. A member of a
+    // named group is one of the others. The mask limits named entries and the owning group, but not the others.
     let group = least(&[OWNING_GROUP, USER, MASK]);
     let is_named = all.iter().any(|(tag, _)| [USER, GROUP].contains(tag));
     let other = least(if is_named { &[OTHER, USER, GROUP, MASK] } else { &[OTHER] });
     0o700 | group << 3 | other
 }
 
-/// Tags and permissions; `None` if this is no list that we know.
+/// Returns tags and permissions; `None` if the format is unknown.
 fn entries(list: &[u8]) -> Option<impl Iterator<Item = (u16, u32)>> {
     let (version, entries) = list.split_first_chunk()?;
     let (entries, rest) = entries.as_chunks::<8>();
@@ -70,10 +70,10 @@ mod tests {
     fn without_a_list_no_one_may_do_more_than_with_it() {
         let base = [(OWNER, 6), (OWNING_GROUP, 4), (MASK, 7), (OTHER, 4)];
         for (named, allowed) in [
-            // The mask, 7, would be what the group gets.
+            // Without a correction the group would get the permissions of the mask, 7.
             (&[(USER, 7)][..], 0o744),
             (&[(GROUP, 7)], 0o744),
-            // Those who are named to be kept out stay out.
+            // Users and groups whose entries deny access must stay without access.
             (&[(USER, 0)], 0o700),
             (&[(USER, 7), (GROUP, 0)], 0o740),
             (&[], 0o744),
@@ -81,7 +81,7 @@ mod tests {
             let all = [&base[..], named].concat();
             assert_eq!(allowed_without(&list(&all)), allowed, "{named:?}");
         }
-        // A mask of nothing takes from the named and the group, not from the others.
+        // An empty mask limits named entries and the owning group, but not the others.
         let masked = [(OWNER, 7), (OWNING_GROUP, 7), (MASK, 0), (OTHER, 5)];
         assert_eq!(allowed_without(&list(&masked)), 0o705);
         assert_eq!(allowed_without(&list(&[&masked[..], &[(USER, 7)]].concat())), 0o700);

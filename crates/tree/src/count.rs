@@ -1,5 +1,5 @@
-//! What a copy will have to deal with, counted by a walk of its own beside the run, so that whoever
-//! watches can be told how much is left. It copies nothing and complains of nothing.
+//! Counts the files and bytes of a copy in a separate walk, so that the caller can show how much is left. It copies
+//! nothing and reports no errors.
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDirEntry, Stat, fstat, openat, statat},
@@ -22,17 +22,17 @@ use crate::{
     sources::in_folder,
 };
 
-/// Folders below each other that are counted: each holds a descriptor and a buffer.
+/// Maximum depth of the count: each level holds a descriptor and a buffer.
 const DEEPEST: u64 = 128;
 
-/// Counts what a copy of `sources` with these options meets. `None` if cancelled, or
-/// the tree is too deep to be counted cheaply: then no total is better than a wrong one.
+/// Counts the files that a copy of `sources` with these options meets. Returns `None` if it is cancelled, or if the
+/// tree is too deep to be counted cheaply: no total is better than a wrong one.
 pub fn count(
     sources: &[PathBuf],
     options: &CopyOptions,
     go_on: &dyn Fn() -> Result<(), Cancelled>,
 ) -> Option<Total> {
-    // Most descriptors are the copy's.
+    // Most descriptors are reserved for the copy.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let deepest = DEEPEST.min(descriptors / 4) as usize;
     let (total, above, path) = (Total::default(), Vec::new(), PathBuf::new());
@@ -56,9 +56,9 @@ struct Count<'c> {
     go_on: &'c dyn Fn() -> Result<(), Cancelled>,
     deepest: usize,
     total: Total,
-    // The folders it is in: a followed link may lead back into one.
+    // The ancestors of the current directory: a followed symbolic link may lead back to one of them.
     above: Vec<Id>,
-    // What a filter is asked about, as in the copy.
+    // The path that a filter sees, as in the copy.
     path: PathBuf,
 }
 
@@ -78,7 +78,7 @@ impl Count<'_> {
             return self.folder(at, name, follow);
         }
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        // The copy meets the same trouble and tells of it.
+        // The copy meets and reports this error.
         let Ok(stat) = statat(at, name, flags) else { return Some(()) };
         match kind(&stat) {
             FileType::RegularFile => self.file(&stat),
@@ -115,7 +115,7 @@ impl Count<'_> {
 
     fn list(&mut self, folder: BorrowedFd<'_>) -> Option<()> {
         let mut counted = Some(());
-        // The copy meets the same trouble and reports it.
+        // The copy meets and reports this error.
         let _ = each_entry(folder, &mut listing_buffer(), |entry| {
             counted = self.met(folder, entry);
             counted.is_some()

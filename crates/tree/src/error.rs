@@ -1,4 +1,4 @@
-//! What can go wrong while copying a tree: which file, which call, how far.
+//! The errors of tree operations. They contain the file, the system call and the number of bytes moved.
 
 use std::path::{Path, PathBuf};
 use thalweg_core::{
@@ -8,23 +8,23 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-/// The calls by which a copy gets the lists of its source.
+/// The calls that set the ACLs of the source on a copy.
 pub(crate) const SET_ACCESS_LIST: &str = "fsetxattr system.posix_acl_access";
 pub(crate) const SET_DEFAULT_LIST: &str = "fsetxattr system.posix_acl_default";
 
-/// A file or a whole run that could not be copied.
+/// A file or a whole copy that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
     #[error("{}", Failed { what: &quoted(path), call, errno: *errno, moved: *bytes })]
     Call {
-        /// The file it was about.
+        /// The file of the failed call.
         path: PathBuf,
-        /// The call, by its own name.
+        /// The name of the system call.
         call: &'static str,
-        /// What the kernel answered.
+        /// The errno that the kernel returned.
         errno: Errno,
-        /// Bytes of this file that had been moved.
+        /// Bytes of this file that were moved before.
         bytes: u64,
     },
     /// A mechanism failed in the middle of a file.
@@ -34,35 +34,35 @@ pub enum Error {
         source_path: PathBuf,
         /// The destination.
         path: PathBuf,
-        /// What failed and how far it had come.
+        /// The error, with the number of bytes moved before it.
         error: thalweg_core::Error,
     },
-    /// It makes no sense, or would destroy something; nothing was done.
+    /// The operation is invalid or would destroy something. Nothing was done.
     #[error("{} {reason}", quoted(path))]
     Refused {
-        /// The file it is about.
+        /// The file concerned.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: Refusal,
     },
-    /// The copy, read again, differs from its source. It was not given its name.
+    /// The copy, read back, differs from its source. It was not published.
     #[error("{}: the copy read back differs from its source; it was not kept", quoted(path))]
     DataDiffer {
         /// The destination.
         path: PathBuf,
     },
-    /// A file that was left as it was differs from its source.
+    /// A skipped file differs from its source.
     #[error("{}: it differs from its source, and was left as it was", quoted(path))]
     LeftDiffering {
         /// The destination.
         path: PathBuf,
     },
-    /// The sources, the destination and the options do not fit together.
+    /// Sources, destination and options do not fit together.
     #[error("{0}")]
     Usage(String),
 }
 
-/// Why a file is not copied although nothing failed.
+/// The reason why a file is not copied although no call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// `-r` is missing.
@@ -71,82 +71,83 @@ pub enum Refusal {
     /// Source and destination are one file.
     #[error("is the same file as the source, {}", quoted(.0))]
     SameFile(PathBuf),
-    /// The destination lies inside the source.
+    /// The destination is inside the source.
     #[error("is a folder and cannot be copied into itself, {}", quoted(.0))]
     IntoItself(PathBuf),
-    /// A followed link leads back to a directory that is being copied.
+    /// A followed symbolic link leads back to a directory that is being copied.
     #[error("is not copied: a followed link leads into a cycle")]
     Cycle,
-    /// A directory would have to give way to something else.
+    /// An existing directory cannot be replaced by a non-directory.
     #[error("is a folder, and its source is none: not overwritten")]
     OverDirectory,
-    /// Something else would have to give way to a directory.
+    /// An existing non-directory cannot be replaced by a directory.
     #[error("is no folder, and its source is one: not overwritten")]
     OverNonDirectory,
-    /// Two sources of one name.
+    /// Two sources have one destination name.
     #[error("was just created from another source: will not overwrite it")]
     JustCreated,
-    /// The destination is a link to nothing.
+    /// The destination is a dangling symbolic link.
     #[error("is a dangling symbolic link: not written through it")]
     Dangling,
-    /// It is another user's in a directory that every user may write, as `fs.protected_symlinks` and
-    /// `fs.protected_regular` say.
+    /// The file belongs to another user and is in a directory that every user may write, as for
+    /// `fs.protected_symlinks` and `fs.protected_regular`.
     #[error(
         "belongs to another user, in a directory that every user may write: not followed, not written into"
     )]
     Trap,
-    /// A hidden name of ours is taken by something that another user may have made.
+    /// A temporary name of this program is taken by a file that another user may have created.
     #[error("{0}: left alone; remove it first")]
     Foreign(Distrust),
-    /// The backup of the destination would be the source.
+    /// The backup of the destination would overwrite the source.
     #[error("is not overwritten: its backup would destroy the source")]
     BackupOverSource,
-    /// A source has a name that this program keeps for its unfinished files.
+    /// A source has a name that this program reserves for partial files.
     #[error("has a name kept for unfinished copies: not copied")]
     ReservedName,
-    /// What was a file of one kind became another while the copy ran.
+    /// A file was replaced by one of another type during the copy.
     #[error("was replaced by something else while it was copied")]
     Replaced,
-    /// It exists, and nothing may be replaced (`--update=none-fail`).
+    /// The file exists, and nothing may be replaced (`--update=none-fail`).
     #[error("exists, and is not replaced")]
     NotReplaced,
-    /// A relative symbolic link made elsewhere would lead elsewhere.
+    /// A relative symbolic link can only be created in the current directory, because it would lead elsewhere from
+    /// any other.
     #[error("a relative symbolic link can be made in the current folder only")]
     RelativeLink,
-    /// The manifest would take the place of a file that it lists.
+    /// The manifest would replace a file that it lists.
     #[error("is one of the copies: the manifest would replace it")]
     ManifestOverCopy,
-    /// The manifest would take the place of a source.
+    /// The manifest would replace a source.
     #[error("is to be copied: the manifest would replace it")]
     ManifestOverSource,
-    /// A fleet makes a new tree, and this is there already.
+    /// A fleet creates a new tree, but the destination already exists.
     #[error("exists: a fleet makes a new folder")]
     NotNew,
-    /// It looks like a finished copy of a fleet, but was written before this machine started: a power cut may have taken its
-    /// data.
+    /// The directory looks like a complete copy of a fleet but was written before this boot: a power failure may have
+    /// lost its data.
     #[error("was there before this machine started: its data may not be complete")]
     NotSince,
-    /// The plan of a fleet cannot be used.
+    /// The plan of a fleet is invalid.
     #[error("is no plan of a fleet: {0}")]
     NoPlan(String),
-    /// A worker that makes no fleet finds none.
+    /// A worker that cannot create a fleet found none.
     #[error("is not being made by a fleet, as seen from this machine")]
     NoFleet,
-    /// Nobody has made the plan of a fleet.
+    /// The plan of a fleet does not exist yet.
     #[error("has no plan yet: the worker of rank 0 makes it")]
     NoPlanYet,
-    /// No mechanism is left to move it.
+    /// No remaining mechanism can move the file.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),
 }
 
-/// A mechanism's failure, by the end it was about.
+/// Formats the error of a mechanism, with the path of the side on which it happened.
 fn moving(source: &Path, sink: &Path, error: &thalweg_core::Error) -> String {
     error.between(&quoted(source), &quoted(sink))
 }
 
 impl Error {
-    /// The file it is about, if it is about one.
+    /// Returns the path of the file concerned, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Call { path, .. }
@@ -158,12 +159,12 @@ impl Error {
         }
     }
 
-    /// Whether a file is copied without the access list of its source.
+    /// Returns `true` if a file was copied without the ACL of its source.
     pub fn is_list_refused(&self) -> bool {
         matches!(self, Self::Call { call: SET_ACCESS_LIST | SET_DEFAULT_LIST, .. })
     }
 
-    /// Returns `true` if bytes that were written before may be gone, also bytes of other files.
+    /// Returns `true` if bytes written earlier may be lost, also bytes of other files.
     pub(crate) fn loses_written_bytes(&self) -> bool {
         match self {
             Self::Call { call, .. } => loses_written_bytes(call),
@@ -172,7 +173,7 @@ impl Error {
         }
     }
 
-    /// What the kernel answered, if it was the kernel that said no.
+    /// Returns the errno, if a system call failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Call { errno, .. } => Some(*errno),
@@ -182,37 +183,37 @@ impl Error {
     }
 }
 
-/// A failure that does not know its paths yet: building them costs, and is done once, at the leaf.
+/// A failure without paths. Building paths is expensive and is done once, when the failure becomes an [`Error`].
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A call on the source.
+    /// A call on the source failed.
     Source(&'static str, Errno),
-    /// A call on the destination, after so many bytes.
+    /// A call on the destination failed after this number of bytes.
     Sink(&'static str, Errno, u64),
-    /// A mechanism.
+    /// A mechanism failed.
     Moved(thalweg_core::Error),
-    /// A refusal about the source.
+    /// The source was refused.
     RefusedSource(Refusal),
-    /// A refusal about the destination.
+    /// The destination was refused.
     Refused(Refusal),
-    /// The copy differs.
+    /// The copy differs from its source.
     Differ,
-    /// What is there differs, and stays.
+    /// The existing file differs from the source and is kept.
     LeftDiffering,
-    /// A directory that a named source becomes was met below it: that source, and what it becomes.
+    /// A walk met the destination directory of a source inside that source. Contains the source and the destination.
     IntoItself(PathBuf, PathBuf),
-    /// Not a failure of this file: the run is being stopped.
+    /// Not a failure of this file: the copy is being stopped.
     Cancelled,
 }
 
 pub(crate) type Attempt<T> = Result<T, Failure>;
 
-/// Names the call of an errno, on the side it was made.
+/// Converts an errno to a failure of this call on the source.
 pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure::Source(call, errno)
 }
 
-/// Names the call of an errno, on the side it was made.
+/// Converts an errno to a failure of this call on the destination.
 pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure::Sink(call, errno, 0)
 }
@@ -230,7 +231,7 @@ impl From<Cancelled> for Failure {
 }
 
 impl Failure {
-    /// The whole error, with its paths.
+    /// Converts the failure to an error with paths.
     pub fn at(self, source: impl FnOnce() -> PathBuf, sink: impl FnOnce() -> PathBuf) -> Error {
         match self {
             Self::Source(call, errno) => Error::Call { path: source(), call, errno, bytes: 0 },
@@ -247,7 +248,7 @@ impl Failure {
         }
     }
 
-    /// Whether bytes that were written before may be gone.
+    /// Returns `true` if bytes written earlier may be lost.
     pub fn loses_written_bytes(&self) -> bool {
         match self {
             Self::Sink(call, ..) => loses_written_bytes(call),
@@ -256,7 +257,7 @@ impl Failure {
         }
     }
 
-    /// Whether what was written so far is worth going on with.
+    /// Returns `true` if a later run may resume from the bytes written so far.
     pub fn may_be_resumed(&self) -> bool {
         let are_bytes_gone = self.loses_written_bytes();
         let is_refused = matches!(
@@ -266,7 +267,7 @@ impl Failure {
         !are_bytes_gone && !is_refused
     }
 
-    /// Whether a descriptor was missing, of the process or of the machine: soon there may be one.
+    /// Returns `true` if the process or the machine ran out of descriptors. A retry may succeed.
     pub fn is_for_descriptors(&self) -> bool {
         let errno = match self {
             Self::Source(_, errno) | Self::Sink(_, errno, _) => *errno,
@@ -276,7 +277,7 @@ impl Failure {
         matches!(errno, Errno::MFILE | Errno::NFILE)
     }
 
-    /// Whether the destination can take nothing more, so that going on would only repeat it.
+    /// Returns `true` if every further write to the destination would fail too.
     pub fn ends_the_run(&self) -> bool {
         let errno = match self {
             Self::Sink(_, errno, _) => *errno,
@@ -287,7 +288,7 @@ impl Failure {
     }
 }
 
-/// Returns `true` for an errno with which every further write to the destination would fail, too.
+/// Returns `true` for an errno with which every further write to the destination would fail too.
 pub(crate) fn cannot_take_more(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
 }

@@ -1,4 +1,4 @@
-//! What a run tells while it runs. The library prints nothing.
+//! Events of a running copy. The library prints nothing.
 
 use rustix::fs::FileType;
 use std::{ffi::CStr, path::Path};
@@ -7,200 +7,209 @@ use thalweg_sys::Errno;
 
 use crate::Error;
 
-/// Is told what happens in a run. Called from several threads at once.
+/// Receives the events of a copy. Methods are called concurrently from several threads.
 pub trait Events: Sync {
-    /// Something happened to one file.
+    /// Reports an event about one file.
     fn event(&self, event: &Event<'_>) {
         let _ = event;
     }
 
-    /// A comparison found something that is not the same.
+    /// Reports a difference that a comparison found.
     fn finding(&self, finding: &Finding<'_>) {
         let _ = finding;
     }
 
-    /// How far the whole run is; called some twenty times a second while bytes move.
+    /// Reports the progress of the whole copy, about twenty times per second while bytes are moved.
     fn progress(&self, progress: Progress) {
         let _ = progress;
     }
 
-    /// The source that a worker has in hand; called about as often, and for every large file.
+    /// Reports the source that a worker is copying. Called about as often as `progress`, and for every large file.
     fn current(&self, source: &Path) {
         let _ = source;
     }
 
-    /// Whether this existing file may be replaced (`-i`). One question at a time.
+    /// Returns `true` if this existing file may be replaced (`-i`). Only one call is active at a time.
     fn ask(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
 
-    /// Asked between files and between the steps of a large one.
+    /// Called between files and between the steps of a large one. An error cancels the copy.
     fn go_on(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 }
 
-/// Listens to nothing.
+/// Ignores all events.
 impl Events for () {}
 
-/// How far a run is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Files that are whole.
+    /// Number of complete files.
     pub files: u64,
-    /// Bytes moved, those of unfinished files among them.
+    /// Bytes moved, including those of incomplete files.
     pub bytes: u64,
-    /// Source files that are dealt with, whether moved, linked, cloned or left as they were, and
-    /// their sizes: what [`count`](crate::count()) counts.
+    /// Source files that were processed (copied, linked, cloned or skipped) and their sizes. This is the total that
+    /// [`count`](crate::count()) returns.
     pub settled: Total,
 }
 
-/// What happened to one file.
+/// An event about one file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// It was copied, or would be in a dry run. Only when verbose.
+    /// The file was copied, or would be in a dry run. Only with `verbose`.
     Copied {
-        /// From here.
+        /// The source.
         source: &'a Path,
-        /// To here.
+        /// The destination.
         destination: &'a Path,
-        /// Where what was there before is kept now.
+        /// The backup of the replaced file.
         backup: Option<&'a Path>,
     },
-    /// An existing destination gave way, and the copy kept neither its mode nor its owner; `cp` removes it first. Only when
-    /// verbose, and before [`Event::Copied`].
+    /// An existing destination was replaced, and the copy inherited neither its mode nor its owner. `cp` removes such
+    /// a file first. Only with `verbose`, and before [`Event::Copied`].
     Removed {
         /// The destination.
         destination: &'a Path,
     },
-    /// It was left as it was. Only when verbose.
+    /// The file was skipped. Only with `verbose`.
     Skipped {
         /// The existing destination.
         destination: &'a Path,
-        /// Why.
+        /// The reason.
         reason: Skip,
     },
-    /// The filter left it out, with all below it. Only when verbose.
+    /// The filter excluded the entry and everything below it. Only with `verbose`.
     LeftOut {
         /// The source.
         source: &'a Path,
     },
-    /// It keeps its inode and is written into, as `cp` does: no new file could be made beside it, or
-    /// take its name. A reader may see a part meanwhile. Only when verbose.
+    /// The existing file keeps its inode and is written into, as `cp` does. No new file could be created in its
+    /// directory or renamed over it. A reader may see an incomplete file during the copy. Only with `verbose`.
     WrittenInto {
         /// The existing destination.
         destination: &'a Path,
-        /// What was refused.
+        /// The reason why the file could not be replaced.
         refusal: &'a Error,
     },
-    /// It is another name of a file in the source, and a copy of its own here.
+    /// The file is a hard link in the source, but a separate copy in the destination.
     NotLinked {
         /// The copy.
         destination: &'a Path,
-        /// What linkat(2) answered.
+        /// The errno of linkat(2).
         errno: Errno,
     },
-    /// It is copied without an extended attribute of its source.
+    /// The file was copied without an extended attribute of its source.
     AttributeDropped {
         /// The copy.
         destination: &'a Path,
         /// The attribute.
         name: &'a CStr,
-        /// What setxattr(2) answered.
+        /// The errno of setxattr(2).
         errno: Errno,
     },
-    /// An unfinished file or directory of this name was neither resumed nor removed: another user may have made it.
+    /// The copies of a dry run need more space than is free in the file system of the destination.
+    NoRoom {
+        /// The directory that the copies go to.
+        destination: &'a Path,
+        /// Bytes that they need.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// A leftover partial file or directory was neither resumed nor removed, because another user may have created
+    /// it.
     LeftAlone {
         /// The leftover.
         path: &'a Path,
-        /// How it differs from what this user's own runs leave.
+        /// The difference from leftovers of this user.
         why: Distrust,
     },
-    /// It could not be copied.
+    /// The file could not be copied.
     Failed(&'a Error),
-    /// It is copied, but not all its attributes are.
+    /// The file was copied, but not all of its attributes.
     Incomplete(&'a Error),
-    /// The source changed while it was read: the copy may hold some of the old and some of the new.
+    /// The source changed while it was read: the copy may contain a mix of old and new data.
     Changed {
         /// The source.
         source: &'a Path,
     },
-    /// An earlier run had finished the copy, by its size and times, and it differs all the same: it
-    /// is copied again.
+    /// By size and times an earlier run had finished this file, but it differs from the source. It is copied again.
     Again {
         /// The copy.
         destination: &'a Path,
     },
-    /// The same source was named twice; it is copied once.
+    /// The caller named a source twice. It is copied once.
     NamedTwice {
         /// The source.
         source: &'a Path,
     },
 }
 
-/// Why a file was left as it was.
+/// The reason why a file was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It exists, and nothing may be replaced.
+    /// The file exists, and nothing may be replaced.
     Exists,
-    /// It is as new as the source, or newer.
+    /// The existing file is as new as the source, or newer.
     Newer,
-    /// The answer was no.
+    /// The user declined.
     Declined,
-    /// An earlier run finished it.
+    /// An earlier run finished the file.
     Done,
-    /// It is another name of its source already, as was asked for.
+    /// The file already is the requested link to its source.
     Linked,
 }
 
-/// Why a run ended early.
+/// The reason why a copy ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// By [`Events::go_on`].
+    /// [`Events::go_on`] returned an error.
     Cancelled,
-    /// The destination takes no more: full, over quota, or read-only.
+    /// The destination accepts no more data: full, over quota, or read-only.
     Full,
 }
 
-/// Files with contents, and their bytes.
+/// A number of files with contents, and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Names of regular files: a hard link counts as often as it is met.
+    /// Number of names of regular files: a hard link counts each time it is met.
     pub files: u64,
-    /// Their sizes, holes among them.
+    /// Sum of their sizes, including holes.
     pub bytes: u64,
 }
 
-/// Something that is not the same on both sides.
+/// A difference between both sides.
 #[derive(Debug)]
 pub enum Finding<'a> {
-    /// It is on both sides, and differs.
+    /// The entry exists on both sides and differs.
     Differs {
-        /// In the destination.
+        /// The path in the destination.
         path: &'a Path,
-        /// In what.
+        /// The difference.
         how: How,
     },
-    /// It is only in the source.
+    /// The entry exists only in the source.
     Missing {
-        /// Where it would be in the destination.
+        /// The path that it would have in the destination.
         path: &'a Path,
-        /// What it is.
+        /// The file type.
         kind: FileType,
     },
-    /// It is only in the destination.
+    /// The entry exists only in the destination.
     Extra {
-        /// There.
+        /// The path in the destination.
         path: &'a Path,
-        /// What it is.
+        /// The file type.
         kind: FileType,
     },
 }
 
 impl Finding<'_> {
-    /// The path in the destination.
+    /// Returns the path in the destination.
     pub fn path(&self) -> &Path {
         match self {
             Self::Differs { path, .. } | Self::Missing { path, .. } | Self::Extra { path, .. } => {
@@ -210,21 +219,21 @@ impl Finding<'_> {
     }
 }
 
-/// In what two things of one name differ.
+/// The difference between two entries with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// In what they are: in the source, in the destination.
+    /// The file types: in the source, in the destination.
     Kind(FileType, FileType),
-    /// In their length: in the source, in the destination.
+    /// The sizes: in the source, in the destination.
     Size(u64, u64),
-    /// In the byte at this offset, the first of those that differ.
+    /// The offset of the first byte that differs.
     Byte(u64),
-    /// In the hash that the manifest has in this line.
+    /// The hash differs from the one in this line of the manifest.
     Hash(usize),
-    /// In what the symbolic link says.
+    /// The target of the symbolic link.
     Target,
-    /// In the number of the device.
+    /// The device number.
     Device,
-    /// In these attributes.
+    /// The names of the attributes that differ.
     Attributes(Vec<&'static str>),
 }

@@ -1,8 +1,8 @@
 //! Decides whether size and times prove that an earlier run finished a file.
 //!
-//! The page cache is evidence only for the boot in which it was written: a power cut may keep the size and the times
-//! of a file and lose its data (delayed allocation, `ftruncate`, `fallocate`). A file of an earlier boot is therefore
-//! compared with its source, unless a record says that it was synced.
+//! The page cache is evidence only for the boot in which it was written. A power failure may preserve the size and
+//! times of a file but lose its data (delayed allocation, `ftruncate`, `fallocate`). A file of an earlier boot is
+//! therefore compared with its source, unless a record says that it was synced.
 
 use rustix::{
     fs::Stat,
@@ -14,7 +14,7 @@ use crate::{identity::ctime, journal::Journal, times};
 /// A moment as seconds and nanoseconds since 1970.
 pub(crate) type Moment = (i64, u32);
 
-/// What vouches for the files that an earlier run left in a directory.
+/// The evidence that files which an earlier run left in a directory are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evidence {
     /// `true` if the page cache counts for files that were changed in this boot.
@@ -24,10 +24,10 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Of a directory that has its own name: files changed in this boot are as their size and times say.
+    /// Evidence for a directory with its final name: size and times prove the contents of files changed in this boot.
     pub const THIS_BOOT: Self = Self { is_of_this_boot: true, synced_before: None };
 
-    /// Of an adopted staging directory, by the journal in it. Without a journal nothing is known.
+    /// Returns the evidence for an adopted staging directory, from its journal. Without a journal, nothing is proven.
     pub fn of_stage(journal: Option<&Journal>) -> Self {
         Self {
             is_of_this_boot: journal.is_some_and(Journal::is_of_this_boot),
@@ -35,11 +35,12 @@ impl Evidence {
         }
     }
 
-    /// Returns `true` if size and times of this file prove that all of it was written. `false`: compare it.
+    /// Returns `true` if size and times of this file prove that all of it was written. If `false`, the file must be
+    /// compared.
     pub fn vouches_for(&self, file: &Stat) -> bool {
         let (seconds, nanoseconds) = ctime(file);
         let changed = (seconds, nanoseconds as u32);
-        // A stored time that is not precise may be earlier than the change.
+        // Times are stored with limited precision, so the stored time may be earlier than the change.
         let is_before = |synced: Moment| {
             times::latest_change(file).is_some_and(|change| change < (synced.0, synced.1.into()))
         };
@@ -48,15 +49,15 @@ impl Evidence {
     }
 }
 
-/// Returns `true` if a file or directory was last changed before this machine started. A time from the future may be that of
-/// another machine's clock, and says nothing.
+/// Returns `true` if a file or directory was last changed before this boot. A time in the future may come from the
+/// clock of another machine and proves nothing.
 pub(crate) fn is_from_before_this_boot(file: &Stat) -> bool {
     let (seconds, nanoseconds) = ctime(file);
     (seconds, nanoseconds as u32) < Boot::now().began
 }
 
-/// The running boot, by the clocks of this process. Both clocks are read each time: the wall clock may be stepped, and
-/// a time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
+/// The current boot, according to the clocks of this process. Both clocks are read each time, because the wall clock
+/// may be stepped. A time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
 struct Boot {
     began: Moment,
     now: Moment,
@@ -69,15 +70,16 @@ impl Boot {
         Self { began: moment(began), now: moment(now) }
     }
 
-    /// A time after `now` was written by another clock, so it proves nothing.
+    /// Returns `true` if the change happened in this boot. A time after `now` comes from another clock and proves
+    /// nothing.
     fn has_seen(&self, changed: Moment) -> bool {
         self.began <= changed && changed <= self.now
     }
 }
 
-/// Returns the time on the wall clock, by which the kernel stamps changes.
+/// Returns the wall clock time that the kernel uses for change times.
 pub(crate) fn now() -> Moment {
-    // File systems stamp by the coarse clock, which lags by up to one tick.
+    // File systems use the coarse clock, which lags by up to one tick.
     moment(clock_gettime(ClockId::RealtimeCoarse))
 }
 

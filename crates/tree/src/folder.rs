@@ -1,5 +1,5 @@
-//! Open directories of a walk. Where descriptors are few, those that were opened first are given up, and
-//! opened again by name, or by the way up, when they are needed: what is found must be the same directory.
+//! Open directories of a walk. If descriptors are scarce, the directories opened first are closed. When they are
+//! needed, they are opened again by name or through `..`, and their identity is checked.
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use std::{
@@ -15,14 +15,14 @@ use thalweg_sys::Errno;
 
 use crate::identity::Id;
 
-/// The open directories of a run that can be given up.
+/// The open directories of a run that can be closed and opened again.
 #[derive(Debug)]
 pub(crate) struct Kept {
     most: usize,
     open: Mutex<Line>,
 }
 
-// In the order they were opened.
+// Ordered by the time of opening.
 #[derive(Debug, Default)]
 struct Line {
     slots: BTreeMap<u64, Arc<Slot>>,
@@ -33,7 +33,7 @@ struct Line {
 #[derive(Debug)]
 struct Slot {
     fd: Mutex<Option<Arc<OwnedFd>>>,
-    // Its number in the line.
+    // Its key in `Line::slots`.
     number: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Slot {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the directory, if it is not in use.
+    /// Closes the directory if it is not in use. Returns `true` if it is closed.
     fn give_up(&self) -> bool {
         let mut fd = self.lock();
         let is_idle = fd.as_ref().is_none_or(|fd| Arc::strong_count(fd) == 1);
@@ -54,23 +54,24 @@ impl Slot {
 }
 
 impl Kept {
-    /// Keeps as many open.
+    /// Creates a set that keeps `most` directories open.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    /// How many of them threads may have in use beside the two that each works in.
+    /// Returns how many of them the workers may use at a time, besides the two that each worker works in.
     pub fn to_use(&self) -> usize {
         self.most / 8
     }
 
-    /// How many to keep of those that one was reached by: the next one needed is likely to be among them.
-    /// Not all, as a source and a destination, for some threads, would give up each other's.
+    /// Returns how many of the directories on a reopened path are kept open, because the next one needed is probably
+    /// among them. It is not all of them: source and destination directories of several workers would evict each
+    /// other.
     fn on_one_way(&self) -> usize {
         (self.most / 4).max(1)
     }
 
-    /// Gives up all that are not in use.
+    /// Closes all directories that are not in use.
     pub fn give_up(&self) {
         Self::shorten(&mut self.line(), 0);
     }
@@ -105,30 +106,30 @@ impl Kept {
     }
 }
 
-/// A directory that is open, or can be opened again.
+/// A directory that is open or can be opened again.
 #[derive(Debug)]
 pub(crate) struct Folder {
     slot: Arc<Slot>,
-    // None: it stays open, as it carries a lock or has no name to find it by.
+    // `None`: the directory stays open, because it holds a lock or cannot be found by name.
     kept: Option<Arc<Kept>>,
-    /// The directory itself.
+    /// The identity of the directory.
     pub id: Id,
-    // Its name there, or where there is none above its path.
+    // Its name in its parent, or its path if it has no parent here.
     name: CString,
     above: Option<Arc<Folder>>,
     flags: OFlags,
 }
 
-/// How a folder is found again.
+/// The information needed to open a directory again.
 pub(crate) struct Address<'w> {
     pub above: Option<&'w Arc<Folder>>,
     pub name: &'w CStr,
-    /// How it was opened.
+    /// The flags with which it was opened.
     pub flags: OFlags,
 }
 
 impl Folder {
-    /// One that can be given up, or where nothing keeps such ones, one that stays open.
+    /// Creates a directory that can be closed and opened again. If `kept` is `None`, it stays open.
     pub fn new(fd: OwnedFd, id: Id, at: &Address<'_>, kept: Option<&Arc<Kept>>) -> Arc<Self> {
         let (name, above) = (at.name.to_owned(), at.above.cloned());
         let fd = Mutex::new(Some(Arc::new(fd)));
@@ -139,7 +140,7 @@ impl Folder {
         Arc::new(Self { slot, kept: kept.cloned(), id, name, above, flags: at.flags })
     }
 
-    /// The open directory, which is not given up as long as the answer is held.
+    /// Returns the open directory. It is not closed while the caller holds the result.
     pub fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(fd) = &*self.slot.lock() {
             return Ok(Arc::clone(fd));
@@ -161,7 +162,7 @@ impl Folder {
         for (distance, folder) in missing.into_iter().enumerate().rev() {
             let dir = at.as_ref().map_or(CWD, |fd| fd.as_fd());
             let fd = match openat(dir, &*folder.name, folder.flags, Mode::empty()) {
-                // One may write into a directory that one may not read.
+                // A user may have write permission for a directory without read permission.
                 Err(Errno::ACCESS) => {
                     openat(dir, &*folder.name, folder.flags | OFlags::PATH, Mode::empty())?
                 }
@@ -173,13 +174,13 @@ impl Folder {
         at.ok_or(Errno::NOENT)
     }
 
-    /// Opens the directory above by the way up, if it is not open.
+    /// Opens the parent through `..` if it is closed.
     fn open_above(&self) {
         let Some(above) = &self.above else { return };
         let own = self.slot.lock().clone();
         if let Some(own) = own
             && above.slot.lock().is_none()
-            // Moved elsewhere, or not to be looked at: it is looked for by its name when it is needed.
+            // If it was moved or may not be read, it is opened by name when it is needed.
             && let Ok(fd) = openat(&*own, c"..", above.flags, Mode::empty())
             && let Ok(fd) = above.recognised(fd)
         {
@@ -192,7 +193,7 @@ impl Folder {
         if Id::of(&fstat(&fd)?) == self.id { Ok(fd) } else { Err(Errno::STALE) }
     }
 
-    /// Takes a descriptor of it for its own, unless another thread was faster.
+    /// Stores a new descriptor of the directory, unless another thread already did.
     fn holds(&self, fd: OwnedFd) -> Arc<OwnedFd> {
         let mut slot = self.slot.lock();
         if let Some(fd) = &*slot {
@@ -207,8 +208,8 @@ impl Folder {
         fd
     }
 
-    /// The last one that needed it is done. A walk goes on above: one step up, where the way down by names
-    /// is as many steps as it is deep.
+    /// Called when the last user is done. The walk continues in the parent: opening it through `..` is one step,
+    /// while opening it by names takes one step per level.
     fn end(&mut self) {
         self.open_above();
         if let Some(kept) = &self.kept {
@@ -221,7 +222,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         self.end();
-        // A loop: trees can be deeper than the stack.
+        // This is a loop because trees can be deeper than the stack.
         let mut above = self.above.take();
         while let Some(mut folder) = above.and_then(Arc::into_inner) {
             folder.end();

@@ -1,5 +1,5 @@
-//! A tree that a program of another crate brings here, not copied from a folder: the stage in which it is
-//! built, and what its entries get when they are whole. The rules are those of a copy.
+//! Support for trees that another crate downloads instead of copying from a local directory: the staging directory
+//! and the attributes of complete entries. The rules are those of [`copy`](crate::copy()).
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,
@@ -30,7 +30,8 @@ use crate::{
 
 pub use crate::copy::whole_sync::WholeSync;
 
-/// A new folder under its temporary name, with a journal of whose copy it is. It is locked while it is open.
+/// A new directory under its temporary name, with a journal that identifies its source. It is locked while it is
+/// open.
 pub struct Stage {
     above: OwnedFd,
     name: CString,
@@ -39,8 +40,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes the stage of what will be `name` in the folder `above`, or takes over what an earlier run of
-    /// this boot left of the same URL. Any other leftover of that name is removed.
+    /// Creates the staging directory for `name` in `above`, or adopts a leftover of this boot with an equal URL. Any
+    /// other leftover of that name is removed.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
         let name_at = NameAt { dir: above.as_fd(), name: &name };
         let made = StagedDir::make(name_at, true, Origin::Remote(source));
@@ -48,52 +49,53 @@ impl Stage {
         Ok(Self { above, name, fd, staged })
     }
 
-    /// The folder.
+    /// Returns the open directory.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// A leftover that was not used, as another user may have made it.
+    /// Returns the leftover that was not used because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         self.staged.left_alone.as_ref()
     }
 
-    /// An earlier run left it.
+    /// Returns `true` if an earlier run left it.
     pub fn is_adopted(&self) -> bool {
         self.staged.adopted
     }
 
-    /// Its name until it is published.
+    /// Returns its temporary name.
     pub fn name(&self) -> &CStr {
         &self.staged.name
     }
 
-    /// Leaves it to a later run, or removes it if none would find it; says whether it is still there.
+    /// Leaves the directory for a later run, or removes it if no later run would find it. Returns `true` if it still
+    /// exists.
     pub fn leave(self) -> Result<bool, CallFailed> {
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
         self.staged.leave(name_at, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
-    /// Removes it and all that is in it.
+    /// Removes the directory and all its contents.
     pub fn discard(self) -> Result<(), CallFailed> {
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
         self.staged.discard(name_at, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
-    /// Gives it its name, which must be free, once it has got its own attributes and is on stable storage as far as
-    /// asked for. `whole`: its file system, if one call syncs that; opened before anything was written. If that call
-    /// fails, nothing of the stage is left.
+    /// Renames the directory to its final name, which must be free. Before that, its attributes are set and it is
+    /// synced as requested. `whole`: its file system, if one call can sync it; it must have been opened before
+    /// anything was written. If that sync fails, the staging directory is removed.
     pub fn publish(
         self,
         attributes: &Attributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
     ) -> Result<(), CallFailed> {
-        // Before the times are set, which it would change.
+        // The journal is removed before the times are set, because removing it changes them.
         unlink(self.fd.as_fd(), OWN_JOURNAL).map_err(failed("unlinkat"))?;
         attributes.give(self.fd.as_fd())?;
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
-            // Which of the files lost bytes is not known.
+            // `syncfs` does not report the files that lost bytes.
             let _ = self.discard();
             return Err(error);
         }
@@ -106,17 +108,17 @@ impl Stage {
 fn of_failure(failure: &Failure) -> CallFailed {
     match *failure {
         Failure::Sink(call, errno, _) | Failure::Source(call, errno) => CallFailed { call, errno },
-        // A stage is asked for nothing else.
+        // The functions called on a staging directory return no other failures.
         _ => CallFailed { call: "openat", errno: Errno::INVAL },
     }
 }
 
-/// Removes the unfinished files that killed runs left in a folder of a stage.
+/// Removes the partial files that killed processes left in a directory inside a staging directory.
 pub fn remove_leftovers(folder: BorrowedFd<'_>) -> Result<(), CallFailed> {
     remove_leftover_files(folder).map_err(|failure| of_failure(&failure))
 }
 
-/// Gives a file that is about to replace another one what a copy would take over from that: owner, extended
+/// Gives a file that is about to replace another one the attributes that a copy would inherit: owner, extended
 /// attributes, ACL and mode. See [`inherit_from_replaced`].
 pub fn inherit(destination: &mut Destination, from: InheritFrom) {
     if let Destination::Whole { file, replace: true, mode } = destination
@@ -126,18 +128,18 @@ pub fn inherit(destination: &mut Destination, from: InheritFrom) {
     }
 }
 
-/// Whose files leave something to the file that replaces them.
+/// The owners whose files pass on attributes to their replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InheritFrom {
-    /// Those of this user.
+    /// Only files of this user.
     Own,
-    /// Those of all users.
+    /// Files of all users.
     Anyone,
 }
 
-/// Gives `file` owner, extended attributes, ACL and mode of the regular file that has its name. Returns `false`, and
-/// changes nothing but perhaps the group, if there is none, if its owner cannot be given, or if another user may have put
-/// it there.
+/// Gives `file` the owner, extended attributes, ACL and mode of the regular file with its name. Returns `false` if no
+/// such file exists, if its owner cannot be set, or if another user may have planted it. In that case nothing is
+/// changed, except possibly the group.
 pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     file: &AtomicFile<D, N>,
     from: InheritFrom,
@@ -163,34 +165,34 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }
 
-/// What an entry gets when it is whole.
+/// The attributes of a complete entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits.
     pub mode: u32,
-    /// User and group; `None`: as they are.
+    /// User and group; `None`: leave them unchanged.
     pub owner: Option<(u32, u32)>,
-    /// Last modified: seconds since 1970, and nanoseconds.
+    /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
 }
 
 impl Attributes {
-    /// To an open file or folder, in the order in which none undoes another. Without the owner, no set-id
-    /// bit: it speaks of the owner.
+    /// Sets the attributes of an open file or directory, in an order in which no step undoes an earlier one. If the
+    /// owner cannot be set, set-id bits are cleared, because they are only valid for that owner.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<(), CallFailed> {
         let has = fstat(fd).map_err(failed("fstat"))?;
-        // What was made by its own owner, with its own mode, has both.
+        // A file created by this owner with this mode already has both.
         let is_own = self.owner == Some((has.st_uid, has.st_gid));
         let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
         let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-        // Another owner takes set-id bits away.
+        // A change of owner clears set-id bits.
         if has.st_mode & 0o7777 != mode || has_owner && !is_own {
             fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
         }
         futimens(fd, &self.times()).map_err(failed("utimensat"))
     }
 
-    /// The same to a link, which has no mode. What another process has put in its place is refused.
+    /// Sets the attributes of a symbolic link, which has no mode. Fails if another process replaced the link.
     pub fn give_to_link(&self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let link = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;

@@ -1,4 +1,4 @@
-//! The hashes that files are compared by.
+//! The hashes used to compare files.
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len};
 use sha2::Digest as _;
@@ -8,7 +8,7 @@ use thalweg_sys::{Errno, io};
 
 use crate::Hash;
 
-/// The hash of some bytes.
+/// A hash value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     bytes: [u8; 32],
@@ -16,27 +16,27 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// These bytes; `None` if no hash has so many.
+    /// Creates a hash value from these bytes; `None` if no hash has this length.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let mut wide = [0; 32];
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
         [16, 32].contains(&bytes.len()).then_some(Self { bytes: wide, len: bytes.len() })
     }
 
-    /// The bytes, in the order in which they are written.
+    /// Returns the bytes in the order in which they are printed.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-/// In hexadecimal digits.
+/// Formats the hash as hexadecimal digits.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// A hash of bytes that come one after the other.
+/// An incremental hash function.
 pub(crate) enum Hasher {
     Sha256(Box<sha2::Sha256>),
     Blake3(Box<blake3::Hasher>),
@@ -76,7 +76,7 @@ impl Hasher {
     }
 }
 
-/// Length and hash of a file, or of its first `most` bytes. `go_on` is asked between reads.
+/// Returns length and hash of a file, or of its first `most` bytes. Calls `go_on` between reads.
 pub fn hash_file<E: From<Cancelled>>(
     fd: BorrowedFd<'_>,
     hash: Hash,
@@ -101,11 +101,11 @@ pub fn hash_file<E: From<Cancelled>>(
     }
 }
 
-/// The hash of a part of a file, to be joined with those of the other parts: BLAKE3 alone has such.
+/// The hash of a part of a file, to be combined with those of the other parts. Only BLAKE3 supports this.
 pub(crate) struct Part(ChainingValue);
 
 impl Part {
-    /// Of the bytes from `offset` on, which `read` gives to what it is handed.
+    /// Hashes the part that starts at `offset`. `read` must feed its bytes to the hasher.
     pub fn of<E>(
         offset: u64,
         read: impl FnOnce(&mut blake3::Hasher) -> Result<(), E>,
@@ -116,8 +116,8 @@ impl Part {
         Ok(Self(hasher.finalize_non_root()))
     }
 
-    /// The hash of `len` bytes, from their parts of `size` bytes each, the last one of what is left.
-    /// `size` is a power of two of at least 1024, and there are two parts or more.
+    /// Combines the hashes of all parts of `len` bytes. Each part has `size` bytes, except for a shorter last one.
+    /// `size` is a power of two of at least 1024, and there are at least two parts.
     pub fn join(parts: &[Self], size: u64, len: u64) -> Digest {
         let (left, right) = halves(parts, size, len);
         let hash = blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash);

@@ -1,8 +1,8 @@
-//! The journal of an unfinished large file: how much of which source is in it.
+//! The journal of a partial large file. It records the source and the ranges that are already copied.
 //!
-//! A JSON text whose size does not change, written by one `pwrite` over the last one: whoever is killed
-//! leaves the old or the new one. What it says holds as long as the machine runs, for the page cache
-//! outlives the process; after a restart the part has to be compared with its source.
+//! The journal is a JSON text of constant size, replaced by one `pwrite`: a process that is killed leaves the old or
+//! the new text. Its contents are valid until the next reboot, because the page cache outlives the process. After a
+//! reboot the partial file must be compared with its source.
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -17,32 +17,33 @@ mod keeper;
 
 pub use keeper::{Keeper, earlier};
 
-/// The version of the layout.
+/// The version of the format.
 pub const SCHEMA: u32 = 2;
-/// The size on disk of the journal of a local file: the longest possible text fits.
+/// Size on disk of the journal of a local file. The longest possible text fits.
 pub const SIZE: usize = 512;
-/// The size of any other, and the most that is read: one page, of which a kill leaves all or nothing.
+/// Size of any other journal, and the maximum that is read: one page, which a kill leaves completely written or
+/// unchanged.
 pub const MOST: usize = 4096;
-/// The longest URL that a journal takes.
+/// Maximum length of a URL in a journal.
 pub const LONGEST_URL: usize = 2048;
-/// The longest validator that a journal takes.
+/// Maximum length of a validator in a journal.
 pub const LONGEST_VALIDATOR: usize = 256;
 
-/// What is known about an unfinished file.
+/// The recorded state of a partial file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// What it is a copy of.
+    /// The source of the copy.
     pub source: Source,
-    /// The bytes of the source that are in the part, at their places.
+    /// The ranges of the source that are in the partial file, at equal offsets.
     pub done: Ranges,
-    /// The start of the machine during which this was written.
+    /// The boot during which the journal was written.
     pub boot_id: String,
     /// In a staging directory: every file in it that was last changed before this moment (seconds and nanoseconds since
     /// 1970) is on stable storage. `None`: nothing was synced.
     pub synced_before: Option<(i64, u32)>,
 }
 
-/// The text of a journal.
+/// The serialized form of a journal.
 #[derive(Serialize, Deserialize)]
 struct Text {
     schema: u32,
@@ -54,7 +55,7 @@ struct Text {
     synced_before: Option<(i64, u32)>,
 }
 
-/// What is done: of schema 1 a count of bytes from the start.
+/// The completed ranges. In schema 1, this is the number of bytes from the start.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Done {
@@ -62,65 +63,66 @@ enum Done {
     Ranges(Ranges),
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Source {
-    /// A file here.
+    /// A local file.
     Local(Identity),
-    /// A file of a server.
+    /// A file on a server.
     Remote(Remote),
 }
 
-/// A file of a server, as it was when its first byte came.
+/// A file on a server, as it was when its first byte was received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
-    /// As it was asked for, without user, password and fragment.
+    /// The requested URL, without user, password and fragment.
     pub url: String,
-    /// What changes with it: a strong ETag with its quotes, or the date of a Last-Modified.
+    /// The validator: a strong ETag with its quotes, or the date of a Last-Modified header.
     pub validator: String,
-    /// Weak ETag that came beside a Last-Modified. A response with another one is of another version.
+    /// The weak ETag that accompanied a Last-Modified header. A response with another weak ETag is of another
+    /// version.
     // Absent in journals of earlier versions, which ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weak: Option<String>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// A source at one moment of its life.
+/// The state of a source file at one point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Device number.
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Time of modification: seconds, nanoseconds.
+    /// Modification time: seconds, nanoseconds.
     pub mtime: (i64, u32),
-    /// Time of the last change of anything: seconds, nanoseconds.
+    /// Change time: seconds, nanoseconds.
     pub ctime: (i64, u32),
 }
 
-/// Why a text is not a journal.
+/// The reason why a text is not a valid journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// It is too long.
+    /// The text is too long.
     #[error("{0} bytes are too many for a journal")]
     TooLong(usize),
-    /// It is not JSON of this layout.
+    /// The text is not JSON of this format.
     #[error("not a journal: {0}")]
     Syntax(#[from] serde_json::Error),
-    /// Another version.
+    /// The text has an unsupported version.
     #[error("journal of schema {0} where 1 and {SCHEMA} are understood")]
     Schema(u32),
-    /// The numbers make no sense.
+    /// The values are inconsistent.
     #[error("journal: {0}")]
     Nonsense(&'static str),
 }
 
 impl Identity {
-    /// Of a file, now.
+    /// Returns the current state of a file.
     pub(crate) fn of(stat: &Stat) -> Self {
         let time = |(seconds, nanoseconds)| (seconds, nanoseconds as u32);
         Self {
@@ -134,7 +136,7 @@ impl Identity {
 }
 
 impl Source {
-    /// Bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Self::Local(identity) => identity.size,
@@ -163,7 +165,7 @@ impl Source {
 }
 
 impl Journal {
-    /// Reads a journal, believing nothing.
+    /// Parses a journal and validates every field.
     pub fn parse(text: &[u8]) -> Result<Self, JournalError> {
         if text.len() > MOST {
             return Err(JournalError::TooLong(text.len()));
@@ -188,8 +190,8 @@ impl Journal {
         Ok(Self { source, done, boot_id, synced_before })
     }
 
-    /// The text on disk, filled up to this size. Ranges for which there is no room are left out, the
-    /// shortest first: what is not said to be there is moved again.
+    /// Serializes the journal, padded to `room` bytes. If ranges do not fit, the shortest are dropped first; their
+    /// bytes are then moved again.
     pub fn to_bytes(&self, room: usize) -> Vec<u8> {
         let mut done: Vec<(u64, u64)> = self.done.iter().collect();
         loop {
@@ -216,13 +218,13 @@ impl Journal {
         serde_json::to_vec(&text).unwrap_or_default()
     }
 
-    /// Whether it was written since the machine started, so that all it counts is still there.
+    /// Returns `true` if the journal was written during this boot, so that all recorded bytes still exist.
     pub fn is_of_this_boot(&self) -> bool {
         !self.boot_id.is_empty() && self.boot_id == boot_id()
     }
 }
 
-/// The kernel's name for this start of the machine; empty if it has none.
+/// Returns the kernel's boot ID; empty if it is not available.
 pub(crate) fn boot_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What the caller's filter leaves out. It is asked before anything of an entry is opened.
+//! Applies the caller's filter, before an entry is opened.
 
 use rustix::fs::{AtFlags, FileType, statat};
 use std::{
@@ -14,11 +14,11 @@ use crate::{
     sources::Named,
 };
 
-/// An entry of a directory, before it is known what it is.
+/// An entry of a directory whose type may still be unknown.
 pub(crate) struct Met<'a> {
     pub at: BorrowedFd<'a>,
     pub name: &'a CStr,
-    /// What the listing says.
+    /// The file type in the directory listing.
     pub listed: FileType,
     pub follow: bool,
 }
@@ -39,13 +39,13 @@ impl Met<'_> {
 }
 
 impl CopyOptions {
-    /// Whether a source that the caller named is left out, or a directory that it is named below.
+    /// Returns `true` if the filter excludes a source that the caller named, or a directory on its path.
     pub(crate) fn leaves_out_source(&self, source: &Named, is_directory: bool) -> bool {
         let Some(filter) = &self.filter else { return false };
         if self.inside.is_none() {
             let path = os(&source.source);
             let name = cut(Path::new(path)).1;
-            // `a/`, `.`: what is in it was named.
+            // For `a/` and `.` the caller named the contents of the directory.
             let is_contents = path.as_bytes().ends_with(b"/") || name == ".";
             return !is_contents && filter.leaves_out(&Path::new("..").join(name), is_directory);
         }
@@ -56,7 +56,8 @@ impl CopyOptions {
                 || above.any(|above| filter.leaves_out(above, true)))
     }
 
-    /// Whether an entry of a directory is left out; `path` is what [`Filter`](crate::Filter) is asked about.
+    /// Returns `true` if the filter excludes an entry of a directory. `path` is the path that
+    /// [`Filter`](crate::Filter) receives.
     pub(crate) fn leaves_out_entry(&self, entry: &Met<'_>, path: impl FnOnce() -> PathBuf) -> bool {
         let Some(filter) = &self.filter else { return false };
         filter.leaves_out(&path(), entry.is_directory())

@@ -1,18 +1,21 @@
 //! Copies files and trees: walk, publish, attributes, sparse, resume, verify.
 //!
-//! [`copy`] does what `cp` does with the same options, with three promises on top: nothing that is
-//! not whole ever has its final name (unless [`CopyOptions::inplace`]), what was interrupted can be
-//! gone on with, and the [`TreeReport`] says which mechanism moved how much. It prints nothing; who
-//! wants to know more implements [`Events`].
+//! [`copy`] behaves like `cp` with equal options, with three additional guarantees. A file or directory gets its
+//! final name only when it is complete (unless [`CopyOptions::inplace`]). An interrupted copy can be resumed. The
+//! [`TreeReport`] contains the number of bytes that each mechanism moved. The library prints nothing; to observe a
+//! copy, implement [`Events`].
 //!
-//! Differences from GNU `cp`, all for the first promise: a file that is replaced becomes another
-//! inode (other hard links to the old one keep the old contents) with the mode, owner and extended
-//! attributes of the old one, unless its directory takes no new file: then it is written into, as
-//! `cp` does; a new directory is built as `.NAME.thalweg-part` and renamed at the end; names of that
-//! form are not copied. A run that is stopped leaves such a directory for one that resumes it.
+//! There are three differences from GNU `cp`, all for the first guarantee:
 //!
-//! A source that changes while it is read is copied and published all the same, as `tar` does, and
-//! counted in [`TreeReport::changed`]: the copy may hold some of the old and some of the new.
+//! - A replaced file gets a new inode, with the mode, owner and extended attributes of the old one. Other hard links
+//!   to the old inode keep the old contents. If the directory accepts no new file, the file is written in place, as
+//!   `cp` does.
+//! - A new directory is filled under the name `.NAME.thalweg-part` and renamed at the end. A copy that is stopped
+//!   leaves such a directory, and a later run can resume it.
+//! - Entries with names of that form are not copied.
+//!
+//! A source that changes while it is read is still copied and published, as `tar` does. It is counted in
+//! [`TreeReport::changed`], because the copy may contain a mix of old and new data.
 //!
 //! ```
 //! use thalweg_tree::{CopyOptions, Hash, Target, copy};
@@ -76,7 +79,7 @@ pub use read::drop_cached;
 pub use thalweg_core::atomic_file::Fsync;
 pub use threads::on_threads;
 
-/// The examples of README.md are tests.
+/// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

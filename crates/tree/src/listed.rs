@@ -1,21 +1,21 @@
-//! The files that a copy answers for, as a manifest of it names them.
+//! The files of a copy, in the form of a manifest.
 
 use std::path::{Path, PathBuf};
 
 use crate::names::{os_bytes, plain};
 
-/// The files that a copy put somewhere, or left there as they were.
+/// The files that a copy wrote or skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The folder that the names are below.
+    /// The directory that the names are relative to.
     pub folder: PathBuf,
-    /// Their paths.
+    /// The paths of the files.
     pub names: Vec<Vec<u8>>,
 }
 
 impl Listed {
-    /// Of names below `base`. If the only source was a tree that became `destination`, they are below
-    /// that.
+    /// Creates the list from names relative to `base`. If the only source was a tree that became `destination`, the
+    /// names are made relative to that.
     pub(crate) fn new(
         names: &[Vec<u8>],
         base: &Path,
@@ -33,7 +33,7 @@ impl Listed {
         Self { folder: folder.to_owned(), names: names.collect() }
     }
 
-    /// The path of one of them, for people.
+    /// Returns the path of one file, for messages.
     pub(crate) fn path(&self, index: usize) -> PathBuf {
         self.folder.join(os_bytes(&self.names[index]))
     }

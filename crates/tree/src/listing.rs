@@ -1,4 +1,4 @@
-//! Directories as they are opened, listed and climbed.
+//! Opens and lists directories, and finds their ancestors.
 
 use rustix::fs::{Mode, OFlags, RawDir, RawDirEntry, fstat, openat};
 use std::{
@@ -10,17 +10,17 @@ use thalweg_sys::Errno;
 
 use crate::identity::Id;
 
-/// How to open a directory to work in.
+/// Flags to open a directory for work in it.
 pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Room for one call of getdents.
+/// Returns a buffer for one call of `getdents64`.
 pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]
 }
 
-/// Visits each entry of an open directory but `.` and `..`, until a visit returns `false`. A signal (EINTR) does not end the
-/// listing, as network file systems answer it in the middle.
+/// Calls `visit` for each entry of an open directory except `.` and `..`, until it returns `false`. EINTR does not
+/// end the listing, because network file systems return it in the middle.
 pub(crate) fn each_entry(
     directory: impl AsFd,
     buffer: &mut [MaybeUninit<u8>],
@@ -38,7 +38,7 @@ pub(crate) fn each_entry(
     Ok(())
 }
 
-/// A directory and every one above it.
+/// Returns the identities of a directory and all its ancestors.
 pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
     let mut ids = vec![Id::of(&fstat(dir)?)];
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -53,10 +53,10 @@ pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
     }
 }
 
-/// A directory to work in that stays open as long as this is held.
+/// A directory to work in. It stays open while this value exists.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
-    /// The current one: names are paths as the caller gave them.
+    /// The current directory: names are paths as the caller gave them.
     Caller,
     /// This directory.
     Listed(Arc<OwnedFd>),

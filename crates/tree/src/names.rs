@@ -1,4 +1,4 @@
-//! Names and paths as the kernel, the standard library and the lists of files have them.
+//! Conversions of names and paths between the kernel, the standard library and manifests.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -9,18 +9,18 @@ use thalweg_core::shown;
 
 use crate::Error;
 
-/// A name as the standard library sees it.
+/// Converts a name to the type of the standard library.
 pub(crate) fn os(name: &CStr) -> &OsStr {
     os_bytes(name.to_bytes())
 }
 
-/// Bytes of a name as the standard library sees them.
+/// Converts the bytes of a name to the type of the standard library.
 pub(crate) fn os_bytes(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }
 
-/// A path cut into its directory and its last name. Where the last name says nothing (`..`, `/`)
-/// the path itself is the directory, and the name is `.`.
+/// Splits a path into its directory and its last name. If the last name is `..` or missing (`/`), the directory is
+/// the path itself and the name is `.`.
 pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
@@ -31,13 +31,13 @@ pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
     }
 }
 
-/// A name for a system call.
+/// Converts a name to the form that system calls take.
 pub(crate) fn c_string(text: &OsStr) -> Result<CString, Error> {
     CString::new(text.as_bytes())
         .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", shown(text))))
 }
 
-/// A path without what leads nowhere: `./a//b` is `a/b`.
+/// Normalizes a path: removes `.` and repeated slashes, so `./a//b` becomes `a/b`.
 pub(crate) fn plain(path: &[u8]) -> Vec<u8> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     let names: Vec<&[u8]> = names.collect();

@@ -1,112 +1,112 @@
-//! What the person who copies wants, as plain data.
+//! The options of a copy, as plain data.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use thalweg_core::{Guarantees, Profile, Request, atomic_file::Fsync, mechanisms::LAST_RESORT};
 
-/// Which symbolic links of the source are followed.
+/// Selects the symbolic links of the source that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dereference {
-    /// None: links are copied as links (`-P`).
+    /// No symbolic links: they are copied as links (`-P`).
     Never,
-    /// All of them (`-L`).
+    /// All symbolic links (`-L`).
     Always,
-    /// Those named on the command line (`-H`).
+    /// Only those named on the command line (`-H`).
     CommandLine,
 }
 
-/// When to do something that is not always possible.
+/// Selects when to use a feature that is not always available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// Where it works and helps.
+    /// If it is available and useful.
     #[default]
     Auto,
-    /// Always, or fail.
+    /// Always; fail if it is not available.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// How the name of the destination is to be understood.
+/// The interpretation of the destination name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// An existing directory takes the sources in; anything else is the name of the copy.
+    /// An existing directory receives the sources; any other name is the name of the copy.
     #[default]
     Guess,
-    /// It is a directory that takes the sources in (`-t`).
+    /// The destination is a directory that receives the sources (`-t`).
     Directory,
-    /// It is the name of the copy, whatever is there (`-T`).
+    /// The destination is the name of the copy, even if a directory of this name exists (`-T`).
     Exact,
 }
 
-/// How a file that is replaced is kept.
+/// The backup of replaced files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backup {
-    /// Not at all.
+    /// No backup.
     #[default]
     None,
-    /// As `NAME~`, over an older backup.
+    /// As `NAME~`, replacing an older backup.
     Simple,
-    /// As `NAME.~N~` with the next number.
+    /// As `NAME.~N~` with the next free number.
     Numbered,
-    /// Numbered where numbered backups exist, else simple.
+    /// Numbered if numbered backups exist, otherwise simple.
     Existing,
 }
 
-/// What a file of the source becomes in the destination.
+/// The kind of entry that a source file becomes in the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Becomes {
-    /// A file with the same bytes.
+    /// A copy of the bytes.
     #[default]
     Copy,
-    /// Another name of the same file (`-l`).
+    /// A hard link to the source (`-l`).
     HardLink,
     /// A symbolic link to the source (`-s`).
     SymbolicLink,
 }
 
-/// Which existing files may be replaced (`--update`).
+/// Selects the existing files that may be replaced (`--update`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
-    /// All.
+    /// All existing files.
     #[default]
     All,
-    /// Those that are older than their source (`-u`).
+    /// Only files that are older than their source (`-u`).
     Older,
-    /// None; they are left as they are.
+    /// None; existing files are skipped.
     None,
-    /// None; each is a failure.
+    /// None; each existing file is an error.
     NoneFail,
 }
 
-/// Leaves parts of a tree out.
+/// Excludes parts of a tree.
 pub trait Filter: std::fmt::Debug + Send + Sync {
-    /// Whether to leave this out, with all below it. The path begins in the source that the caller
-    /// named, which is `../NAME` itself, or in [`CopyOptions::inside`].
+    /// Returns `true` to exclude this entry and everything below it. The path is relative to the source that the
+    /// caller named, or to [`CopyOptions::inside`]. The source itself has the path `../NAME`.
     fn leaves_out(&self, path: &std::path::Path, is_directory: bool) -> bool;
 }
 
-/// A hash to compare files by.
+/// The hash used to compare files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
-    /// Cryptographic, and what most tools know.
+    /// Cryptographic; supported by most tools.
     Sha256,
-    /// Cryptographic, and fast.
+    /// Cryptographic and fast.
     Blake3,
-    /// Not cryptographic, and faster.
+    /// Not cryptographic, but faster.
     Xxh3,
 }
 
-/// Attributes that a copy takes over from its source.
+/// Attributes that a copy gets from its source.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preserve {
-    /// Permission bits, set-id and sticky bits among them.
+    /// Permission bits, including set-id and sticky bits.
     pub mode: bool,
-    /// Times of access and modification, to the nanosecond.
+    /// Access and modification time, with nanoseconds.
     pub times: bool,
     /// Owner and group, as far as permitted.
     pub owner: bool,
-    /// Hard links between the files of one run.
+    /// Hard links between the files of one copy.
     pub links: bool,
     /// Extended attributes.
     pub xattrs: bool,
@@ -114,12 +114,12 @@ pub struct Preserve {
     pub acl: bool,
     /// The SELinux label.
     pub context: bool,
-    /// An extended attribute that the destination refuses is an error; a list always is.
+    /// `true` if an extended attribute that the destination refuses is an error. A refused ACL always is.
     pub strict: bool,
 }
 
 impl Preserve {
-    /// What `-p` keeps: mode, times, owner, and the list that belongs to the mode.
+    /// Returns the attributes of `-p`: mode, times, owner, and the ACL that belongs to the mode.
     pub const fn usual() -> Self {
         Self {
             mode: true,
@@ -133,105 +133,106 @@ impl Preserve {
         }
     }
 
-    /// What `-a` keeps: all there is.
+    /// Returns the attributes of `-a`: those of `-p`, hard links and extended attributes, but not the SELinux label.
     pub const fn all() -> Self {
         Self { links: true, xattrs: true, ..Self::usual() }
     }
 
-    /// Whether extended attributes have to be looked at, for themselves or for the lists in them.
+    /// Returns `true` if extended attributes must be read, for themselves or for ACLs and labels.
     pub(crate) const fn looks_at_xattrs(self) -> bool {
         self.xattrs || self.acl || self.context
     }
 }
 
-/// Everything that can be asked of a copy. The default copies single files as plain `cp` does.
+/// The options of a copy. The default copies single files like plain `cp`.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default)]
 pub struct CopyOptions {
-    /// Copy directories with all they hold (`-r`).
+    /// Copy directories recursively (`-r`).
     pub recursive: bool,
-    /// Which links to follow; `None` follows all, or none when recursive, as `cp` does.
+    /// Symbolic links to follow. `None` follows all, or none if `recursive`, as `cp` does.
     pub dereference: Option<Dereference>,
-    /// Attributes to take over.
+    /// Attributes to preserve.
     pub preserve: Preserve,
-    /// Permission bits for new files, less the umask, whatever their sources have: a pipe's say
-    /// nothing about the bytes in it, and `--no-preserve=mode` asks for it. New directories may be
-    /// searched besides. `None` takes the source's, as `cp` does.
+    /// Permission bits for new files, reduced by the umask, instead of the bits of their sources. Used for
+    /// `--no-preserve=mode`, and for pipes, because the mode of a pipe is unrelated to its data. New directories also
+    /// get search permission. `None` uses the bits of the source, as `cp` does.
     pub new_mode: Option<u32>,
-    /// Holes: where the source has them, wherever it has zeros, or nowhere.
+    /// Holes: only those of the source, for all blocks of zeros, or none.
     pub sparse: When,
-    /// Clones that share blocks: where possible, or fail, or never.
+    /// Clones that share blocks: if possible, required, or never.
     pub reflink: When,
-    /// Which existing files may be replaced.
+    /// Existing files that may be replaced.
     pub update: Update,
     /// Replace nothing (`-n`).
     pub no_clobber: bool,
-    /// Replace also what may not be written (`-f`).
+    /// Replace also files without write permission (`-f`).
     pub force: bool,
-    /// Ask before replacing (`-i`), by [`Events::ask`](crate::Events::ask).
+    /// Ask before a file is replaced (`-i`), with [`Events::ask`](crate::Events::ask).
     pub interactive: bool,
-    /// What becomes of the files: copies, or links to them.
+    /// The kind of entry that files become: copies, or links to the source.
     pub becomes: Becomes,
-    /// Copy attributes, and no bytes (`--attributes-only`).
+    /// Copy only attributes, no bytes (`--attributes-only`).
     pub attributes_only: bool,
-    /// Read special files met in a tree instead of making new ones (`--copy-contents`).
+    /// Read special files in a tree instead of creating new ones (`--copy-contents`).
     pub copy_contents: bool,
-    /// Take existing files away instead of following links and keeping attributes
+    /// Remove existing files first, instead of following symbolic links and inheriting attributes
     /// (`--remove-destination`).
     pub remove_destination: bool,
-    /// A destination that is a link to nothing gets its file where it leads (`POSIXLY_CORRECT`).
+    /// Write through a dangling symbolic link in the destination and create its target (`POSIXLY_CORRECT`).
     pub through_dangling: bool,
-    /// A link to a directory in the destination may stand for a directory (`--keep-directory-symlink`).
+    /// Use a symbolic link to a directory in the destination like a directory (`--keep-directory-symlink`).
     pub keep_directory_symlink: bool,
-    /// Sources keep the directories of their paths, below the destination (`--parents`).
+    /// Keep the directories of the source paths, below the destination (`--parents`).
     pub parents: bool,
-    /// The sources are paths inside this directory, and keep theirs below the destination.
+    /// The directory that the sources are relative to. They keep their paths below the destination.
     pub inside: Option<PathBuf>,
-    /// What to leave out.
+    /// The filter that excludes entries.
     pub filter: Option<Arc<dyn Filter>>,
-    /// What the destination's name means.
+    /// The interpretation of the destination name.
     pub target: Target,
-    /// Tell of every file done, not only of problems.
+    /// Report every processed file, not only errors.
     pub verbose: bool,
     /// Stay on the file system of each source (`-x`).
     pub one_file_system: bool,
-    /// Keep what is replaced.
+    /// Keep a backup of replaced files.
     pub backup: Backup,
-    /// What a simple backup's name ends with; empty means `~`.
+    /// The suffix of simple backups; empty means `~`.
     pub suffix: OsString,
-    /// Threads; 0 means as many as there are processors.
+    /// Number of threads; 0 means one per core.
     pub jobs: usize,
-    /// Write into existing files instead of replacing them whole. A reader may then see a part.
+    /// Write into existing files instead of replacing them. A reader may then see an incomplete file.
     pub inplace: bool,
-    /// Go on where an earlier run was interrupted, and leave what a later run can go on from.
+    /// Resume an interrupted copy, and leave partial files that a later run can resume.
     pub resume: bool,
-    /// Read every copy again and compare it with its source. What was written a moment ago mostly comes from the page
-    /// cache: this finds errors of the copy, and none of the device.
+    /// Read every copy back and compare it with its source. Data written a moment ago mostly comes from the page
+    /// cache, so this finds errors of the copy but not of the device.
     pub verify: Option<Hash>,
-    /// For `verify`, sync each copy and drop its pages first, so that it is read from the device.
-    /// [`Verified::from_memory`](crate::Verified::from_memory) counts those for which that was not possible.
+    /// With `verify`, sync each copy and drop its pages first, so that it is read from the device.
+    /// [`Verified::from_memory`](crate::Verified::from_memory) counts the files for which this was not possible.
     pub verify_device: bool,
-    /// Keep the names of all files that the copy answers for, [`TreeReport::listed`](crate::TreeReport::listed), for a
-    /// list that will be written here. A source that this is the name of is a problem: the list would replace it.
+    /// Record the names of all copied and skipped files in [`TreeReport::listed`](crate::TreeReport::listed), for a
+    /// manifest that the caller will write to this path. A source with this path is an error, because the manifest
+    /// would replace it.
     pub list: Option<PathBuf>,
-    /// What must be on stable storage.
+    /// The data that must be on stable storage at the end.
     pub fsync: Fsync,
-    /// Bytes per second not to exceed, over all threads.
+    /// Maximum number of bytes per second, over all threads.
     pub limit: Option<u64>,
-    /// Change nothing, only tell what would be done.
+    /// Change nothing; only report the planned actions.
     pub dry_run: bool,
-    /// Keep large files out of the page cache, by the mechanism for that.
+    /// Keep large files out of the page cache, with direct I/O.
     pub direct: bool,
-    /// What the planner is asked for.
+    /// The request to the planner.
     pub request: Request,
-    /// What the caller will not give up. `durable` is ignored here: see `fsync`.
+    /// The guarantees that the caller requires. `durable` is ignored here: see `fsync`.
     pub needs: Guarantees,
-    /// What was measured on this machine.
+    /// Measurements of this machine.
     pub profile: Option<Arc<Profile>>,
 }
 
 impl CopyOptions {
-    /// What `-a` means: recursive, links as links, everything kept.
+    /// Returns the options of `-a`: recursive, symbolic links copied as links, attributes preserved.
     pub fn archive() -> Self {
         Self {
             recursive: true,
@@ -241,10 +242,11 @@ impl CopyOptions {
         }
     }
 
-    /// Whether a link met in a source directory, or named by the caller, is followed.
+    /// Returns `true` if a symbolic link is followed. `named_by_caller`: the caller named it; otherwise it was found
+    /// in a directory.
     pub(crate) fn follows(&self, named_by_caller: bool) -> bool {
         match self.dereference {
-            // As in cp: a tree of hard links is one of the files that the links lead to.
+            // As in GNU `cp`, a tree of hard links contains the targets of symbolic links.
             None => !self.recursive || self.becomes == Becomes::HardLink,
             Some(Dereference::Always) => true,
             Some(Dereference::Never) => false,
@@ -252,43 +254,44 @@ impl CopyOptions {
         }
     }
 
-    /// Whether a file may be met again under another name that is to be linked to the first.
+    /// Returns `true` if a file may be met again under another name, which is then linked to the first copy.
     pub(crate) fn links_names(&self, named_by_caller: bool, names: u64) -> bool {
         self.preserve.links && (names > 1 || self.follows(named_by_caller))
     }
 
-    /// Whether special files are read, as far as there is an end to them, and not made anew.
+    /// Returns `true` if special files are read like files and not created as new special files.
     pub(crate) fn reads_specials(&self) -> bool {
         !self.recursive || self.copy_contents
     }
 
-    /// Whether the name of the copy is looked at, and not what a link there leads to.
+    /// Returns `true` if the destination name itself is examined, not the target of a symbolic link there.
     pub(crate) fn replaces_links(&self) -> bool {
         self.backup != Backup::None || self.remove_destination || self.becomes != Becomes::Copy
     }
 
-    /// Whether nothing that exists may be replaced.
+    /// Returns `true` if nothing that exists may be replaced.
     pub(crate) fn replaces_nothing(&self) -> bool {
         self.no_clobber || matches!(self.update, Update::None | Update::NoneFail)
     }
 
-    /// Whether something that exists can be a reason not to make a copy.
+    /// Returns `true` if an existing entry can be a reason to skip a copy.
     pub(crate) fn may_skip(&self) -> bool {
         let is_skipped = self.no_clobber || matches!(self.update, Update::None | Update::Older);
         is_skipped || self.interactive
     }
 
-    /// Permission bits for a new directory, less the umask. The kernel keeps the sticky bit, as in `cp`.
+    /// Returns the permission bits for a new directory, to be reduced by the umask. The kernel keeps the sticky bit,
+    /// as in `cp`.
     pub(crate) fn directory_mode(&self, source: u32) -> u32 {
         self.new_mode.map_or(source & 0o1777, |mode| mode | (mode & 0o444) >> 2)
     }
 
-    /// Whether sources keep the directories of their paths.
+    /// Returns `true` if sources keep the directories of their paths.
     pub(crate) fn keeps_paths(&self) -> bool {
         self.parents || self.inside.is_some()
     }
 
-    /// Whether small files may go by one read and one write without asking the planner.
+    /// Returns `true` if small files may be copied with one read and one write, without the planner.
     pub(crate) fn allows_single_write(&self) -> bool {
         let plain = LAST_RESORT.info().name;
         let asked = self.request.only.as_deref().is_none_or(|only| only == plain);

@@ -1,7 +1,7 @@
-//! Where a directory of the run came from and went to, as a chain of single names.
+//! The source and destination path of a directory, stored as a chain of single names.
 //!
-//! Whole paths are only built to be shown. System calls get one name and a directory, so that no
-//! depth is too deep; both chains may be longer than a thread's stack and are dropped in a loop.
+//! Full paths are built only for messages. System calls get one name and a directory descriptor, so the depth is not
+//! limited by `PATH_MAX`. A chain may be longer than the stack of a thread, so it is dropped in a loop.
 
 use std::{
     ffi::{CStr, CString},
@@ -11,21 +11,21 @@ use std::{
 
 use crate::names::os;
 
-/// The names of one directory in both trees, and what is known of it there.
+/// The names of one directory in both trees.
 #[derive(Debug)]
 pub(crate) struct Paths<D> {
     parent: Option<Arc<Self>>,
     source: CString,
-    // None: the same as the source's.
+    // The name in the destination; `None` if it equals the name in the source.
     name: Option<CString>,
-    // The caller named it: paths inside a source begin below it.
+    // `true` if the caller named the directory: paths inside a source start below it.
     is_named: bool,
-    /// The directory itself, while it is being copied.
+    /// The directory in the destination, while it is being copied.
     pub here: OnceLock<Weak<D>>,
 }
 
 impl<D> Paths<D> {
-    /// Without a parent: its names are whole paths.
+    /// Creates the root: its names are whole paths.
     pub fn root(source: CString, destination: CString) -> Arc<Self> {
         Arc::new(Self {
             parent: None,
@@ -36,7 +36,7 @@ impl<D> Paths<D> {
         })
     }
 
-    /// A directory below another; `name`: that in the destination, if it has another one there.
+    /// Creates the paths of a directory below another one. `name`: its name in the destination, if that differs.
     pub fn child(
         parent: &Arc<Self>,
         source: &CStr,
@@ -47,12 +47,12 @@ impl<D> Paths<D> {
         Arc::new(Self { parent, source, name, is_named, here: OnceLock::new() })
     }
 
-    /// A directory of one name in both trees.
+    /// Creates the paths of a directory that has one name in both trees.
     pub fn below(parent: &Arc<Self>, name: &CStr) -> Arc<Self> {
         Self::child(parent, name, None, false)
     }
 
-    /// The names from below the root down to here.
+    /// Returns the names in the destination, from below the root down to this directory.
     pub fn names(&self) -> Vec<&CStr> {
         let mut names = Vec::new();
         let mut paths = self;
@@ -64,27 +64,27 @@ impl<D> Paths<D> {
         names
     }
 
-    /// The name in the destination.
+    /// Returns the name in the destination.
     pub fn name(&self) -> &CStr {
         self.name.as_deref().unwrap_or(&self.source)
     }
 
-    /// The directory above.
+    /// Returns the paths of the parent directory.
     pub fn parent(&self) -> Option<&Arc<Self>> {
         self.parent.as_ref()
     }
 
-    /// The path in the source, for people.
+    /// Returns the source path, for messages.
     pub fn source_path(&self) -> PathBuf {
         self.path(|paths| &paths.source)
     }
 
-    /// The path in the destination, for people.
+    /// Returns the destination path, for messages.
     pub fn destination_path(&self) -> PathBuf {
         self.path(Self::name)
     }
 
-    /// The path below the source that the caller named, or below the root.
+    /// Returns the path below the source that the caller named, or below the root.
     pub fn path_inside(&self, from_root: bool) -> PathBuf {
         let mut parts = Vec::new();
         let mut paths = self;

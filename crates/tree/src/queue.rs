@@ -1,6 +1,6 @@
-//! Work that waits: directories to enter and batches of names, last in first out.
+//! The queue of tasks: directories to enter and batches of names, last in, first out.
 //!
-//! Last in first out keeps the walk deep rather than wide, so few directories are open at a time.
+//! This order makes the walk deep rather than wide, so few directories are open at a time.
 
 use std::{
     ffi::CStr,
@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-/// Entries packed one after the other: a type byte, the name, a NUL.
+/// Packed entries: for each a type byte, the name, and a NUL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
@@ -25,12 +25,12 @@ impl Names {
         self.count += 1;
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Takes out what follows the first `keep` of the entries from a place on.
+    /// Skips `keep` entries from position `place` and splits off all entries after them.
     pub fn split_off(&mut self, mut place: usize, keep: usize) -> Self {
         for _ in 0..keep {
             place = self.at(place).map_or(self.bytes.len(), |(_, _, next)| next);
@@ -42,7 +42,7 @@ impl Names {
         tail
     }
 
-    /// The entries in the order they came.
+    /// Returns the entries in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &CStr)> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -52,7 +52,7 @@ impl Names {
         })
     }
 
-    /// The entry at a place in the packed bytes, the first being 0, and the place of the next one.
+    /// Returns the entry at a byte position, and the position of the next entry. The first entry is at 0.
     pub fn at(&self, at: usize) -> Option<(u8, &CStr, usize)> {
         let (kind, tail) = self.bytes.get(at..)?.split_first()?;
         let name = CStr::from_bytes_until_nul(tail).ok()?;
@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-/// The queue that the workers of a run share.
+/// The queue that the workers of one copy share.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -72,11 +72,11 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     tasks: Vec<T>,
-    // Workers that may still add tasks.
+    // Number of workers that may still add tasks.
     busy: usize,
 }
 
-/// Held by a worker while it works on a task; dropping it may be the end of the run.
+/// Marks a worker as busy with a task. The run may end when it is dropped.
 pub(crate) struct Busy<'q, T>(&'q Queue<T>);
 
 impl<T> Default for Queue<T> {
@@ -91,17 +91,17 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// So many workers are about to come, and count as waiting until each has arrived.
+    /// Announces workers. They count as idle until each has arrived.
     pub fn expect(&self, workers: usize) {
         self.idle.store(workers, Ordering::Relaxed);
     }
 
-    /// One that was expected is here.
+    /// Records that an announced worker has arrived.
     pub fn arrive(&self) {
         self.idle.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds work.
+    /// Adds a task.
     pub fn push(&self, task: T) {
         self.lock().tasks.push(task);
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The next piece of work; waits for one as long as a thread may still add some.
+    /// Returns the next task. Waits as long as a busy worker may still add one; `None` means the end of the run.
     pub fn next(&self) -> Option<(T, Busy<'_, T>)> {
         let mut state = self.lock();
         loop {
@@ -128,12 +128,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether more workers wait than there is work for. Only a hint.
+    /// Returns `true` if more workers are idle than tasks are queued. Only a hint.
     pub fn is_hungry(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How much work waits. Only a hint.
+    /// Returns the number of queued tasks. Only a hint.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -1,21 +1,21 @@
-//! Which bytes of a file are there: ranges without overlap, in order.
+//! Sorted, non-overlapping ranges of bytes in a file.
 
 use serde::{Deserialize, Serialize};
 
-/// A set of bytes. `[from, to)`, each range apart from the next.
+/// A set of bytes as ranges `[from, to)`. Adjacent ranges are merged, so there is a gap between any two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u64, u64)>")]
 pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// The first `to` bytes.
+    /// Returns the set of the first `to` bytes.
     pub fn up_to(to: u64) -> Self {
         let mut ranges = Self::default();
         ranges.add(0, to);
         ranges
     }
 
-    /// These bytes are there too; what was known of them joins.
+    /// Adds a range and merges it with ranges that overlap or touch it.
     pub fn add(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -28,27 +28,27 @@ impl Ranges {
         self.0.splice(begin..end, [(from, to)]);
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes in the set.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
-    /// Where the last of them ends.
+    /// Returns the end of the last range.
     pub fn end(&self) -> u64 {
         self.0.last().map_or(0, |range| range.1)
     }
 
-    /// How many are there from the start on without a gap.
+    /// Returns the number of bytes from the start of the file up to the first gap.
     pub fn prefix(&self) -> u64 {
         self.0.first().filter(|range| range.0 == 0).map_or(0, |range| range.1)
     }
 
-    /// The ranges.
+    /// Returns the ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
 
-    /// What is missing of the first `size` bytes, in order.
+    /// Returns the gaps in the first `size` bytes, in ascending order.
     pub fn gaps(&self, size: u64) -> Vec<(u64, u64)> {
         let begins = std::iter::once(0).chain(self.0.iter().map(|range| range.1));
         let ends = self.0.iter().map(|range| range.0).chain([size]);
@@ -57,7 +57,7 @@ impl Ranges {
     }
 }
 
-/// Why a list is none of ranges.
+/// The error for a list that is not a valid set of ranges.
 #[derive(Debug, thiserror::Error)]
 #[error("ranges that are empty, overlap, touch or are not in order")]
 pub struct NotRanges;

@@ -1,4 +1,4 @@
-//! From what the caller typed to a directory to copy into and a name for every source.
+//! Resolves the caller's paths to a base directory and a destination name for every source.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, stat, statat};
 use std::{
@@ -20,16 +20,16 @@ use crate::{
     names::{c_string, cut, os},
 };
 
-/// Where everything goes.
+/// The directory that receives all copies.
 #[derive(Debug)]
 pub(crate) struct Base {
-    /// The directory.
+    /// The open directory.
     pub fd: OwnedFd,
-    /// Its path, for people; empty for the current one.
+    /// Its path, for messages; empty for the current directory.
     pub path: PathBuf,
 }
 
-/// A source and the name it gets in the base.
+/// A source and its name in the base directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub source: CString,
@@ -41,13 +41,13 @@ fn call(path: &Path, call: &'static str) -> impl FnOnce(Errno) -> Error {
     move |errno| Error::Call { path, call, errno, bytes: 0 }
 }
 
-/// Opens the directory everything goes to, and names every source in it.
+/// Opens the base directory and determines the name of every source in it.
 pub(crate) fn resolve(
     sources: &[PathBuf],
     destination: &Path,
     options: &CopyOptions,
 ) -> Result<(Base, Vec<Named>), Error> {
-    // A list of names inside a folder may be empty.
+    // A list of names inside a directory may be empty.
     if sources.is_empty() && options.inside.is_none() {
         return Err(Error::Usage("no source was named".to_owned()));
     }
@@ -99,8 +99,8 @@ pub(crate) fn resolve(
     Ok((open(above)?, vec![named]))
 }
 
-/// A source and its name in the folder that everything goes to. An empty name is no file: the kernel says so when
-/// its turn comes.
+/// Returns a source and its name in the base directory. An empty path is accepted here; the kernel reports the error
+/// when it is copied.
 pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<Named, Error> {
     if source.as_os_str().is_empty() {
         return Ok(Named { source: CString::default(), name: c".".to_owned() });
@@ -111,7 +111,7 @@ pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<Named, E
     Ok(Named { source: c_string(source.as_os_str())?, name: c_string(cut(source).1)? })
 }
 
-/// A source whose whole path is its name below the destination, without what says nothing in it.
+/// Returns a source that keeps its normalized path as its name below the destination.
 fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<Named, Error> {
     let mut name = PathBuf::new();
     for part in path.components() {
@@ -131,7 +131,7 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<Named, Error> 
     };
     let mut source = before.join(if name.as_os_str().is_empty() { Path::new(".") } else { &name });
     if path.as_os_str().as_bytes().ends_with(b"/") {
-        // With the slash a link is what it leads to.
+        // With a trailing slash, a symbolic link is resolved to its target.
         source.push("");
     }
     let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
@@ -142,20 +142,25 @@ fn open(path: &Path) -> Result<Base, Error> {
     let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = match openat(CWD, real, flags, Mode::empty()) {
-        // One may be allowed to work in a directory without reading it.
+        // A user may have permission to work in a directory without read permission.
         Err(Errno::ACCESS) => openat(CWD, real, flags | OFlags::PATH, Mode::empty()),
         answer => answer,
     };
     Ok(Base { fd: fd.map_err(call(real, "openat"))?, path: path.to_owned() })
 }
 
-/// Sources in the order given, cut where a name comes up again: what two sources become must not
-/// be made at the same time.
-pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
+/// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
+/// one destination name must not be copied concurrently. A destination that is a symbolic link (`is_link`) has a wave of its
+/// own, because the link may lead to the copy of another source.
+pub(crate) fn waves(named: Vec<Named>, is_link: impl Fn(&CStr) -> bool) -> Vec<Vec<Named>> {
     let mut waves = vec![Vec::new()];
     let mut names = HashSet::new();
+    let (is_alone, mut was_link) = (named.len() < 2, false);
     for source in named {
-        if !names.insert(source.name.clone()) {
+        let is_link = !is_alone && is_link(&source.name);
+        let is_cut = (is_link || was_link) && !names.is_empty();
+        was_link = is_link;
+        if !names.insert(source.name.clone()) || is_cut {
             names = HashSet::from([source.name.clone()]);
             waves.push(Vec::new());
         }
@@ -166,23 +171,24 @@ pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
     waves
 }
 
-/// What the caller's sources are, and which of them cannot be copied.
+/// Result of the inspection of the caller's sources.
 pub(crate) struct Inspection {
-    /// At least one source is a directory to go through.
+    /// `true` if at least one source is a directory to walk.
     pub has_trees: bool,
-    /// Sources that the filter leaves out.
+    /// Sources that the filter excludes.
     pub left_out: Vec<Named>,
-    /// Sources not to copy, and why.
+    /// Sources that are refused, with the reason.
     pub refused: Vec<(Named, Refusal)>,
     /// Sources that were named before.
     pub repeated: Vec<Named>,
-    /// Sources among the accepted ones that get the name of an earlier source: what that became is never replaced.
+    /// Accepted sources with the destination name of an earlier source. The copy of that earlier source is never
+    /// replaced.
     pub second: HashSet<CString>,
-    /// The others, in order.
+    /// The accepted sources, in order.
     pub accepted: Vec<Named>,
 }
 
-/// Looks at every source once before anything is made.
+/// Examines every source once before anything is created.
 pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> Inspection {
     let mut found = Inspection {
         has_trees: false,
@@ -205,7 +211,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
             found.left_out.push(source);
             continue;
         }
-        // A source that cannot be looked at fails when its turn comes.
+        // A source that cannot be examined fails when it is copied.
         let Ok(stat) = stat else {
             found.accepted.push(source);
             continue;
@@ -216,9 +222,9 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
                 found.repeated.push(source);
                 continue;
             }
-            // A numbered backup keeps what the first one became.
+            // A numbered backup keeps the copy of the earlier source.
             if !files.insert(source.name.clone()) && options.backup != Backup::Numbered {
-                // What the first one became may be a reason to skip the second one.
+                // The copy of the earlier source may be a reason to skip this one.
                 if !(options.may_skip() && options.backup == Backup::None) {
                     found.refused.push((source, Refusal::JustCreated));
                     continue;
@@ -233,7 +239,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
                 continue;
             }
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
-            // A walk of one source alone meets nothing in the destination but what it became.
+            // The walk of a single source meets nothing in the destination except its own copy.
             if count > 1 && above.contains(&id) && source.name.as_c_str() != c"." {
                 let into = base.path.join(os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));
@@ -245,8 +251,8 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
     found
 }
 
-/// The directory and the name of a source, which are the same for `a` and `./a`. If the directory cannot be looked at, its
-/// path counts.
+/// Returns the directory and the name of a source. They are equal for `a` and `./a`. If the directory cannot be
+/// examined, its path is used.
 fn place(source: &CStr) -> (Result<Id, PathBuf>, OsString) {
     let (above, name) = cut(Path::new(os(source)));
     let directory = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -279,7 +285,15 @@ mod tests {
             source: CString::new(name).unwrap(),
             name: CString::new(name).unwrap(),
         };
-        let waves = waves(["a", "b", "a", "c"].map(named).to_vec());
+        let waves = waves(["a", "b", "a", "c"].map(named).to_vec(), |_| false);
         assert_eq!(waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        let of = |names: &[&str]| {
+            let named = names.iter().copied().map(named).collect();
+            let waves = super::waves(named, |name| name.to_bytes()[0] == b'l');
+            waves.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["a", "b", "l", "c", "d"]), [2, 1, 2]);
+        assert_eq!(of(&["l", "l2", "a"]), [1, 1, 1]);
+        assert_eq!(of(&["l"]), [1]);
     }
 }

@@ -1,10 +1,10 @@
-//! The threads of a run.
+//! The threads of an operation.
 
 use rustix::process::{Resource, getrlimit};
 use std::{num::NonZero, thread};
 use thalweg_sys::{fault, usage};
 
-/// So many threads, or as many as there are processors if that is 0.
+/// Returns `jobs`, or the number of cores if `jobs` is 0.
 pub(crate) fn or_processors(jobs: usize) -> usize {
     match jobs {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
@@ -12,10 +12,11 @@ pub(crate) fn or_processors(jobs: usize) -> usize {
     }
 }
 
-/// So many threads of a walk that reads, or as many as there are descriptors for.
+/// Returns the number of threads for a walk that only reads, limited by the available descriptors.
 pub(crate) fn for_reading(jobs: usize) -> usize {
-    // What every process has, and the roots; what a thread has open at a time: on two sides the folder it
-    // is in, another that waits for an idle thread, a file, and a step on the way to it.
+    // `ALL`: the descriptors of every process, and the roots. `EACH`: the descriptors that one thread has open at a
+    // time, four on each of two sides. They are its current directory, another directory that waits for an idle
+    // thread, a file, and one step on the path to it.
     const ALL: u64 = 8;
     const EACH: u64 = 8;
     let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
@@ -23,11 +24,11 @@ pub(crate) fn for_reading(jobs: usize) -> usize {
     or_processors(jobs).min(usize::try_from(enough).unwrap_or(usize::MAX)).max(1)
 }
 
-/// The stack of a thread: the walk of a copy nests at most 32 directories on it.
+/// Stack size of a thread: the walk of a copy nests at most 32 directories.
 const STACK: usize = 1 << 20;
 
-/// Does the same work on this thread and on others, `threads` in all if the kernel allows so many, and
-/// gathers what each answers.
+/// Runs `work` on this thread and on others, `threads` in total if the kernel allows that many. Returns the results
+/// of all threads.
 pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -38,7 +39,7 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T
                     own_credentials();
                     faults.enter(work)
                 };
-                // A limit on processes or a filter may allow no more threads: those there are do the work.
+                // A process limit or a filter may prevent further threads. The existing ones then do all the work.
                 thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok()
             })
             .collect();
@@ -53,10 +54,10 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T
     })
 }
 
-/// Gives the calling thread credentials of its own, equal to the ones it shares with the others:
-/// every open and close counts references to them, and processors would pass that count around.
+/// Gives the calling thread its own copy of the credentials that all threads share. Every open and close updates
+/// their reference count, which would be contended between cores.
 fn own_credentials() {
     use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
-    // Setting a flag to what it is changes nothing but makes the kernel copy them (prctl(2)).
+    // Setting a flag to its current value changes nothing, but makes the kernel copy the credentials (prctl(2)).
     let _ = get_keep_capabilities().and_then(set_keep_capabilities);
 }

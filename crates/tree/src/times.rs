@@ -1,7 +1,7 @@
-//! Compares modification times at the resolution that the file system of the destination stores.
+//! Compares modification times at the resolution that the destination file system stores.
 //!
-//! A copy that was given the time of its source has the next earlier time that can be stored there. The resolution is that
-//! of the change time, which the kernel takes from a clock of nanoseconds and no program can set.
+//! A copy that was given the time of its source has the latest storable time that is not later. The resolution is
+//! derived from the change time, which the kernel takes from a nanosecond clock and no program can set.
 
 use rustix::fs::{Stat, StatFs};
 use std::cmp::Ordering;
@@ -14,33 +14,34 @@ type Time = (i64, u64);
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Steps in nanoseconds: whole seconds (ext4 with inodes of 128 bytes, HFS+), 10 ms (exFAT), 1 us (UDF), 100 ns (NTFS, SMB).
+/// Resolutions in nanoseconds: whole seconds (ext4 with inodes of 128 bytes, HFS+), 10 ms (exFAT), 1 us (UDF), 100 ns
+/// (NTFS, SMB).
 const STEPS: [u64; 4] = [SECOND, 10_000_000, 1_000, 100];
 
 /// Magic numbers (statfs(2)) of file systems that report the modification time as the change time.
 const FAT: u64 = 0x4d44;
 const EXFAT: u64 = 0x2011_bab0;
-/// Those of file systems that may be coarse and store a change time.
+/// Magic numbers of file systems that may have a coarse resolution and store a change time.
 const EXT: u64 = 0xef53;
 const NFS: u64 = 0x6969;
 const HFS_PLUS: u64 = 0x482b;
 const NTFS: u64 = 0x7366_746e;
 
-/// 1980-01-01: the earliest time that FAT and exFAT store, give or take a day, as they store local time.
+/// 1980-01-01: the earliest time that FAT and exFAT store. They store local time, so it may differ by a day.
 const EARLIEST: i64 = 315_532_800;
 const DAY: i64 = 86_400;
 
 /// Resolution and range of the times that a file system stores, if it is coarser than nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resolution {
-    /// Nanoseconds from one time to the next.
+    /// Nanoseconds between two storable times.
     step: u64,
-    /// `true` if nothing before 1980 can be stored.
+    /// `true` if times before 1980 cannot be stored.
     is_fat: bool,
 }
 
 impl Resolution {
-    /// Returns the resolution that this file proves; `None` if it proves none coarser than nanoseconds.
+    /// Returns the resolution that this file proves; `None` if it does not prove one coarser than nanoseconds.
     pub fn of(file: &Stat, fs: impl FnOnce() -> Result<StatFs, Errno>) -> Option<Self> {
         let (modified, changed) = (mtime(file), ctime(file));
         let is_stored =
@@ -54,12 +55,12 @@ impl Resolution {
             FAT => Some(Self { step: 2 * SECOND, is_fat: true }),
             EXFAT => Some(Self { step: 10_000_000, is_fat: true }),
             EXT | NFS | HFS_PLUS | NTFS => Some(proven),
-            // Others may report a modification time that a program has set.
+            // Other file systems may report a modification time that a program has set.
             _ => None,
         }
     }
 
-    /// Returns the time that is stored for this one.
+    /// Returns the stored value of a time.
     fn floor(self, time: Time) -> Time {
         let (seconds, nanoseconds) = time;
         match (self.step / SECOND) as i64 {
@@ -68,16 +69,17 @@ impl Resolution {
         }
     }
 
-    /// Returns `true` if `wanted` is outside the range and `stored` is the limit that took its place.
+    /// Returns `true` if `wanted` is outside the range and `stored` is the limit that was stored instead.
     fn is_limit(self, stored: Time, wanted: Time) -> bool {
         let is_earliest = self.is_fat && (stored.0 - EARLIEST).abs() <= DAY && wanted < stored;
-        // Seconds in 32 bits end in 2038.
+        // Times of 32 bits end in 2038.
         let is_latest = stored == (i32::MAX.into(), 0) && wanted > stored;
         is_earliest || is_latest
     }
 }
 
-/// Compares a stored time with the one of the source: `Equal` also if the destination cannot store it more precisely.
+/// Compares a stored time with the time of the source. Returns `Equal` also if the destination cannot store the
+/// source's time more precisely.
 pub(crate) fn order(
     stored: Time,
     wanted: Time,
@@ -104,7 +106,7 @@ pub(crate) fn order_of_files(
     order(mtime(there), mtime(source), || Resolution::of(there, fs))
 }
 
-/// Returns `true` if a copy has the modification time of its source, as far as its file system can store it.
+/// Returns `true` if a copy has the modification time of its source, as precisely as its file system can store it.
 pub(crate) fn is_same(
     there: &Stat,
     source: &Stat,
@@ -113,8 +115,8 @@ pub(crate) fn is_same(
     order_of_files(there, source, fs) == Ordering::Equal
 }
 
-/// Returns the latest moment at which the stored change time can have been set. `None` if the file system may report the
-/// modification time instead, which a copy sets.
+/// Returns the latest moment at which the stored change time can have been set. Returns `None` if the file system may
+/// report the modification time as change time, because a copy sets the modification time.
 pub(crate) fn latest_change(file: &Stat) -> Option<Time> {
     let (seconds, nanoseconds) = ctime(file);
     let step = STEPS.into_iter().find(|step| nanoseconds.is_multiple_of(*step)).unwrap_or(1);

@@ -1,7 +1,7 @@
-//! A walk through one tree, or through two side by side, by several threads. It changes nothing.
+//! Walks through one tree, or through two trees in parallel, with several threads. It changes nothing.
 //!
-//! Folders that wait are names, and are opened by their path from the root: so neither descriptors nor
-//! the stack bound how deep a tree may be. What is met in which order depends on the threads.
+//! Queued directories are stored as names and opened by their path from the root. Therefore neither descriptors nor
+//! the stack limit the depth of a tree. The order of visits depends on the threads.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use std::{
@@ -24,80 +24,80 @@ use crate::{
     threads::on_threads,
 };
 
-/// What is under one name on the two sides; `None` where there is nothing.
+/// The file types of one name on both sides; `None` if the name does not exist there.
 pub(crate) type Kinds = [Option<FileType>; 2];
 
-/// What is done with what a walk meets.
+/// Callbacks of a walk.
 pub(crate) trait Visit: Sync {
-    /// What each thread keeps for itself.
+    /// Per-thread state.
     type Hand: Send;
-    /// A piece of work that any thread may do, made of something too large for one.
+    /// A task for any thread: part of an entry that is too large for one thread.
     type Work: Send;
 
-    /// What a thread begins with.
+    /// Returns the initial state of a thread.
     fn hand(&self) -> Self::Hand;
-    /// Something was met: a folder too, before what is in it.
+    /// Visits an entry. A directory is visited before its entries.
     fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, at: &At<'_>, kinds: Kinds);
-    /// A piece of work that an earlier call has queued.
+    /// Performs a task that an earlier call queued.
     fn work(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
-    /// Something cannot be looked at, with all that is in it, or with the rest of that.
+    /// Reports an entry that cannot be read. Its contents, or the rest of them, are skipped.
     fn failed(&self, error: Error);
-    /// Whether to stop.
+    /// Returns an error to stop the walk.
     fn go_on(&self) -> Result<(), Cancelled>;
 }
 
-/// Where a walk begins: the same folder on one side or both.
+/// The root of a walk: a directory on one side, or on both.
 #[derive(Debug)]
 pub(crate) struct Root {
     paths: Arc<Paths<()>>,
     sides: [Option<OwnedFd>; 2],
 }
 
-/// An open folder.
+/// A directory that is open on one side or on both.
 #[derive(Debug)]
 pub(crate) struct Folder {
     paths: Arc<Paths<()>>,
     sides: [Option<Opened>; 2],
 }
 
-/// One name in a folder.
+/// One name in a directory.
 pub(crate) struct At<'a> {
     folder: &'a Folder,
     names: [&'a CStr; 2],
 }
 
-/// What is to be done.
+/// A task of a walk.
 pub(crate) enum Task<W> {
-    /// A tree to go through.
+    /// A tree to walk.
     Tree(Arc<Root>),
-    /// Something that the caller named, whatever leads to it.
+    /// An entry that the caller named. If it is a symbolic link, it is followed.
     Named([CString; 2], Kinds),
-    /// Folders in a folder, from a paths in the packed names on.
+    /// Subdirectories of a directory, from position `at` in the packed names.
     Folders { root: Arc<Root>, paths: Arc<Paths<()>>, names: Arc<Names>, at: usize },
-    /// Entries of one folder for an idle thread.
+    /// Entries of one directory, for an idle thread.
     Entries { folder: Arc<Folder>, names: Names },
-    /// A piece of something large.
+    /// Part of an entry that is too large for one thread.
     Work(W),
 }
 
-/// The threads of a walk, and what they have left to do.
+/// State shared by the threads of a walk.
 pub(crate) struct Crew<'c, V: Visit + ?Sized> {
     visit: &'c V,
     queue: Queue<Task<V::Work>>,
-    /// How many threads there are.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// A call that failed.
+/// The name and the errno of a failed call.
 type Failed = (&'static str, Errno);
 
-// Names handed to an idle thread at a time.
+// Number of names handed to an idle thread at a time.
 const BATCH: usize = 64;
-// A path may be this long in one call, with its NUL.
+// Maximum length of a path in one call, including its NUL.
 const PATH_MAX: usize = 4096;
 const ABSENT: u8 = 0xf;
 
-/// Does these tasks, and what comes of them, and gathers what the threads kept.
+/// Performs these tasks and all tasks that follow from them. Returns the states of the threads.
 pub(crate) fn walk<V: Visit>(
     visit: &V,
     tasks: impl IntoIterator<Item = Task<V::Work>>,
@@ -118,14 +118,14 @@ pub(crate) fn walk<V: Visit>(
 }
 
 impl<V: Visit> Crew<'_, V> {
-    /// Queues a piece of work.
+    /// Queues a task.
     pub fn share(&self, work: V::Work) {
         self.queue.push(Task::Work(work));
     }
 }
 
 impl Root {
-    /// Opens a folder, or two, by their paths.
+    /// Opens one or two directories by path.
     pub fn open(paths: [Option<&CStr>; 2]) -> Result<Self, Error> {
         let mut sides = [None, None];
         for (side, path) in sides.iter_mut().zip(paths) {
@@ -137,7 +137,7 @@ impl Root {
         Ok(Self { paths: Paths::root(source, destination), sides })
     }
 
-    /// Opens a folder below, in steps if its path is too long for one.
+    /// Opens a directory below the root, in several steps if its path is too long for one call.
     fn open_below(&self, paths: &Paths<()>, side: usize) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
         let names: Vec<&[u8]> = paths.names().into_iter().map(CStr::to_bytes).collect();
@@ -145,14 +145,14 @@ impl Root {
         open_long(root.as_fd(), &path, FOLDER | OFlags::NOFOLLOW)
     }
 
-    /// Opens what a path below leads to, to be read.
+    /// Opens a path below the root for reading.
     pub fn open_path(&self, side: usize, path: &[u8]) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
         open_long(root.as_fd(), path, TO_READ)
     }
 }
 
-/// Opens a path of any length, in steps if it is too long for one call.
+/// Opens a path of any length, in several steps if it is too long for one call.
 fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut opened: Option<OwnedFd> = None;
     let mut rest = path;
@@ -169,22 +169,22 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl<'a> At<'a> {
-    /// The folder on a side, if it is there.
+    /// Returns the directory on one side, if it exists there.
     pub fn dir(&self, side: usize) -> Option<BorrowedFd<'_>> {
         self.folder.sides[side].as_ref().map(AsFd::as_fd)
     }
 
-    /// The name on a side.
+    /// Returns the name on one side.
     pub fn name(&self, side: usize) -> &'a CStr {
         self.names[side]
     }
 
-    /// Whether the caller named it: then a link that leads to it is followed.
+    /// Returns `true` if the caller named the entry. If the entry is a symbolic link, it is then followed.
     pub fn is_named_by_caller(&self) -> bool {
         self.folder.sides.iter().flatten().any(|side| matches!(side, Opened::Caller))
     }
 
-    /// The path on a side, for people.
+    /// Returns the path on one side, for messages.
     pub fn path(&self, side: usize) -> PathBuf {
         let paths = &self.folder.paths;
         let mut path = if side == 0 { paths.source_path() } else { paths.destination_path() };
@@ -192,7 +192,7 @@ impl<'a> At<'a> {
         path
     }
 
-    /// The path below the root.
+    /// Returns the path below the root.
     pub fn below_root(&self) -> Vec<u8> {
         let mut path = Vec::new();
         for name in self.folder.paths.names() {
@@ -203,7 +203,7 @@ impl<'a> At<'a> {
         path
     }
 
-    /// A failed call on one side.
+    /// Returns the error for a failed call on one side.
     pub fn failed(&self, side: usize, call: &'static str, errno: Errno) -> Error {
         failed_call(self.path(side), call, errno)
     }
@@ -213,11 +213,11 @@ pub(crate) fn failed_call(path: PathBuf, call: &'static str, errno: Errno) -> Er
     Error::Call { path, call, errno, bytes: 0 }
 }
 
-/// One thread.
+/// One thread of the walk.
 struct Walker<'w, V: Visit> {
     crew: &'w Crew<'w, V>,
     hand: V::Hand,
-    // Buffers of getdents that are not in use.
+    // Unused buffers for `getdents64`.
     listings: Vec<Vec<MaybeUninit<u8>>>,
 }
 
@@ -269,7 +269,7 @@ impl<V: Visit> Walker<'_, V> {
         }
     }
 
-    /// Goes through a folder of one side as it is listed, so that its names need not be held.
+    /// Walks a directory that exists on one side while it is listed, so that its names need not be stored.
     fn stream(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, side: usize) {
         let fd = match root.open_below(&paths, side) {
             Ok(fd) => Arc::new(fd),
@@ -299,7 +299,7 @@ impl<V: Visit> Walker<'_, V> {
         }
     }
 
-    /// Lists a folder that is there on both sides, and goes through their names in their order.
+    /// Lists a directory that exists on both sides, and visits the names in byte order.
     fn compare(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>) {
         let mut sides = [None, None];
         let mut lists = [Names::default(), Names::default()];
@@ -312,7 +312,7 @@ impl<V: Visit> Walker<'_, V> {
             let opened = root.open_below(&paths, side).map_err(|errno| ("openat", errno));
             match opened.and_then(|fd| self.list(&fd, &mut push).map(|()| fd)) {
                 Ok(fd) => sides[side] = Some(Opened::Listed(Arc::new(fd))),
-                // Without one side nothing can be said of the other.
+                // The directory can only be compared if both sides can be read.
                 Err(failed) => return self.failed((&paths, side), failed),
             }
         }
@@ -343,7 +343,7 @@ impl<V: Visit> Walker<'_, V> {
         }
     }
 
-    /// Goes through some entries, or leaves them to a thread that has nothing to do.
+    /// Visits some entries, or hands them to an idle thread.
     fn share(&mut self, folder: &Arc<Folder>, names: Names) {
         if self.crew.queue.is_hungry() {
             self.crew.queue.push(Task::Entries { folder: Arc::clone(folder), names });
@@ -357,7 +357,7 @@ impl<V: Visit> Walker<'_, V> {
         self.crew.visit.failed(failed_call(path, call, errno));
     }
 
-    /// Tells each name of a folder, with what is listed of it, until one is enough.
+    /// Calls `tell` with the type and name of each entry, until it returns `false`.
     fn list(
         &mut self,
         fd: &OwnedFd,
@@ -372,7 +372,7 @@ impl<V: Visit> Walker<'_, V> {
     }
 }
 
-/// The names of both sides, each once, in the order of their bytes.
+/// Returns the names of both sides in byte order, each once.
 fn merged<'n>(
     folder: &'n Folder,
     lists: &'n [Names; 2],
@@ -393,18 +393,19 @@ fn merged<'n>(
     })
 }
 
-/// What is listed as this kind: some file systems do not tell.
+/// Returns the type of a listed entry. Some file systems do not report it in the listing; `statat` is called for
+/// those.
 fn known(kind: Option<FileType>, dir: Option<&Opened>, name: &CStr) -> Option<FileType> {
     let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.ok().map(|stat| identity::kind(&stat)).or(kind)
 }
 
-/// Four bits say what is on one side.
+/// Encodes the file type on one side in four bits.
 fn nibble(kind: Option<FileType>) -> u8 {
     match kind {
         None => ABSENT,
-        // Its own code is all ones, as that of what is absent.
+        // The type bits of `Unknown` are all ones, which is the code for an absent entry.
         Some(FileType::Unknown) => 0,
         Some(kind) => (kind.as_raw_mode() >> 12) as u8,
     }

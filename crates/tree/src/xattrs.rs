@@ -1,4 +1,4 @@
-//! Extended attributes, and the access lists that the kernel shows as such.
+//! Extended attributes, and the ACLs that the kernel presents as extended attributes.
 
 use rustix::fs;
 use std::{
@@ -12,22 +12,23 @@ use crate::{
     error::{Attempt, Failure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
 };
 
-/// The other permission bits.
+/// All permission bits except set-id and sticky.
 pub(crate) const ALL: u32 = 0o777;
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 
-/// Something that has extended attributes.
+/// A file with extended attributes.
 pub(crate) enum Holder<'a> {
     /// An open file or directory.
     Fd(BorrowedFd<'a>),
-    /// A path; followed if it is a link.
+    /// A path. Symbolic links are followed.
     Path(CString),
 }
 
 impl Holder<'_> {
-    /// What an `O_PATH` descriptor stands for: the way through /proc does not follow a link itself.
+    /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if that is a
+    /// symbolic link.
     pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         Self::Path(CString::new(path).unwrap_or_default())
@@ -63,18 +64,18 @@ impl Holder<'_> {
     }
 }
 
-/// Whether new entries of a directory are born with a list of its making.
+/// Returns `true` if a directory has a default ACL, which new entries inherit.
 pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
     fs::fgetxattr_query(dir, DEFAULT_LIST).is_ok_and(|size| size > 0)
 }
 
-/// What a sink took.
+/// Result of setting attributes on a destination.
 pub(crate) struct Given {
     /// The first failure.
     pub answer: Attempt<()>,
-    /// What it refused, and the copy does without.
+    /// The attributes that the destination refused.
     pub dropped: Vec<(CString, Errno)>,
-    /// Permission bits that a copy without the list may have; all where nothing was refused.
+    /// Permission bits that are safe for a copy without the ACL; all bits if no ACL was refused.
     pub allowed: u32,
 }
 
@@ -92,17 +93,17 @@ impl Default for Given {
     }
 }
 
-/// Attributes taken from a source, to be given to its copy.
+/// Attributes read from a source, to be set on its copy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken(Vec<(CString, Vec<u8>)>);
 
 impl Taken {
-    /// Takes what is to be kept.
+    /// Reads the attributes that `keep` selects.
     pub fn from(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
         if !keep.looks_at_xattrs() {
             return Ok(Self::default());
         }
-        // Most files have none: one call, no allocation.
+        // Most files have no attributes: this takes one call and no allocation.
         let mut room = [0; 1024];
         let long;
         let names = match source.list(&mut room) {
@@ -120,7 +121,7 @@ impl Taken {
         for name in names.filter(|name| is_kept(name, keep)) {
             match grow(|buffer| source.get(name, buffer)) {
                 Ok(value) => taken.push((name.to_owned(), value)),
-                // Removed since it was listed, or listed by a file system that cannot read it.
+                // The attribute was removed after it was listed, or the file system cannot read it.
                 Err(errno) if has_none(errno) => {}
                 Err(errno) => return Err(Failure::Source("fgetxattr", errno)),
             }
@@ -128,36 +129,36 @@ impl Taken {
         Ok(Self(taken))
     }
 
-    /// In the order of their names.
+    /// Sorts the attributes by name.
     pub fn sorted(mut self) -> Self {
         self.0.sort_unstable();
         self
     }
 
-    /// Names and values.
+    /// Returns names and values.
     pub fn pairs(&self) -> &[(CString, Vec<u8>)] {
         &self.0
     }
 
-    /// Without the capabilities of a program, which the kernel removes when anybody writes into the file.
+    /// Removes the file capabilities, which the kernel clears when any process writes to the file.
     pub fn without_capabilities(mut self) -> Self {
         self.0.retain(|(name, _)| **name != *c"security.capability");
         self
     }
 
-    /// Whether there was nothing to take.
+    /// Returns `true` if there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there are attributes that only those may set who may write the file (xattr(7)), even
-    /// if they have it open for writing already.
+    /// Returns `true` if there are `user.` attributes. Setting them requires write permission for the file
+    /// (xattr(7)), even through a descriptor that is open for writing.
     pub fn ask_for_write_permission(&self) -> bool {
         self.0.iter().any(|(name, _)| name.to_bytes().starts_with(b"user."))
     }
 
-    /// Gives them, and goes on after a failure. `born_with_acl`: the sink may have lists that the
-    /// source has not.
+    /// Sets the attributes and continues after a failure. `born_with_acl`: the destination may have inherited ACLs
+    /// that the source does not have.
     pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> Given {
         let mut given = Given::default();
         if born_with_acl && keep.acl {
@@ -167,7 +168,7 @@ impl Taken {
                 }
             }
         }
-        // Lists last: one may take from its owner the permission to set the others.
+        // ACLs are set last, because one may remove the owner's permission to set the others.
         let (lists, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(name, _)| is_list(name));
         for (name, value) in others {
             match sink.set(name, value) {
@@ -191,12 +192,13 @@ impl Taken {
     }
 }
 
-/// Returns `true` for an answer of a file system that has no such attribute, or none at all.
+/// Returns `true` for an errno which means that the attribute, or the support for attributes, does not exist.
 fn has_none(errno: Errno) -> bool {
     matches!(errno, Errno::NODATA | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Returns `true` if the destination does not support an attribute of this name or size. ext4 has room for about one block.
+/// Returns `true` if the destination does not support an attribute of this name or size. ext4 has room for about one
+/// block.
 fn is_refusal(errno: Errno) -> bool {
     let has_no_room = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG | Errno::RANGE);
     let is_unsupported = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS);
@@ -211,9 +213,9 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     if is_list(name) {
         return keep.acl;
     }
-    // Views of something that is kept by other means: all of `system.`, and what XFS shows of its
-    // lists. The SELinux label of a new file is decided by policy, unless it is asked for, the EVM
-    // one by the kernel.
+    // Other views of data that is preserved by other means are excluded: everything in `system.`, and the XFS form of
+    // ACLs. The SELinux label of a new file is set by policy, unless the caller requests the label of the source. The
+    // EVM attribute is set by the kernel.
     let name = name.to_bytes();
     if name == b"security.selinux" {
         return keep.context;
@@ -222,7 +224,7 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     keep.xattrs && !is_view && name != b"security.evm"
 }
 
-/// Calls with ever more room until the answer fits: it may grow between two calls.
+/// Repeats the call with a larger buffer until the result fits, because the value may grow between two calls.
 fn grow(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     // XATTR_SIZE_MAX and XATTR_LIST_MAX are both 64 KiB.
     let mut buffer = vec![0; 256];

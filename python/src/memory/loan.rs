@@ -43,11 +43,16 @@ impl Loan {
     /// Room that is there now, as `Producer::loan_until` has said.
     pub fn of(ring: &Ring, layout: Layout, len: usize) -> Result<Self, Error> {
         let mut producer = ring.producer();
-        let mut room = producer.try_loan(len)?.ok_or(Error::Timeout)?;
+        let mut room = producer.try_loan(len)?.ok_or_else(Self::lost)?;
         layout.write(&mut room);
         // It stays at its place until the next message is committed, for nobody else sends.
         let start = Start(NonNull::from(&mut room[layout.offset()..]).cast());
         Ok(Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() })
+    }
+
+    /// Room that the receiver had given back, and has taken again.
+    pub fn lost() -> Error {
+        Error::corrupt("the room that was lent is gone: the receiver has moved its position back")
     }
 
     /// Whether any view of it is left.

@@ -1,6 +1,9 @@
 /* tw_memcpy is the C library's until a profile is loaded that knows better, however this program reaches tw_memcpy_now:
  *   follows PROFILE    it was made to prefer another kernel for short copies */
+#define _GNU_SOURCE
 #include "check.h"
+
+#include <dlfcn.h>
 
 static void copies(void)
 {
@@ -22,6 +25,8 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     CHECK(tw_memcpy_first.upto == SIZE_MAX && tw_memcpy_first.run == tw_memcpy_now);
     void *(*before)(void *, const void *, size_t) = tw_memcpy_now;
+    /* What a call through it takes is what a call of memcpy through a pointer takes. */
+    CHECK((uintptr_t)before == (uintptr_t)dlsym(RTLD_DEFAULT, "memcpy"));
     copies();
     CHECK(tw_profile_load(argv[1], &profile, NULL) == TW_OK && profile);
     CHECK(tw_memcpy_now != before && tw_memcpy_first.run != before && tw_memcpy_first.upto < SIZE_MAX);

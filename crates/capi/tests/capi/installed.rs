@@ -120,10 +120,13 @@ fn python_calls_the_library_as_the_guide_says() {
     if !is_installed("python3") {
         return skip("capi/python", "python3 is not installed");
     }
-    let text = &guide::blocks("c.md", "python")[0];
     let library = prefix().join("lib");
-    let told = run(Command::new("python3").args(["-c", text]).env("LD_LIBRARY_PATH", library));
-    assert_eq!(told.stdout, concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+    let programs = guide::blocks("c.md", "python");
+    let told = programs.iter().flat_map(|text| {
+        run(Command::new("python3").args(["-c", text]).env("LD_LIBRARY_PATH", &library)).stdout
+    });
+    let told: Vec<u8> = told.collect();
+    assert_eq!(told, concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\nhello\n").as_bytes());
 }
 
 #[test]

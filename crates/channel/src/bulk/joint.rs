@@ -4,7 +4,8 @@
 use rustix::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use thalweg_sys::{
-    Errno, memfd,
+    Errno,
+    memfd::{self, FailedCall},
     region::{Region, SealFlags, Sharing, is_sealed, seal},
 };
 
@@ -19,10 +20,12 @@ pub(crate) struct Joint(Region);
 
 impl Joint {
     /// Fresh memory of `len` bytes, sealed to keep its size, and the descriptor to hand over.
-    pub fn create(len: usize) -> Result<(Self, rustix::fd::OwnedFd), Errno> {
+    pub fn create(len: usize) -> Result<(Self, rustix::fd::OwnedFd), FailedCall> {
         let fd = memfd::create(NAME, len as u64)?;
-        seal(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
-        let region = Region::of_file(&fd, len, Sharing::Write)?;
+        let sealed = seal(&fd, SealFlags::SHRINK | SealFlags::GROW);
+        sealed.map_err(FailedCall::of("F_ADD_SEALS"))?;
+        let region = Region::of_file(&fd, len, Sharing::Write);
+        let region = region.map_err(FailedCall::of("mmap"))?;
         Ok((Self(region), fd))
     }
 

@@ -185,7 +185,8 @@ pub(crate) struct Lent {
 impl Lent {
     /// A memfd that only this process can write: others can neither resize it nor map it to write.
     pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
-        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
+        let fd =
+            memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
         let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
         seal(&fd, seals).map_err(|e| unfit("F_ADD_SEALS", e))?;
@@ -194,7 +195,8 @@ impl Lent {
 
     /// A memfd that is sealed for good once it is sent.
     pub fn sealable(len: usize) -> Result<Self, Unfit> {
-        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
+        let fd =
+            memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
         let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }

@@ -37,7 +37,7 @@ impl Memory {
     pub(crate) fn make(role: Role, geometry: Geometry) -> Result<(Self, OwnedFd)> {
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         let fd = memfd::create(role.name(), (header + data) as u64);
-        let fd = fd.map_err(Error::system("memfd_create"))?;
+        let fd = fd.map_err(|failed| Error::system(failed.call)(failed.errno))?;
         let fixed = geometry.to_bytes(role);
         match io::pwrite(&fd, &fixed, 0) {
             Ok(len) if len == fixed.len() => {}

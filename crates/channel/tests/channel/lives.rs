@@ -209,9 +209,22 @@ fn without_futex_waitv_the_link_wakes_and_tells() {
 
 #[test]
 fn without_memory_files_the_reason_is_told() {
-    let rule = Rule::always(Call::MemfdCreate, Effect::Errno(Errno::PERM));
-    let refused = Script::new(vec![rule]).run(|| pair(&small(Wait::Block))).value.unwrap_err();
-    assert_eq!(refused, Error::System { call: "memfd_create", errno: Errno::PERM });
+    for (call, name) in [
+        (Call::MemfdCreate, "memfd_create"),
+        (Call::Ftruncate, "ftruncate"),
+        (Call::Fallocate, "fallocate"),
+    ] {
+        let rule = Rule::always(call, Effect::Errno(Errno::PERM));
+        let refused = Script::new(vec![rule]).run(|| pair(&small(Wait::Block))).value.unwrap_err();
+        assert_eq!(refused, Error::System { call: name, errno: Errno::PERM });
+    }
+}
+
+#[test]
+fn a_signal_does_not_end_the_allocation_of_memory() {
+    let rule = Rule::once(Call::Fallocate, 1, Effect::Errno(Errno::INTR));
+    let run = Script::new(vec![rule]).run(|| pair(&small(Wait::Block)).map(drop));
+    assert_eq!((run.value, run.fired), (Ok(()), 1));
 }
 
 /// A million messages of all sizes, with both sides asleep at random moments.

@@ -149,18 +149,21 @@ impl Case {
         (has("-n") && has("-i"))
             || (backs_up && into_folder)
             // cp takes the file away, or sets it aside, before it finds that the link cannot be made.
-            || (has("-s") && (backs_up || has("--remove-destination") || has("-P")))
+            || (has("-s")
+                && (backs_up
+                    || has("--remove-destination")
+                    || (has("s/l") && ["-P", "-d", "-r", "-R", "-a"].into_iter().any(has))))
             // cp makes the second name a link to the link that the first was written through.
             || ((has("s/twin") || has("s/l") && self.setup.contains("ln -s f d/l"))
                 && (has("-d") || has("-a") || has("--preserve")))
-            // Nothing is there to be skipped where no link could be made.
-            || (has("-s") && has("-n"))
             // cp forgets the folders of --parents where a source is missing, and the times of those that two have.
-            || (has("--parents") && (has("s/nothing") || has("s/dir/g") || (has("s/f") && has("s/l"))))
-            // cp makes the folders of --parents before it finds that -r is missing.
-            || (has("--parents") && has("s/dir/.") && !["-r", "-R", "-a"].into_iter().any(has))
-            // cp moves a link away as its own backup, and then has nothing left to make a hard link to.
-            || (backs_up && has("-l") && self.words.ends_with(&["d/f", "d/f"]))
+            || (has("--parents") && (has("s/nothing") || has("s/dir/g") || (has("s/f") && (has("s/l") || has("s/twin")))))
+            // cp makes the folders of --parents before it finds that -r is missing; with -r it cannot make the last one again.
+            || (has("--parents") && has("s/dir/."))
+            // cp takes a link away, or moves it away as its own backup, and then has nothing left to copy or to make a hard
+            // link to. With -u it finds out in time that nothing is to be done; we refuse that, too.
+            || (self.words.ends_with(&["d/f", "d/f"])
+                && (has("--remove-destination") || (backs_up && (has("-l") || has("-u")))))
     }
 
     /// The tree, the exit code and the lines after the command.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Scratch, names, shell};
+use crate::support::{Ran, Scratch, bytes, mounts, names, run, shell, thalweg};
 
 #[test]
 fn a_dry_run_waits_for_no_pipe_and_changes_nothing() {
@@ -32,4 +32,39 @@ fn a_dry_run_waits_for_no_pipe_and_changes_nothing() {
     assert!(String::from_utf8_lossy(&ran.stdout).ends_with("data"));
     shell(scratch.path(), "$T copy --dry-run gone x").expect(1).expect_said("ENOENT");
     shell(scratch.path(), "$T copy --dry-run gone -").expect(1).expect_said("ENOENT");
+}
+
+#[test]
+fn a_dry_run_warns_of_a_file_system_without_room_for_the_copy() {
+    let test = "a_dry_run_warns_of_a_file_system_without_room_for_the_copy";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let (scratch, place) = (Scratch::new(), Scratch::within(disk));
+    let source = scratch.folder("source");
+    for n in 0..3 {
+        bytes::write(&source.join(n.to_string()), n, 3 << 20);
+    }
+    fs::hard_link(source.join("0"), source.join("twin")).unwrap();
+    fs::File::create(scratch.join("hole")).unwrap().set_len(1 << 30).unwrap();
+    let dry = |words: &[&str], from: &str, to: &str| -> Ran {
+        let mut command = thalweg();
+        command.args(["copy", "--dry-run"]).args(words);
+        run(command.arg(scratch.join(from)).arg(place.join(to))).expect(0)
+    };
+    let warned = |ran: &Ran| ran.stderr.contains("warning:") && ran.stderr.contains(" free there");
+    for words in [&["-r"][..], &["-a"], &["-rq"], &["-r", "--json"]] {
+        let ran = dry(words, "source", "copy");
+        assert!(warned(&ran), "{words:?}: {}", ran.said());
+    }
+    // Of one file with two names, all others, and a hole there is room for.
+    assert!(dry(&["-a"], "source", "copy").stderr.contains("(9437184 bytes), and "));
+    for (words, from) in [(&[][..], "source/0"), (&[], "hole"), (&["-rs"], "source")] {
+        let ran = dry(words, from, "copy");
+        assert_eq!(ran.stderr, "", "{words:?} {from}");
+    }
+    // What is replaced stays until the new file is complete, unless it is written into.
+    bytes::write(&place.join("old"), 7, 5 << 20);
+    bytes::write(&scratch.join("new"), 8, 5 << 20);
+    assert!(warned(&dry(&[], "new", "old")));
+    assert_eq!(dry(&["--inplace"], "new", "old").stderr, "");
+    assert_eq!(names(place.path()), ["old"]);
 }

@@ -6,11 +6,12 @@ use std::{fs, path::Path, time::Instant};
 
 use crate::{
     power_cut::{
+        chosen_systems,
         command::{CutCase, CutCommand, same_command},
         contents::hashes,
         is_wanted, may_cut,
         place::Place,
-        system::{DiskSystem, SYSTEMS, copy_image},
+        system::{DiskSystem, copy_image},
     },
     support::{
         Ran,
@@ -110,9 +111,9 @@ impl<'a> FaultTrial<'a> {
     }
 }
 
-/// Tries these commands on every file system.
+/// Tries these commands.
 #[track_caller]
-fn on_every_system(
+fn on_chosen_systems(
     test: &str,
     cases: &[&str],
     attempt: impl Fn(FaultTrial, &mut Dice) -> Option<Vec<String>>,
@@ -122,7 +123,7 @@ fn on_every_system(
     }
     let mut failures = Vec::new();
     for case in cases.iter().filter(|case| is_wanted(case, "THALWEG_CUT_COMMAND")) {
-        for system in SYSTEMS.iter().filter(|system| is_wanted(system.name, "THALWEG_CUT_SYSTEM")) {
+        for system in chosen_systems(test, case) {
             if has_tools(test, &[system.mkfs]) {
                 let mut dice = Dice::new(&format!("{test}: {case} on {}", system.name));
                 let trial = FaultTrial::new(CutCase::named(case), system);
@@ -158,7 +159,7 @@ const DURABLE: [&str; 6] = [
 fn a_disk_that_fails_is_never_called_a_success() {
     let test = "a_disk_that_fails_is_never_called_a_success";
     let faults = from_env("THALWEG_FAULTS", 1);
-    on_every_system(test, &DURABLE, |mut trial, dice| {
+    on_chosen_systems(test, &DURABLE, |mut trial, dice| {
         let began = Instant::now();
         let (ran, counts) = trial.run_with(test, None)?;
         let image = trial.place.memory().join("served.img");
@@ -177,7 +178,7 @@ fn a_disk_that_fails_is_never_called_a_success() {
 fn a_disk_whose_own_store_is_full_is_never_called_a_success() {
     let test = "a_disk_whose_own_store_is_full_is_never_called_a_success";
     let runs = from_env("THALWEG_FAULTS", 1);
-    on_every_system(test, &DURABLE, |mut trial, dice| {
+    on_chosen_systems(test, &DURABLE, |mut trial, dice| {
         let began = Instant::now();
         let memory = trial.place.memory().to_owned();
         let (store, image) = (memory.join("store"), memory.join("served.img"));

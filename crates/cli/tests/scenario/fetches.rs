@@ -137,6 +137,34 @@ fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_conne
     }
 }
 
+/// Nothing listens on port 1.
+#[test]
+fn a_server_that_cannot_be_reached_is_retried_only_if_that_is_asked_for() {
+    let scratch = Scratch::new();
+    for (words, proxy) in [
+        (&["http://127.0.0.1:1/x"][..], ""),
+        (&["-r", "http://127.0.0.1:1/x/"], ""),
+        (&["--json", "--sums", "http://127.0.0.1:1/sums", "http://127.0.0.1:1/x"], ""),
+        (&["http://127.0.0.1:1/x", "http://127.0.0.1:1/y"], ""),
+        (&["http://192.0.2.1/x"], "http://127.0.0.1:1"),
+    ] {
+        let fetch = |more: &[&str]| {
+            let mut command = thalweg();
+            command.arg("fetch").args(more).args(words).current_dir(scratch.path());
+            run(command.env("http_proxy", proxy)).expect(1)
+        };
+        let ran = fetch(&[]);
+        ran.expect_said("127.0.0.1:1: Connection refused");
+        ran.expect_said("--retries 5 waits for a server that is starting");
+        assert!(!ran.said().contains("again in"), "{words:?}: {}", ran.said());
+        assert_eq!(names(scratch.path()), Vec::<String>::new(), "{words:?}");
+        // A list of digests is asked for once.
+        if !words.contains(&"--sums") {
+            fetch(&["--retries=1"]).expect_said("again in");
+        }
+    }
+}
+
 /// A file with an owner, a mode, an ACL and an extended attribute of its own, and what can be seen of them.
 fn attributed(path: &Path, owner: &str) -> Option<String> {
     let script = "echo old >\"$1\"; chown $2:100 \"$1\" && chmod 640 \"$1\" && \

@@ -1,6 +1,6 @@
 //! Power cuts: a command runs on a disk whose writes and flushes are logged, and for moments of the log the disk that a
 //! cut would leave is made, mounted, and brought to its end by the same command after a boot. `THALWEG_CUTS=100` makes
-//! the campaign longer, `tests/setup/power-cut` runs a part of it.
+//! the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system, `tests/setup/power-cut` runs a part of it.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -11,7 +11,7 @@ use crate::support::{
     run, skip,
     skip::{has_tools, is_root},
 };
-use thalweg_testing::from_env;
+use thalweg_testing::{Dice, from_env};
 
 mod campaign;
 pub mod command;
@@ -25,7 +25,7 @@ pub mod system;
 
 use campaign::Campaign;
 use command::CutCase;
-use system::SYSTEMS;
+use system::{DiskSystem, SYSTEMS};
 
 /// Returns whether disks can be cut here; if not, counts a skip.
 pub fn may_cut(test: &str) -> bool {
@@ -44,7 +44,16 @@ pub fn is_wanted(name: &str, variable: &str) -> bool {
     std::env::var(variable).map_or(true, |wanted| wanted == "all" || wanted == name)
 }
 
-/// Cuts the power of these commands on every file system.
+/// Returns the file systems for one command: those that `THALWEG_CUT_SYSTEM` names, `all` or one, or one by chance.
+pub fn chosen_systems(test: &str, case: &str) -> Vec<&'static DiskSystem> {
+    if std::env::var_os("THALWEG_CUT_SYSTEM").is_none() {
+        let mut dice = Dice::new(&format!("{test}: the file system for {case}"));
+        return vec![&SYSTEMS[dice.below(SYSTEMS.len() as u64) as usize]];
+    }
+    SYSTEMS.iter().filter(|system| is_wanted(system.name, "THALWEG_CUT_SYSTEM")).collect()
+}
+
+/// Cuts the power of these commands.
 #[track_caller]
 fn cut(test: &str, cases: &[&str]) {
     if !may_cut(test) {
@@ -52,7 +61,7 @@ fn cut(test: &str, cases: &[&str]) {
     }
     let mut failures = Vec::new();
     for case in cases.iter().filter(|case| is_wanted(case, "THALWEG_CUT_COMMAND")) {
-        for system in SYSTEMS.iter().filter(|system| is_wanted(system.name, "THALWEG_CUT_SYSTEM")) {
+        for system in chosen_systems(test, case) {
             if has_tools(test, &[system.mkfs]) {
                 let campaign = Campaign::new(test, CutCase::named(case), system);
                 failures.extend(campaign.run(from_env("THALWEG_CUTS", 5)).unwrap_or_default());

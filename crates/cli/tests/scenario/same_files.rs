@@ -130,3 +130,23 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
         cmp on/all/f on/true";
     in_mounts(line).expect(0);
 }
+
+/// A destination may be a link to what another source becomes, which takes its time.
+#[test]
+fn sources_whose_destinations_lead_to_each_other_are_copied_in_the_order_given() {
+    for (words, code, large, link) in
+        [("large small", 0, "small", "large"), ("small large", 1, "large", "large")]
+    {
+        let scratch = Scratch::new();
+        shell(
+            scratch.path(),
+            "mkdir s d; head -c 60000000 /dev/zero >s/large; echo small >s/small",
+        )
+        .expect(0);
+        shell(scratch.path(), "ln -s large d/small").expect(0);
+        let sources = words.split(' ').map(|name| format!("s/{name}")).collect::<Vec<_>>();
+        shell(scratch.path(), &format!("$T copy {} d", sources.join(" "))).expect(code);
+        let same = format!("cmp s/{large} d/large && test \"$(readlink d/small)\" = {link}");
+        shell(scratch.path(), &same).expect(0);
+    }
+}

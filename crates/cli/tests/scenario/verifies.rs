@@ -217,3 +217,36 @@ fn a_tree_deeper_than_a_path_may_be_long_is_compared_with_few_descriptors() {
     let said = String::from_utf8(verify(1).stdout).unwrap();
     assert!(said.contains("/end': first difference at byte 0"), "{said}");
 }
+
+/// The order of a directory is that of its file system: here one of creation or of hashes.
+#[test]
+fn two_logs_of_the_same_findings_are_equal_whatever_the_order_of_directories_and_threads() {
+    let scratch = Scratch::new();
+    let mut names: Vec<String> = (0..400).map(|n| format!("{}/f{n}", n % 7)).collect();
+    for side in ["source", "again"] {
+        for name in &names {
+            let path = scratch.join(side).join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        names.reverse();
+    }
+    for n in 0..7 {
+        fs::create_dir_all(scratch.join(&format!("copy/{n}"))).unwrap();
+    }
+    let log = |source: &str, words: &[&str]| {
+        let ran = verify(&scratch, &[words, &[source, "copy"]].concat()).expect(1);
+        let text = String::from_utf8(ran.stdout).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        // The last line has the time.
+        lines[..lines.len() - 1].to_vec()
+    };
+    names.sort();
+    let missing = names.iter().map(|name| format!("missing 'copy/{name}'")).collect::<Vec<_>>();
+    for source in ["source", "again"] {
+        for jobs in ["--jobs=1", "--jobs=4"] {
+            assert_eq!(log(source, &[jobs]), missing, "{source} {jobs}");
+        }
+    }
+    assert_eq!(log("source", &["--json", "--jobs=4"]), log("again", &["--json", "--jobs=3"]));
+}

@@ -33,6 +33,15 @@ use crate::{
     },
 };
 
+/// Where glibc's loader is, by the ABI of each architecture.
+const LOADERS: [&str; 5] = [
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux-riscv64-lp64d.so.1",
+    "/lib64/ld64.so.2",
+    "/lib/ld64.so.1",
+];
+
 /// A size at which libc goes over to another way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Threshold {
@@ -49,25 +58,47 @@ const SHOWN: [(&str, &str); 3] = [
     ("glibc.cpu.x86_rep_stosb_threshold", "memset goes over to the processor's string store"),
 ];
 
-/// The thresholds of the libc this program runs on, as its loader tells them.
+/// The thresholds of a C library, as its loader lists them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effective {
     /// The loader that was asked.
     pub loader: PathBuf,
+    /// `true` if the program is static, and this is the C library of other programs on this machine.
+    pub is_of_others: bool,
     pub thresholds: Vec<Threshold>,
     #[serde(skip)]
     tunables: Vec<Tunable>,
 }
 
 impl Effective {
-    /// Asks; the error says why there is no answer.
+    /// Asks the loader of `program`, or the system's if the program is static. The error says why there is no answer.
     pub fn now(program: &Path) -> Result<Self, String> {
         let found = Program::find(&[OsString::from(program)]).map_err(|e| e.to_string())?;
-        let loader = match (found.loader, found.unreachable) {
-            (Some(loader), None) => loader,
-            (_, Some(why)) => return Err(why),
-            (None, None) => return Err(format!("{} has no loader", program.display())),
-        };
+        match (found.loader, found.unreachable) {
+            (Some(loader), None) => Self::of(loader, false),
+            (Some(_), Some(why)) => Err(why),
+            (None, why) => Self::of_others().map_err(|error| match why {
+                Some(why) => format!("{why}; {error}"),
+                None => error,
+            }),
+        }
+    }
+
+    /// Asks the loader of the system's shell, then those at the usual paths.
+    fn of_others() -> Result<Self, String> {
+        let shell = Program::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
+        let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
+        let mut error = "no loader of other programs was found".to_owned();
+        for loader in shell.into_iter().chain(usual) {
+            match Self::of(loader, true) {
+                Ok(found) => return Ok(found),
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+
+    fn of(loader: PathBuf, is_of_others: bool) -> Result<Self, String> {
         let tunables = listed(&loader)?;
         let value = |name: &str| tunables.iter().find(|t| t.name == name).map(|t| t.now);
         let shown = SHOWN.iter().filter_map(|(name, what)| {
@@ -77,7 +108,7 @@ impl Effective {
         if thresholds.is_empty() {
             return Err(format!("{} lists no sizes at which memcpy changes", loader.display()));
         }
-        Ok(Self { loader, thresholds, tunables })
+        Ok(Self { loader, is_of_others, thresholds, tunables })
     }
 
     /// Values of each tunable that are tried, one by one: of caches, of crossovers, and for stores past the caches

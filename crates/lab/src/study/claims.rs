@@ -124,7 +124,14 @@ fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
         if let Some(first) = these.next() {
             let more = these.count();
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-            return (verdict, format!("{}{more}", sentence(first)));
+            let hold = judged.iter().filter(|one| one.evidence.verdict == Reproduced).count();
+            let hold = match hold {
+                1.. if verdict == NotRunnable => {
+                    format!("; {hold} of {} checks hold", judged.len())
+                }
+                _ => String::new(),
+            };
+            return (verdict, format!("{}{more}{hold}", sentence(first)));
         }
     }
     match judged {

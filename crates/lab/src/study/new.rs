@@ -77,6 +77,12 @@ mod tests {
             (loaded.study.id.as_str(), loaded.study.claims[0].id.as_str()),
             ("my-copy", "my-copy.1")
         );
+        // The program opens both files each time and writes over the destination; so do the mechanisms.
+        let table: toml::Table = std::fs::read_to_string(&made[0]).unwrap().parse().unwrap();
+        let arms = table["arm"].as_array().unwrap();
+        let transfers = arms.iter().filter(|arm| arm["work"].as_str() == Some("transfer"));
+        let states = transfers.map(|arm| arm["with"].get("fresh").and_then(toml::Value::as_bool));
+        assert_eq!(states.collect::<Vec<_>>(), [Some(false); 2]);
         let again = new(&made[0]).unwrap_err();
         assert!(again.ends_with("my-copy.toml is there already"), "{again}");
         std::fs::write(&made[2], "own").unwrap();

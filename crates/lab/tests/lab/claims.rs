@@ -310,6 +310,42 @@ fn ranks() {
 }
 
 #[test]
+fn an_arm_that_cannot_run_is_left_out_of_the_ranks_and_named() {
+    let four = HEAD.replace("arms = [\"a\", \"b\", \"c\"]", "arms = [\"a\", \"b\", \"c\", \"d\"]");
+    let four = four.replace("[[claim]]", "[[arm]]\nname = \"d\"\nwork = \"copy\"\n[[claim]]");
+    let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"d\", \"b\", \"c\"]\n\
+                 places = [{ cell = \"c\", size = \"1KiB\" }, { cell = \"c\", size = \"1MiB\" }]\n\
+                 within = [-1.0, 0.8]\n[[claim.check]]\ntest = \"ratio\"\narms = [\"b\", \"c\"]\n\
+                 at = { cell = \"c\", size = \"1KiB\" }\nwithin = [0.6, 0.7]";
+    let study = planted::study(&format!("{four}{ranks}"));
+    let world = World { sigma: 0.02, sessions: 0.005, ..World::default() };
+    let without = |gone: &[&str], place: &str| {
+        let mut result = simulated::run(&study, (6, 10), (world, 7), &cost);
+        let (missing, arms) = result.arms.into_iter().partition(|arm: &ArmResult| {
+            gone.contains(&arm.name.as_str()) && arm.place.size == place
+        });
+        result.arms = arms;
+        let missing: Vec<ArmResult> = missing;
+        result.missing = missing
+            .into_iter()
+            .map(|arm| Missing { arm: arm.name, place: arm.place, reason: "no AVX-512".to_owned() })
+            .collect();
+        claims::judge(&study, &result).remove(0)
+    };
+    // In one of the two places is enough.
+    for place in ["1KiB", "1MiB"] {
+        let claim = without(&["d"], place);
+        assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
+        assert!((claim.measured.unwrap() - 0.5).abs() < 1e-9, "{claim:?}");
+        let said = "of 4 arms only the 3 that run here are ranked: d cannot run here: no AVX-512";
+        assert!(claim.reason.contains(said), "{}", claim.reason);
+    }
+    let claim = without(&["d", "a"], "1KiB");
+    assert_eq!(claim.verdict, NotRunnable, "two have no order: {}", claim.reason);
+    assert!(claim.reason.ends_with("; 1 of 2 checks hold"), "{}", claim.reason);
+}
+
+#[test]
 fn a_correlation_is_not_called_low_where_no_benchmark_agrees_with_itself() {
     // Three arms that cost the same: their order is a matter of chance in every session.
     let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"b\", \"c\"]\n\

@@ -26,7 +26,8 @@ pub fn ask(
     let patience = Patience { most: options.patience, look };
     for _ in 0..=MOST_REDIRECTS {
         let mut connection =
-            Connection::open(&target, (&options.trust, &options.proxies), &patience)?;
+            Connection::open(&target, (&options.trust, &options.proxies), &patience)
+                .map_err(|error| options.answered.judge(first, error))?;
         let who = (target.is_beside(first), options.proxies.of(&target));
         let text = request::text(&target, asked, &options.extra, who);
         connection.send(text.as_bytes(), &patience)?;
@@ -36,14 +37,19 @@ pub fn ask(
                 target = target.join(location)?.for_user_of(first);
             }
             (200 | 206, _) => {
+                options.answered.note([first, &target]);
                 decoded(&head, [first, &target])?;
                 return Ok((connection, head, target));
             }
             // What a server may answer because it refuses the range.
             (400 | 403 | 416 | 501, _) if asked.range.is_some() => {
+                options.answered.note([first, &target]);
                 return Ok((connection, head, target));
             }
-            _ => return Err(resume::status(&head)),
+            _ => {
+                options.answered.note([first, &target]);
+                return Err(resume::status(&head));
+            }
         }
     }
     Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))

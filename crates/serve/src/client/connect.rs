@@ -212,7 +212,7 @@ fn dial(
     let failed = |doing, error: &std::io::Error| {
         let why = error.to_string();
         let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-        Error::Network { doing, host: name.to_owned(), why }
+        Error::Unreached { doing, host: name.to_owned(), why }
     };
     let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
     let mut last = None;

@@ -21,6 +21,9 @@ pub enum Error {
     /// No way to the server, or it broke.
     #[error("cannot {doing} {host}: {why}")]
     Network { doing: &'static str, host: String, why: String },
+    /// The first connection to a server failed: no such name, no route, refused, or no answer.
+    #[error("cannot {doing} {host}: {why}")]
+    Unreached { doing: &'static str, host: String, why: String },
     /// It does not prove that it is who it says.
     #[error("{host} is not to be trusted: {why}")]
     Untrusted { host: String, why: String },
@@ -80,6 +83,14 @@ impl Error {
             }
             Self::Moved(error) => is_of_the_network(error.errno),
             _ => false,
+        }
+    }
+
+    /// For a server that has answered before: it may only be restarting.
+    pub(crate) fn of_known_server(self) -> Self {
+        match self {
+            Self::Unreached { doing, host, why } => Self::Network { doing, host, why },
+            error => error,
         }
     }
 

@@ -39,6 +39,7 @@ pub use netrc::Netrc;
 pub use options::Options;
 pub use proxy::Proxies;
 pub use request::{Extra, header};
+pub use retry::Answered;
 pub use sums::Sums;
 pub use target::Target;
 #[cfg(feature = "tls")]

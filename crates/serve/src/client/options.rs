@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thalweg_core::atomic_file::Fsync;
 
-use super::{Connections, Expected, Extra, Proxies, Trust, Way};
+use super::{Answered, Connections, Expected, Extra, Proxies, Trust, Way};
 
 /// How to fetch.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Options {
     pub patience: Duration,
     /// How often to try again when nothing came since the last try.
     pub retries: u32,
+    /// Servers that are retried although no connection to them can be made.
+    pub answered: Answered,
     /// How many connections bring one file.
     pub connections: Connections,
     /// The hashes that the file must have.

@@ -1,6 +1,14 @@
 //! Fetching one file of servers that err and lie.
 
-use std::{fs, io::Write, path::Path, sync::Mutex, time::Duration};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    path::Path,
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
 
 use thalweg_core::{
     Cancelled, Request,
@@ -8,7 +16,8 @@ use thalweg_core::{
     rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Error, Expected, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way, fetch,
+    Connections, Error, Expected, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way,
+    fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -64,6 +73,29 @@ fn a_file_is_asked_for_once_and_is_whole() {
         assert_eq!(asked[0].get("accept-encoding"), Some("identity"));
         assert_eq!((asked[0].path.as_str(), asked[0].get("if-range")), ("/x", None));
     }
+}
+
+#[test]
+fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
+    let place = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        send(&mut stream, &(partial(0, LEN, "\"a\""), noise(LEN, 2)), 300_000);
+    });
+    let options = Options { retries: 1, connections: Connections::Exactly(1), ..options() };
+    let (watcher, path) = (Quiet::default(), place.path().join("f"));
+    let destination = Destination::open_until(&path, Until::Part).unwrap();
+    let failed = fetch(&Target::parse(&url).unwrap(), destination, &options, &watcher);
+    server.join().unwrap();
+    let failed = failed.unwrap_err();
+    assert!(matches!(failed.error, Error::Network { doing: "connect to", .. }), "{failed:?}");
+    assert!(failed.kept);
+    let news = watcher.0.into_inner().unwrap();
+    assert!(news.iter().any(|news| news.contains("again in")), "{news:?}");
 }
 
 #[test]

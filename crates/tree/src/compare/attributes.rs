@@ -1,4 +1,4 @@
-//! Compares what a copy can keep besides the contents.
+//! Compares the attributes that a copy can preserve.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, StatFs, fstatfs, openat};
 use std::{
@@ -16,11 +16,11 @@ use crate::{
     xattrs::{Holder, Taken},
 };
 
-/// Something that has attributes.
+/// An entry with attributes.
 pub(crate) enum Bearer<'a> {
     /// An open file.
     Fd(BorrowedFd<'a>),
-    /// A name in a folder; a link is not followed.
+    /// A name in a directory. Symbolic links are not followed.
     Name((BorrowedFd<'a>, &'a CStr)),
 }
 
@@ -32,14 +32,14 @@ impl Bearer<'_> {
     }
 }
 
-/// What differs, in words.
+/// Returns the names of the attributes that differ.
 pub(crate) fn differing(
     stats: &[Stat; 2],
     bearers: [Bearer<'_>; 2],
 ) -> Result<Vec<&'static str>, Failed> {
     let [source, sink] = stats;
     let mut differing = Vec::new();
-    // A link's own mode means nothing.
+    // The mode of a symbolic link has no meaning.
     let has_mode = kind(source) != FileType::Symlink;
     if has_mode && (source.st_mode ^ sink.st_mode) & 0o7777 != 0 {
         differing.push("mode");
@@ -60,7 +60,7 @@ pub(crate) fn differing(
     Ok(differing)
 }
 
-/// Extended attributes and lists, in the order of their names.
+/// Returns extended attributes and ACLs, sorted by name.
 pub(crate) fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
     let all = Preserve::all();
     let taken = match bearer {
@@ -74,7 +74,7 @@ pub(crate) fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
     };
     match taken {
         Ok(taken) => Ok(taken.sorted()),
-        // Without /proc there is no way to those of links and devices.
+        // Without /proc the attributes of symbolic links and devices cannot be accessed.
         Err(Failure::Source(_, Errno::NOENT)) => Ok(Taken::default()),
         Err(Failure::Source(call, errno)) => Err((side, call, errno)),
         Err(_) => Ok(Taken::default()),

@@ -1,4 +1,4 @@
-//! Compares what lies under one name on both sides.
+//! Compares the entries with one name on both sides.
 
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
 use std::{os::fd::AsFd, sync::Weak};
@@ -21,7 +21,7 @@ use crate::{
     walk::{At, Crew, Kinds, Visit},
 };
 
-/// Compares two trees.
+/// A comparison of two trees.
 pub(crate) struct Compare<'c> {
     pub options: &'c CompareOptions,
     pub run: Run<'c>,
@@ -30,7 +30,7 @@ pub(crate) struct Compare<'c> {
 
 impl Visit for Compare<'_> {
     type Hand = Hand;
-    // Weak: what waits keeps no file open.
+    // The reference is weak, so that a queued task does not keep the file open.
     type Work = Weak<Large>;
 
     fn hand(&self) -> Hand {
@@ -92,7 +92,7 @@ impl Compare<'_> {
         self.nodes(hand, at, kinds[0])
     }
 
-    /// Two folders, links or special files.
+    /// Compares two directories, symbolic links or special files.
     fn nodes(&self, hand: &mut Hand, at: &At<'_>, kind: FileType) -> Result<(), Failed> {
         let look = |side: usize| {
             let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
@@ -131,12 +131,12 @@ impl Compare<'_> {
         Ok(())
     }
 
-    /// Two files with contents.
+    /// Compares two files with contents.
     fn files(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
         let pair = Pair::open(at)?;
         if self.options.cold {
             for (side, fd) in pair.fds.iter().enumerate() {
-                // What cannot be dropped is read from memory.
+                // If pages cannot be dropped, the file is read from memory.
                 drop_cached(fd.as_fd()).map_err(|errno| (side, "fdatasync", errno))?;
             }
         }
@@ -155,7 +155,7 @@ impl Compare<'_> {
             Large::share(pair, at, crew, (&self.run, hand));
             return Ok(());
         }
-        // What says that it has no length is read to its end: it may not know.
+        // A file with a reported length of 0 is read to its end, because the reported length may be wrong.
         let end = if pair.len == 0 { u64::MAX } else { pair.len };
         match self.run.first_difference(hand, pair.ends(), 0..end)? {
             Some(at_byte) => {

@@ -1,4 +1,4 @@
-//! A file that is compared in pieces, by all threads that have nothing else to do.
+//! Compares a large file in pieces on all idle threads.
 
 use std::{
     path::PathBuf,
@@ -18,18 +18,18 @@ use crate::{
     walk::{At, Crew, Visit, failed_call},
 };
 
-/// The file, and how far it is.
+/// A large file and the state of its comparison.
 pub(crate) struct Large {
     pair: Pair,
     paths: [PathBuf; 2],
     pieces: Pieces,
-    /// The first byte known to differ; `u64::MAX` for none.
+    /// The lowest offset known to differ; `u64::MAX` if none is known.
     difference: AtomicU64,
     failed: Mutex<Option<Failed>>,
 }
 
 impl Large {
-    /// Compares a file together with the threads that have nothing else to do.
+    /// Compares a file together with idle threads.
     pub fn share(
         pair: Pair,
         at: &At<'_>,
@@ -49,11 +49,11 @@ impl Large {
         large.compare(run, hand);
     }
 
-    /// Compares pieces until none is left. The last thread to find none tells what was found.
+    /// Compares pieces until none are left. The last thread to finish reports the result.
     pub fn compare(&self, run: &Run<'_>, hand: &mut Hand) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
-            // Behind a known difference nothing is the first one.
+            // A piece after a known difference cannot contain the first difference.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);
             if is_behind || run.go_on().is_err() || self.failed().is_some() {
                 break;

@@ -1,4 +1,4 @@
-//! Names of one file in the source are to be names of one file in the destination, and the other way round.
+//! Compares hard links: names of one source file must be names of one destination file, and vice versa.
 
 use rustix::fs::{FileType, Stat};
 use std::{
@@ -8,12 +8,12 @@ use std::{
 
 use crate::identity::{Id, kind};
 
-/// Which file of the other side goes with a file that has several names, for each side.
+/// For each side, maps a file with several names to the corresponding file of the other side.
 #[derive(Debug, Default)]
 pub(crate) struct Links(Mutex<[HashMap<Id, Id>; 2]>);
 
 impl Links {
-    /// Whether two names of one path go together as the names met before did.
+    /// Returns `true` if this pair of files is consistent with all pairs seen before.
     pub fn agree(&self, stats: &[Stat; 2]) -> bool {
         let is_alone = |stat: &Stat| stat.st_nlink < 2 || kind(stat) == FileType::Directory;
         if stats.iter().all(is_alone) {

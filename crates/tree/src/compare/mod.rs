@@ -1,7 +1,7 @@
-//! Compares what was copied with what it was copied from: names, kinds, contents and, if asked for, attributes.
+//! Compares a copy with its source: names, file types, contents and, if requested, attributes.
 //!
-//! Both sides are read once and compared byte by byte, so that the first difference can be said. What is
-//! found goes to [`Events::finding`](crate::Events::finding) at once and is not kept.
+//! Both sides are read once and compared byte by byte, so that the offset of the first difference is known.
+//! Differences are reported to [`Events::finding`](crate::Events::finding) immediately and are not stored.
 
 pub(crate) mod attributes;
 mod entry;

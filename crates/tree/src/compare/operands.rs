@@ -1,4 +1,4 @@
-//! From what the caller typed to pairs of things to compare.
+//! Resolves the caller's paths to pairs of entries to compare.
 
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use std::{
@@ -15,12 +15,13 @@ use crate::{
     walk::{Root, Task, failed_call, walk},
 };
 
-/// Compares every source with its copy. An error means that nothing was begun; a source or a copy that
-/// is missing is a problem of the comparison.
+/// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an
+/// error in the returned [`Comparison`].
 ///
-/// With one source, the destination is its copy. If it is a folder, the copy may lie in it under the
-/// source's name: so it is taken if the source is no folder, or is one that has no entry of its own
-/// name while the destination has a folder of that name. Several sources lie in the destination.
+/// With one source, the destination normally is its copy. If the destination is a directory, the copy may also be in
+/// it, under the name of the source. This is assumed if the source is not a directory. It is also assumed if the
+/// destination has a directory with the name of the source, and the source has no entry of that name. With several
+/// sources, the copies are in the destination.
 pub fn compare(
     sources: &[PathBuf],
     destination: &Path,
@@ -29,7 +30,7 @@ pub fn compare(
 ) -> Result<Comparison, Error> {
     let compare = Compare { options, run: Run::new(events), links: Links::default() };
     let mut tasks = Vec::new();
-    // Last in, first out: the first source is to be first.
+    // The queue is last in, first out. Reverse order makes the first source the first task.
     for source in sources.iter().rev() {
         let copy = copy_of(source, sources.len(), destination, options.into)?;
         match task(source, &copy) {
@@ -41,7 +42,7 @@ pub fn compare(
     Ok(compare.run.conclude(hands))
 }
 
-/// Where the copy of a source is.
+/// Returns the path of the copy of a source.
 fn copy_of(
     source: &Path,
     sources: usize,
@@ -66,7 +67,7 @@ fn copy_of(
     Ok(if inside_it { inside() } else { destination.to_owned() })
 }
 
-/// Two things that are there, to be compared.
+/// Returns the task to compare two existing entries.
 fn task<W>(source: &Path, copy: &Path) -> Result<Task<W>, Error> {
     let names = [c_string(source.as_os_str())?, c_string(copy.as_os_str())?];
     let look = |side: usize, flags| {
@@ -78,7 +79,7 @@ fn task<W>(source: &Path, copy: &Path) -> Result<Task<W>, Error> {
     };
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let mut kinds = [look(0, itself)?, look(1, itself)?];
-    // Two links are compared as such; one alone is another name of what it leads to.
+    // Two symbolic links are compared as links. If only one side is a symbolic link, it is followed.
     if kinds.contains(&FileType::Symlink) && kinds != [FileType::Symlink; 2] {
         kinds = [look(0, AtFlags::empty())?, look(1, AtFlags::empty())?];
     }

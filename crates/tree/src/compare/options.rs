@@ -1,26 +1,26 @@
-//! What can be asked of a comparison.
+//! Options of a comparison.
 
-/// What the destination's name means.
+/// The interpretation of the destination name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Into {
-    /// What only can match: see [`compare`](super::compare).
+    /// Detected from the existing entries: see [`compare`](super::compare).
     #[default]
     Guess,
-    /// The folder that the sources were copied into.
+    /// The directory that the sources were copied into.
     Folder,
     /// The copy itself.
     Itself,
 }
 
-/// What can be asked of a comparison.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
-    /// What the destination's name means.
+    /// The interpretation of the destination name.
     pub into: Into,
-    /// Compare mode, owner, times of modification, extended attributes, lists and hard links too.
+    /// Also compare mode, owner, modification time, extended attributes, ACLs and hard links.
     pub attributes: bool,
-    /// Let the page cache go first.
+    /// Drop the page cache of each file first.
     pub cold: bool,
-    /// Threads; 0 means as many as there are processors.
+    /// Number of threads; 0 means one per core.
     pub jobs: usize,
 }

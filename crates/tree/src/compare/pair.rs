@@ -10,7 +10,7 @@ use crate::{identity::size, read::open, walk::At};
 pub(crate) struct Pair {
     pub fds: [OwnedFd; 2],
     pub stats: [Stat; 2],
-    /// How much there is to compare.
+    /// Number of bytes to compare.
     pub len: u64,
 }
 
@@ -25,7 +25,7 @@ impl Pair {
         };
         let [(source, of_source), (sink, of_sink)] = [open(0)?, open(1)?];
         let stats = [of_source, of_sink];
-        // A device that was written to is as long as it is: what was written is compared.
+        // `fstat` reports size 0 for a block device, so the length is that of the file that was written to it.
         let len = size(&stats[0]).max(size(&stats[1]));
         Ok(Self { fds: [source, sink], stats, len })
     }

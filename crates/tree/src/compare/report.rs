@@ -1,48 +1,48 @@
-//! What a comparison found.
+//! The report of a comparison.
 
 use crate::Error;
 
-/// The account of a comparison.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// Regular files whose contents are the same.
+    /// Regular files with equal contents.
     pub same: u64,
-    /// Bytes of these, on each side.
+    /// Bytes of these files, on each side.
     pub bytes: u64,
-    /// Folders that are on both sides.
+    /// Directories that exist on both sides.
     pub dirs: u64,
-    /// Links and special files that are the same.
+    /// Symbolic links and special files that are equal.
     pub others: u64,
-    /// Things that are of another kind, hold other bytes, or lead elsewhere.
+    /// Entries with another file type, other contents or another link target.
     pub differ: u64,
-    /// Things with other attributes.
+    /// Entries with other attributes.
     pub attributes: u64,
-    /// Things that are only in the source.
+    /// Entries that exist only in the source.
     pub missing: u64,
-    /// Things that are only in the destination.
+    /// Entries that exist only in the destination.
     pub extra: u64,
-    /// Links and special files of the destination, which a manifest does not name.
+    /// Symbolic links and special files in the destination, which a manifest does not name.
     pub not_named: u64,
-    /// Problems that kept something from being compared; each was told.
+    /// Number of errors that prevented a comparison. Each was reported as an event.
     pub error_count: u64,
-    /// The first of them.
+    /// The first of these errors.
     pub error: Option<Error>,
-    /// It was stopped before everything was compared.
+    /// `true` if the comparison was stopped early.
     pub stopped: bool,
-    /// Time on the clock.
+    /// Wall time in seconds.
     pub seconds: f64,
-    /// Processor time of the whole process.
+    /// CPU time of the whole process in seconds.
     pub cpu_seconds: f64,
 }
 
 impl Comparison {
-    /// Whether everything was compared and nothing found.
+    /// Returns `true` if everything was compared and no difference was found.
     pub fn is_same(&self) -> bool {
         let found = self.differ + self.attributes + self.missing + self.extra + self.error_count;
         found == 0 && !self.stopped
     }
 
-    /// Adds what one thread found, or another pass over the same.
+    /// Adds the result of another thread, or of another pass over these files.
     pub fn add(&mut self, other: Self) {
         self.same += other.same;
         self.bytes += other.bytes;

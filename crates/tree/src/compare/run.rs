@@ -1,4 +1,4 @@
-//! What the threads of a comparison share, and what each keeps.
+//! Shared and per-thread state of a comparison.
 
 use std::{
     os::fd::BorrowedFd,
@@ -14,36 +14,36 @@ use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 use super::{Comparison, Finding, How};
 use crate::{Error, Events, Progress, Total, read::fill};
 
-/// A call that failed on one side.
+/// The side, the name and the errno of a failed call.
 pub(crate) type Failed = (usize, &'static str, Errno);
 
-/// Shared by all threads.
+/// State shared by all threads.
 pub(crate) struct Run<'r> {
     pub events: &'r dyn Events,
     files: AtomicU64,
     bytes: AtomicU64,
-    // What was dealt with besides, without being read.
+    // Files and bytes that were processed without being read.
     passed_files: AtomicU64,
     passed_bytes: AtomicU64,
     stopped: AtomicBool,
-    // Of what no thread has a hand for.
+    // Errors that do not belong to one thread.
     found: Mutex<Comparison>,
     began: (Instant, Usage),
 }
 
-/// Kept by each.
+/// Per-thread state.
 pub(crate) struct Hand {
     pub found: Comparison,
-    /// For what is read on each side.
+    /// Buffers for the two sides.
     pub buffers: [Buffer; 2],
-    // What was read, and what was settled besides.
+    // Progress not yet added to the shared counters: data that was read, and data that did not need to be read.
     untold: Progress,
     told: Instant,
 }
 
-/// What is read at a time.
+/// Number of bytes read at a time.
 pub(crate) const BUFFER: usize = 256 << 10;
-/// How often progress is told.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
 impl<'r> Run<'r> {
@@ -60,7 +60,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Asks whether to go on; once cancelled it stays so.
+    /// Returns an error if the comparison is cancelled. After that it always does.
     pub fn go_on(&self) -> Result<(), Cancelled> {
         if self.stopped.load(Ordering::Relaxed) {
             return Err(Cancelled);
@@ -68,7 +68,7 @@ impl<'r> Run<'r> {
         self.events.go_on().inspect_err(|_| self.stopped.store(true, Ordering::Relaxed))
     }
 
-    /// Books a problem that was met by no thread in particular.
+    /// Reports and counts an error that does not belong to one thread.
     pub fn failed(&self, error: Error) {
         self.events.event(&crate::Event::Failed(&error));
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl<'r> Run<'r> {
         found.error.get_or_insert(error);
     }
 
-    /// The account of all threads.
+    /// Combines the results of all threads.
     pub fn conclude(self, hands: Vec<Hand>) -> Comparison {
         let mut all =
             std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
@@ -90,7 +90,7 @@ impl<'r> Run<'r> {
         all
     }
 
-    /// Counts what a thread has read, and tells of it now and then.
+    /// Counts files and bytes that were read, and reports the progress if the interval has passed.
     pub fn advance(&self, hand: &mut Hand, files: u64, bytes: u64) {
         hand.untold.files += files;
         hand.untold.bytes += bytes;
@@ -99,14 +99,14 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Counts a file that is dealt with, so many bytes of which need not be read.
+    /// Counts a processed file of which `unread` bytes did not need to be read.
     pub fn pass(&self, hand: &mut Hand, unread: u64) {
         hand.untold.settled.files += 1;
         hand.untold.settled.bytes += unread;
         self.advance(hand, 0, 0);
     }
 
-    /// The first byte in a range that differs. A file that ends before the range does is read to its
+    /// Returns the offset of the first byte in a range that differs. A file that ends within the range is read to its
     /// end.
     pub fn first_difference(
         &self,
@@ -142,7 +142,7 @@ impl<'r> Run<'r> {
         Ok(None)
     }
 
-    /// Books a file that is the same, unless it was not read to its end.
+    /// Counts an equal file, unless the comparison was cancelled before its end.
     pub fn same(&self, hand: &mut Hand, bytes: u64) {
         if self.go_on().is_err() {
             return;
@@ -164,7 +164,7 @@ impl<'r> Run<'r> {
         self.events.progress(Progress { files, bytes, settled });
     }
 
-    /// Tells of something found, and counts it.
+    /// Reports a difference, and counts it.
     pub fn find(&self, hand: &mut Hand, finding: &Finding<'_>) {
         let found = &mut hand.found;
         *match finding {
@@ -187,7 +187,7 @@ impl Hand {
         }
     }
 
-    /// Makes sure that both buffers are there.
+    /// Allocates both buffers if they do not exist yet.
     pub fn make_room(&mut self) {
         for buffer in &mut self.buffers {
             buffer.resize(BUFFER);

@@ -1,6 +1,6 @@
-//! Owner, extended attributes, lists, mode and times, in the order in which none undoes another: a
-//! change of owner clears set-id bits, a mode may forbid to set attributes and depends on whether the
-//! list could be kept, and everything touches times.
+//! Applies owner, extended attributes, ACLs, mode and times, in an order in which no step undoes an earlier one. A
+//! change of owner clears set-id bits. A restrictive mode may forbid setting attributes, and the final mode depends
+//! on whether the ACL could be kept. Every step changes the times.
 
 use rustix::fs::{
     Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens, openat,
@@ -18,40 +18,40 @@ use crate::{
     xattrs::{self, ALL, Holder, Taken},
 };
 
-/// What a new file should have in the end, and what it is known to have already.
+/// The attributes that a new file must have in the end, and those that it is known to have already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
-    /// Permission bits; `None`: as they are.
+    /// Permission bits to set; `None`: leave them unchanged.
     pub mode: Option<u32>,
-    /// Permission bits it has, if known.
+    /// Current permission bits, if known.
     pub has_mode: Option<u32>,
-    /// Owner and group; `None`: as they are.
+    /// Owner and group to set; `None`: leave them unchanged.
     pub owner: Option<(u32, u32)>,
-    /// Owner and group it has, if known.
+    /// Current owner and group, if known.
     pub has_owner: Option<(u32, u32)>,
-    /// It was born with a list that its directory gave it.
+    /// `true` if the file inherited an ACL from the default ACL of its directory.
     pub born_with_acl: bool,
 }
 
 impl Wanted {
-    /// Whether a file that was looked at has the mode and the owner.
+    /// Returns `true` if a file with these attributes has the wanted mode and owner.
     pub fn is_had_by(&self, there: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == there.st_mode & 0o7777)
             && self.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
     }
 }
 
-/// What a file born in a directory gets by itself.
+/// Attributes that the kernel gives to every file created in a directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Births {
     /// Owner and group, if known.
     pub owner: Option<(u32, u32)>,
-    /// A list, by the default list of the directory.
+    /// `true` if the directory has a default ACL, which new files inherit.
     pub acl: bool,
 }
 
 impl Births {
-    /// Asks the kernel about an existing directory.
+    /// Determines them for an existing directory.
     pub fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
         let acl = xattrs::has_default_list(dir);
         let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
@@ -59,7 +59,7 @@ impl Births {
         Self { owner, acl }
     }
 
-    /// The same for a new directory inside: the kernel passes both on.
+    /// Determines them for a new subdirectory: the kernel passes on the default ACL and the set-group-id bit.
     pub fn inside(self, own: &Stat) -> Self {
         let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
         let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
@@ -67,9 +67,9 @@ impl Births {
     }
 }
 
-/// Set-user-id, set-group-id and sticky.
+/// The set-user-id, set-group-id and sticky bits.
 pub(crate) const SPECIAL: u32 = 0o7000;
-/// The times of a source, as they are set on its copy.
+/// Returns the times of a source in the form that `futimens` takes.
 pub(crate) fn times(stat: &Stat) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec as _ },
@@ -77,14 +77,14 @@ pub(crate) fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// An open file or directory, and its path if there is something to be told of it.
+/// An open file or directory. Its path is computed only if an event or error needs it.
 #[derive(Clone, Copy)]
 pub(crate) struct Body<'a> {
     pub fd: BorrowedFd<'a>,
     pub path: &'a dyn Fn() -> PathBuf,
 }
 
-/// Dresses an open file or directory. Goes on after a failure and returns the first one.
+/// Applies all attributes to an open file or directory. Continues after a failure and returns the first one.
 pub(crate) fn apply_attributes(
     run: &Run<'_>,
     Body { fd: sink, path }: Body<'_>,
@@ -134,7 +134,8 @@ pub(crate) fn apply_attributes(
     first
 }
 
-/// Changes the owner as far as permitted to `me`: `Ok(false)` if it was not, which only surprises root.
+/// Changes owner and group as far as user `me` is permitted to. Returns `Ok(false)` if the owner could not be changed
+/// and `me` is not root; for root this is an error.
 pub(crate) fn own(
     me: u32,
     uid: u32,
@@ -144,7 +145,7 @@ pub(crate) fn own(
     match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) if me != 0 => {
-            // A group one belongs to may still be given.
+            // A user may still set a group that they belong to.
             let _ = chown(None, Some(Gid::from_raw(gid)));
             Ok(false)
         }
@@ -152,8 +153,8 @@ pub(crate) fn own(
     }
 }
 
-/// Extended attributes of a file that is replaced, kept by the one that takes its place: to write
-/// into it would have left them. Best effort, as nobody asked for them.
+/// Copies the extended attributes of the file that is replaced to its replacement, because overwriting in place would
+/// have kept them. Failures are ignored: the caller did not request these attributes.
 pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(name_at.dir, name_at.name, flags, Mode::empty()) else { return };

@@ -12,19 +12,19 @@ use crate::{
     paths::Paths,
 };
 
-/// A directory to open sources in.
+/// A source directory, in which entries are opened by name.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// Names are paths as the caller gave them.
     Caller,
-    /// Names are the last ones of such paths, and this is the directory before them.
+    /// The caller named the entry by a path: this is its parent directory, and names are last components.
     Named(Arc<OwnedFd>),
     /// Names are entries of this directory.
     Listed(Arc<Folder>),
 }
 
 impl Origin {
-    /// The open directory.
+    /// Returns the open directory.
     pub fn open(&self) -> Attempt<Opened> {
         match self {
             Self::Caller => Ok(Opened::Caller),
@@ -33,7 +33,7 @@ impl Origin {
         }
     }
 
-    /// The directory, if it was met in a walk.
+    /// Returns the directory if the walk found it.
     pub fn folder(&self) -> Option<&Arc<Folder>> {
         match self {
             Self::Caller | Self::Named(_) => None,
@@ -41,7 +41,7 @@ impl Origin {
         }
     }
 
-    /// Whether the caller named what is opened here.
+    /// Returns `true` if the caller named the entries that are opened here.
     pub fn is_named(&self) -> bool {
         !matches!(self, Self::Listed(_))
     }
@@ -61,37 +61,37 @@ pub(crate) struct CopyEntry<'a> {
 }
 
 impl CopyEntry<'_> {
-    /// Whether the caller named it, so that it was not met in a directory.
+    /// Returns `true` if the caller named the entry; `false` if the walk found it in a directory.
     pub fn named_by_caller(&self) -> bool {
         self.from.is_named()
     }
 
-    /// The path of an entry for a filter: inside the source that the caller named, or below the root.
+    /// Returns the path that a filter sees: relative to the source that the caller named, or to the root.
     pub fn path_inside(&self, from_root: bool) -> PathBuf {
         let mut path = self.directory.paths.path_inside(from_root);
         path.push(os(self.source));
         path
     }
 
-    /// Its names, if it is a directory.
+    /// Returns the paths of the entry, for use as a directory.
     pub fn paths(&self) -> Arc<Paths<Directory>> {
         let name = (self.source != self.name).then(|| self.name.to_owned());
         Paths::child(&self.directory.paths, self.source, name, self.named_by_caller())
     }
 
-    /// What went wrong with it, with its paths.
+    /// Adds the paths of the entry to a failure.
     pub fn error(&self, failure: Failure) -> Error {
         failure.at(|| self.source_path(), || self.destination_path())
     }
 
-    /// The path in the source, for people.
+    /// Returns the source path, for messages.
     pub fn source_path(&self) -> PathBuf {
         let mut path = self.directory.paths.source_path();
         path.push(os(self.source));
         path
     }
 
-    /// The path in the destination, for people.
+    /// Returns the destination path, for messages.
     pub fn destination_path(&self) -> PathBuf {
         let mut path = self.directory.paths.destination_path();
         path.push(os(self.name));

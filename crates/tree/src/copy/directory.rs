@@ -1,4 +1,4 @@
-//! A destination directory while things are put into it, and what happens when the last one is in.
+//! A destination directory while it is filled, and the steps that complete it after its last entry.
 
 use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, fstat, statx};
 use std::{
@@ -33,54 +33,54 @@ use crate::{
 /// An open destination directory.
 pub(crate) struct Directory {
     pub paths: Arc<Paths<Directory>>,
-    /// Nothing in it can be seen under its final path yet.
+    /// `true` if nothing in it is visible under its final path yet.
     pub is_staged: bool,
-    /// Nothing is in it but what this run has put there: no need to look before making a name.
+    /// `true` if it contains only entries that this copy created: names can be created without a check.
     pub is_fresh: bool,
-    /// What a file born in it gets by itself.
+    /// Attributes that the kernel gives to files created in it.
     pub births: Births,
-    /// What vouches for the files that an earlier run left in it.
+    /// Evidence that the files which an earlier run left in it are intact.
     pub evidence: Evidence,
-    /// Closing a file made in it may tell of bytes that were not kept.
+    /// `true` if `close` may report that written bytes were lost.
     pub may_tell_at_close: bool,
-    /// The file system of the source that the caller named, where the walk may have to stay.
+    /// File system of the source that the caller named. With `one_file_system` the walk stays on it.
     pub device: u64,
-    /// One call at the end brings all that is in it to stable storage.
+    /// `true` if one `syncfs` at the end brings everything in it to stable storage.
     pub is_synced_whole: bool,
-    /// The directory itself; all zero in a dry run, where it is not there.
+    /// Identity of the directory; all zero in a dry run if the directory does not exist.
     pub own: Id,
-    /// Names may only be added to it (`chattr +a`): asked where it matters.
+    /// `true` if the directory is append-only (`chattr +a`). Determined on first use.
     append_only: OnceLock<bool>,
-    // Of the source directory.
+    // Identity of the source directory.
     id: Id,
     parent: Option<Arc<Directory>>,
-    // None in a dry run, where it would be new.
+    // `None` in a dry run, if the directory would be new.
     folder: Option<Arc<Folder>>,
     stage: Option<StagedDir>,
     closing: Option<Closing>,
     pending: AtomicUsize,
 }
 
-/// What is left to do when a directory is complete.
+/// The attributes to apply when a directory is complete.
 pub(crate) struct Closing {
     pub xattrs: Taken,
     pub stat: Stat,
     pub wanted: Wanted,
 }
 
-/// A directory that is there now, below one of this run.
+/// A directory that now exists below another directory of this copy.
 pub(crate) struct Entered {
     pub paths: Arc<Paths<Directory>>,
-    /// `None` in a dry run, where it would be new.
+    /// `None` in a dry run, if the directory would be new.
     pub fd: Option<OwnedFd>,
     pub stage: Option<StagedDir>,
     pub is_new: bool,
     pub own: Id,
     pub births: Births,
     pub may_tell_at_close: bool,
-    /// Of the source directory.
+    /// Identity of the source directory.
     pub source: Id,
-    /// The file system where the walk below it may have to stay.
+    /// File system on which the walk below stays, with `one_file_system`.
     pub device: u64,
     pub closing: Option<Closing>,
 }
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Directory {
 }
 
 impl Directory {
-    /// The directory that the caller's sources go to. It is there already.
+    /// Returns the existing directory that receives the caller's sources.
     pub fn base(run: &Run<'_>, paths: Arc<Paths<Directory>>, fd: OwnedFd) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
@@ -125,15 +125,15 @@ impl Directory {
         }))
     }
 
-    /// What was entered below `parent`: a piece of pending work of that, and it has one itself: that of the
-    /// caller, who goes through its entries.
+    /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. It starts with
+    /// one piece of its own, held by the caller while it lists the entries.
     pub fn below(run: &Run<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
         let Entered { paths, fd, stage, is_new, own, births, may_tell_at_close, .. } = entered;
         parent.expect_one_more();
         let folder = fd.map(|fd| {
             let above = parent.folder.as_ref();
             let address = Address { above, name: paths.name(), flags: DIRECTORY };
-            // A stage is locked by its descriptor.
+            // The lock of a staging directory is held by its descriptor, so the descriptor must not be closed.
             let kept = if stage.is_some() { None } else { run.kept.as_ref() };
             Folder::new(fd, own, &address, kept)
         });
@@ -144,7 +144,7 @@ impl Directory {
             Self {
                 paths,
                 is_staged: parent.is_staged || stage.is_some(),
-                // Two names of the source may be one here: then both are put in by this run.
+                // Two source names may be equal here (case folding). Both are then entries of this copy.
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
                 evidence,
                 births,
@@ -163,7 +163,8 @@ impl Directory {
         })
     }
 
-    /// Whether no name in it can be taken away or given to another file. What this run has made is never so.
+    /// Returns `true` if no name in the directory can be removed or replaced. Always `false` for directories that
+    /// this copy created.
     pub fn is_append_only(&self) -> bool {
         let ask = || {
             let told = self
@@ -177,14 +178,14 @@ impl Directory {
         !self.is_fresh && *self.append_only.get_or_init(ask)
     }
 
-    /// The open directory; `None` only in a dry run.
+    /// Returns the open directory; `None` only in a dry run.
     pub fn open(&self) -> Attempt<Option<Arc<OwnedFd>>> {
         let opened = self.folder.as_ref().map(|folder| folder.open());
         opened.transpose().map_err(at_sink("openat"))
     }
 
-    /// Brings what the stage around this directory holds to stable storage and notes that in the stage's journal: after a
-    /// restart these files need not be read again.
+    /// Syncs the staging directory around this directory and records that in its journal. After a reboot, a resumed
+    /// copy need not read these files again.
     pub fn checkpoint(&self, run: &Run<'_>) {
         let mut above = Some(self);
         while let Some(directory) = above.filter(|directory| directory.stage.is_none()) {
@@ -193,16 +194,16 @@ impl Directory {
         let whole = run.whole.as_ref().filter(|_| self.is_synced_whole);
         let stage = above.and_then(|directory| directory.folder.as_ref());
         let (Some(whole), Some(stage)) = (whole, stage) else { return };
-        // What is being written at this moment counts for the next time.
+        // Files that are being written at this moment are left to the next checkpoint.
         let (seconds, nanoseconds) = evidence::now();
         let before = (seconds - 1, nanoseconds);
-        // A failure shows again when the directory is to get its name.
+        // A failure is reported again when the directory is published.
         if let (Ok(()), Ok(stage)) = (whole.sync(), stage.open()) {
             note_synced(stage.as_fd(), before);
         }
     }
 
-    /// Whether this source directory is one of those being copied around it: a cycle.
+    /// Returns `true` if this source directory is an ancestor in the current copy, which would be a cycle.
     pub fn is_below(&self, id: Id) -> bool {
         let mut above = Some(self);
         while let Some(directory) = above {
@@ -214,17 +215,17 @@ impl Directory {
         false
     }
 
-    /// Announces a piece of work in this directory.
+    /// Adds one piece of pending work to this directory.
     pub fn expect_one_more(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A piece of work in this directory is done. The last one closes the directory, which may in
-    /// turn be the last piece of work of the one above, and so on: a loop, as trees can be deep.
+    /// Completes one piece of pending work of this directory. The last one closes the directory, which may complete
+    /// its parent in turn. This is a loop, not a recursion, because trees can be deep.
     pub fn done(run: &Run<'_>, directory: Arc<Self>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
-            // AcqRel: the thread that closes it has seen all that was put in.
+            // AcqRel: the thread that closes the directory must see everything that other threads put into it.
             if directory.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
                 return;
             }
@@ -238,7 +239,7 @@ impl Directory {
         let Some(folder) = &self.folder else { return };
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
-        // In a stage but not fresh: an earlier run had made it, or a fleet.
+        // A staged directory that is not fresh was created by an earlier run or by a fleet.
         let is_hidden = self.is_staged || run.concurrency == Concurrency::Stragglers;
         let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
@@ -262,7 +263,7 @@ impl Directory {
             }
             return;
         }
-        // Before the times of the directory are set.
+        // This must happen before the times of the directory are set.
         if stage.is_some()
             && let Err(errno) = unlink(fd.as_fd(), OWN_JOURNAL)
         {
@@ -289,22 +290,23 @@ impl Directory {
         }
     }
 
-    /// Gives a complete stage its name, with `--fsync` after all in it was synced: after a power cut no name is seen without
-    /// its contents.
+    /// Renames a complete staging directory to its final name. With `--fsync` its contents are synced first, so that
+    /// after a power failure no name is visible without its contents.
     fn publish(&self, run: &Run<'_>, (stage, fd): (&StagedDir, &OwnedFd), name_at: NameAt<'_>) {
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
-            // Which of the files lost bytes is not known, so none is left to a later run.
+            // `syncfs` does not report the files that lost bytes, so nothing is left for a later run to resume.
             if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));
             }
             return run.failed(failed(error.into()));
         }
         if let Err(failure) = stage.publish(name_at) {
-            // Another process was faster: this one will never get its name, nor be found by a later run.
+            // If another process published the name first, no later run would use this staging directory, so it is
+            // removed.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
             } else if let Err(failure) = stage.discard(name_at, fd) {

@@ -1,7 +1,7 @@
-//! When the files of a copy reach stable storage.
+//! Determines when the files of a copy reach stable storage.
 //!
-//! A file that gets a visible name has been synced before, if that was asked for. In a staging directory nothing has a
-//! visible name: there one syncfs(2) before the directory gets its name does it for all files.
+//! If the caller requested it, a file is synced before it gets a visible name. Files in a staging directory have no
+//! visible name yet: one syncfs(2) before the directory is published covers all of them.
 
 use std::os::fd::OwnedFd;
 use thalweg_core::atomic_file::Fsync;
@@ -13,26 +13,27 @@ use crate::{
     error::{Attempt, Failure},
 };
 
-/// What of one file is synced before it gets its name.
+/// The parts of one file that are synced before it gets its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSync {
     Nothing,
-    /// The bytes, and the size.
+    /// The bytes and the size (`fdatasync`).
     Data,
-    /// The attributes too.
+    /// The attributes too (`fsync`).
     All,
 }
 
 impl FileSync {
-    /// For a copy in this directory over `there`; `elsewhere`: a link leads out of the directory; `has_links`: other names
-    /// are linked to the copy, perhaps in the place of other files.
+    /// Returns the sync for a copy in `directory` that replaces `there`. `elsewhere`: the destination is reached
+    /// through a symbolic link that leads out of the directory. `has_links`: other names are linked to the copy and
+    /// may replace other files.
     pub fn of(
         options: &CopyOptions,
         concurrency: Concurrency,
         directory: &Directory,
         (there, elsewhere, has_links): (Option<&Existing>, bool, bool),
     ) -> Self {
-        // A pipe or a terminal holds nothing.
+        // A pipe or a terminal stores nothing.
         if !there.is_none_or(Existing::can_be_read_again) {
             return Self::Nothing;
         }
@@ -48,7 +49,7 @@ impl FileSync {
         }
     }
 
-    /// Does it. `len`: how much was written, for the error.
+    /// Performs the sync. `len`: number of bytes written, for the error.
     pub fn perform(self, file: &OwnedFd, len: u64) -> Attempt<()> {
         let failed = |call| move |errno| Failure::Sink(call, errno, len);
         match self {

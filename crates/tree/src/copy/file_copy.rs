@@ -42,12 +42,12 @@ use crate::{
     xattrs::{Holder, Taken},
 };
 
-/// Why an attempt ended without a copy.
+/// The reason why an attempt ended without a copy.
 enum Stopped {
     Failed(Failure),
     /// The kernel refused to clone the file; the next attempt moves its bytes.
     CloneRefused,
-    /// The next attempt has to look at the destination again.
+    /// The next attempt must check the destination again.
     LookAgain,
 }
 
@@ -57,8 +57,8 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// Copies a file to a destination that is free or may be replaced. Returns the identity of the copy if other names may be
-/// linked to it, `None` if there is no such copy.
+/// Copies a file to a destination that is free or may be replaced. Returns the identity of the copy if other names
+/// can be linked to it, otherwise `None`.
 pub(crate) fn copy_file(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn copy_file(
             Err(Stopped::LookAgain) => {
                 rewind(source, stat)?;
                 match resolve_conflict(worker.run, entry, dir, stat)? {
-                    // Copied again rather than compared: another process is writing here.
+                    // The file is copied again and not compared, because another process is writing it.
                     Verdict::Skip(Skip::Done, there) if there.is_doubted => {
                         destination = Destination::of(Verdict::Replace(there));
                     }
@@ -99,7 +99,7 @@ pub(crate) fn copy_file(
         else {
             return Err(failure);
         };
-        // As cp does at once.
+        // `cp` writes into the existing file without a first attempt to replace it.
         rewind(source, stat)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;
@@ -107,7 +107,7 @@ pub(crate) fn copy_file(
     }
 }
 
-/// Lets the next attempt read a regular file from its start.
+/// Seeks a regular file to its start for the next attempt.
 fn rewind(source: &OwnedFd, stat: &Stat) -> Attempt<()> {
     if kind(stat) == FileType::RegularFile {
         seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
@@ -150,7 +150,7 @@ impl<'c> FileCopy<'c, '_> {
         self.destination.existing.as_ref()
     }
 
-    /// Moves the bytes.
+    /// Moves the bytes by the chosen method.
     fn transfer(&mut self, file: &mut Prepared<'_>) -> Result<(), Stopped> {
         let began = Instant::now();
         let (worker, source, sink) = (&mut *self.worker, self.source, file.sink.fd());
@@ -185,13 +185,13 @@ impl<'c> FileCopy<'c, '_> {
         Ok(())
     }
 
-    /// Reports a source that changed during the copy; compares the copy with its source if that was asked for.
+    /// Reports a source that changed during the copy. With `--verify`, compares the copy with its source.
     fn verify(&mut self, file: &Prepared<'_>) -> Attempt<()> {
         let (worker, stat, existing) =
             (&mut *self.worker, self.stat, self.destination.existing.as_ref());
         let options = worker.run.options;
         let sink = file.sink.fd();
-        // Before the attributes: a delayed write would change the times.
+        // Flushed before the attributes are set, because a delayed write would change the times.
         if existing.is_some() || self.entry.directory.may_tell_at_close {
             io::flush(sink).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         }
@@ -200,7 +200,7 @@ impl<'c> FileCopy<'c, '_> {
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && existing.is_none_or(Existing::can_be_read_again);
         worker.tally.verified.not_read += u64::from(options.verify.is_some() && !can_be_read_again);
-        // A device may be larger than what was written to it.
+        // A device may be larger than the number of bytes written to it.
         let is_special = existing.is_some_and(Existing::is_special);
         let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)
@@ -218,10 +218,12 @@ impl<'c> FileCopy<'c, '_> {
         Ok(())
     }
 
-    /// Gives the copy its owner, mode, extended attributes and times. An attribute that is refused is reported.
+    /// Gives the copy its owner, mode, extended attributes and times. Reports every attribute that the destination
+    /// refuses.
     fn apply_attributes(&self, file: &Prepared<'_>) {
         if file.inherits_acl {
-            // Only now: the list of the old file may let other users read and write this one.
+            // Not done before the bytes are written: the ACL of the old file may let other users read and write the
+            // new one.
             attributes::inherit(file.name_at, file.sink.fd().as_fd());
         }
         if self.existing().is_some_and(Existing::is_special) {

@@ -1,6 +1,6 @@
-//! The table of files that have several names in the source: the first name met is copied; those met
-//! meanwhile wait for it without holding a thread; those met later are linked. A file whose names have all
-//! been met is forgotten, so that the table holds no more than what is open.
+//! Table of files with several names in the source. The first name met is copied. Names met while that copy runs are
+//! queued without blocking a thread. Names met later are linked to the copy. A file is removed from the table when
+//! all its names were met, so the table holds only files with names still to come.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
 use std::{
@@ -22,17 +22,17 @@ use crate::{
     paths::Paths,
 };
 
-/// The files with several names that are on their way.
+/// The files with several names that are not complete yet.
 #[derive(Debug)]
 pub(crate) struct Links {
     table: Mutex<HashMap<Id, Entry>>,
-    // Links are followed: a file may be met under more names than it has.
+    // `true` if symbolic links are followed: a file may then be met under more names than its link count.
     keeps_all: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
-    // Names in the source that were not met yet, as far as the link count tells.
+    // Names in the source that were not met yet, according to the link count.
     left: u64,
     state: State,
 }
@@ -48,7 +48,7 @@ enum State {
 pub(crate) struct Name {
     paths: Arc<Paths<Directory>>,
     pub last: CString,
-    // The copy that got it: somebody may give it to another file.
+    // Identity of the copy. Another process may give the name to another file.
     id: Id,
 }
 
@@ -61,28 +61,28 @@ pub(crate) struct Waiting {
     pub name: CString,
 }
 
-/// What to do with one name of a file.
+/// The action for one name of a file.
 pub(crate) enum LinkClaim {
-    /// Copy it, and then say so by [`Links::made`] or [`Links::failed`].
+    /// Copy the file, then call [`Links::made`] or [`Links::failed`].
     First,
-    /// Link it to this.
+    /// Link the name to this copy.
     Again(Name),
-    /// Nothing: the thread that copies it will see to it.
+    /// Do nothing: the worker that copies the file links this name afterwards.
     Waits,
 }
 
 impl Links {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(options: &CopyOptions) -> Self {
         Self { table: Mutex::default(), keeps_all: options.follows(true) }
     }
 
-    /// Books one name of a file.
+    /// Registers one name of a file and returns the action for it.
     pub fn claim(&self, entry: &CopyEntry<'_>, stat: &Stat) -> LinkClaim {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else {
-            // Half of what fits: those that wait are added.
+            // Half of the range, because waiting names are added to it later without overflow.
             let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
             table.insert(id, Entry { left, state: State::Making(Vec::new()) });
             return LinkClaim::First;
@@ -109,7 +109,7 @@ impl Links {
         }
     }
 
-    /// The first copy, `copy`, is whole; returns the names that waited for it.
+    /// Records that the first copy, `copy`, is complete. Returns the names that waited for it.
     pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<Waiting> {
         let mut table = self.lock();
         let id = Id::of(stat);
@@ -117,7 +117,7 @@ impl Links {
         let paths = Arc::clone(&entry.directory.paths);
         let name = Name { paths, last: entry.name.to_owned(), id: copy };
         let before = std::mem::replace(&mut record.state, State::Made(name));
-        // Those that waited will come again, and be met as made.
+        // The names that waited are claimed again and then find the state `Made`.
         let waiting = if let State::Making(waiting) = before { waiting } else { Vec::new() };
         record.left += waiting.len() as u64;
         if record.left == 0 {
@@ -126,7 +126,7 @@ impl Links {
         waiting
     }
 
-    /// The first copy failed; returns the names that waited for it, for one of them to be the first.
+    /// Records that the first copy failed. Returns the names that waited for it; one of them becomes the first.
     pub fn failed(&self, stat: &Stat) -> Vec<Waiting> {
         match self.lock().remove(&Id::of(stat)) {
             Some(Entry { state: State::Making(waiting), .. }) => waiting,
@@ -134,8 +134,8 @@ impl Links {
         }
     }
 
-    /// A name that was met was not linked after all, and may be met once more: for want of a descriptor it is tried
-    /// again.
+    /// Restores one expected name of a file after a link failed. The name may be claimed again, because a shortage of
+    /// descriptors leads to a retry.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
         let made = || Entry { left: 0, state: State::Made(copy.clone()) };
@@ -143,11 +143,11 @@ impl Links {
         record.left = record.left.saturating_add(1);
     }
 
-    /// The name does not lead to the copy any more: the next to be met is the first again.
+    /// Removes a file whose name no longer refers to the copy. The next name met becomes the first.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
         let mut table = self.lock();
         let id = Id::of(stat);
-        // Another worker may have found it out before.
+        // Another worker may have removed it already.
         let is_lost =
             |entry: &Entry| matches!(&entry.state, State::Made(name) if name.id == lost.id);
         if table.get(&id).is_some_and(is_lost) {
@@ -160,7 +160,7 @@ impl Links {
     }
 }
 
-/// What has a name, if anything has it.
+/// Returns the identity of the file with this name, if it exists.
 pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Id>> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Id::of(&stat))),
@@ -170,12 +170,12 @@ pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Id>> {
 }
 
 impl Name {
-    /// Whether `other` is a name of this copy too.
+    /// Returns `true` if `other` is also a name of this copy.
     pub fn is_copy(&self, dir: BorrowedFd<'_>, other: &CStr) -> Attempt<bool> {
         Ok(id_of(dir, other)? == Some(self.id))
     }
 
-    /// The directory it is in: still open, or opened again from the nearest one that is.
+    /// Returns the directory of this name. If it is closed, it is opened again from its nearest open ancestor.
     pub fn directory(&self) -> Attempt<Arc<OwnedFd>> {
         let alive = |paths: &Paths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Copies trees: a run shares out tasks to workers, and each of them copies one entry after the other.
+//! Copies trees: a run distributes tasks to workers, and each worker copies one entry at a time.
 
 pub(crate) mod attributes;
 pub(crate) mod contents;
@@ -12,6 +12,7 @@ pub(crate) mod links;
 pub(crate) mod name_at;
 pub(crate) mod plans;
 pub(crate) mod report;
+pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod staged_dir;

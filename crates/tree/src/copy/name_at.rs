@@ -3,16 +3,17 @@
 use std::{ffi::CStr, os::fd::BorrowedFd};
 use thalweg_sys::Errno;
 
-/// Where a file goes.
+/// A destination: an open directory and a name in it.
 #[derive(Clone, Copy)]
 pub(crate) struct NameAt<'a> {
-    /// Its directory.
+    /// The directory.
     pub dir: BorrowedFd<'a>,
-    /// The name it gets.
+    /// The name of the file in the directory.
     pub name: &'a CStr,
 }
 
-/// Whether a file system, or a filter of system calls, has no hard links, or no more of them.
+/// Returns `true` if hard links are unsupported by the file system, blocked by a system call filter, or exhausted
+/// (`EMLINK`).
 pub(crate) fn has_no_links(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,4 +1,4 @@
-//! The account of a run.
+//! The report of a copy.
 
 use serde::Serialize;
 use std::path::PathBuf;
@@ -6,79 +6,76 @@ use thalweg_core::{StepDown, Tuning, driver::Look};
 
 use crate::{Error, Halt, Listed};
 
-/// What a run did.
+/// Result of a copy.
 #[derive(Debug, Default)]
 pub struct TreeReport {
-    /// Regular files copied whole.
+    /// Regular files copied completely.
     pub files: u64,
-    /// Directories made or merged into.
+    /// Directories created or merged into.
     pub dirs: u64,
-    /// Symbolic links copied and hard links made.
+    /// Symbolic links copied and hard links created.
     pub links: u64,
-    /// Special files made.
+    /// Special files created.
     pub specials: u64,
-    /// Names of one file in the source that are files of their own in the copy: hard links were
-    /// refused there.
+    /// Names of one source file that became separate files in the copy because the destination refused hard links.
     pub unlinked: u64,
-    /// Extended attributes that the destination refused: the files are copied without them.
+    /// Extended attributes that the destination refused. The files are copied without them.
     pub attributes_dropped: u64,
     /// Bytes moved or cloned.
     pub bytes: u64,
-    /// Of these, bytes that share their blocks with the source.
+    /// Bytes of these that share their blocks with the source.
     pub cloned: u64,
-    /// Bytes that an earlier run had moved and this one did not.
+    /// Bytes that an earlier run had moved, so that this one did not move them.
     pub resumed: u64,
-    /// Files left as they were.
+    /// Existing files that were skipped.
     pub skipped: u64,
-    /// Files and directories that [`CopyOptions::filter`](crate::CopyOptions::filter) left out; what
-    /// is in such a directory was not looked at.
+    /// Files and directories that [`CopyOptions::filter`](crate::CopyOptions::filter) excluded. Entries of an
+    /// excluded directory are not counted.
     pub left_out: u64,
     /// Files whose source changed while it was read.
     pub changed: u64,
-    /// What was read again and compared.
+    /// Result of verification.
     pub verified: Verified,
-    /// The files that are there now, with [`CopyOptions::list`](crate::CopyOptions::list).
+    /// The files that exist now, with [`CopyOptions::list`](crate::CopyOptions::list).
     pub listed: Listed,
-    /// Time on the clock.
+    /// Wall time in seconds.
     pub seconds: f64,
-    /// Processor time of the whole process.
+    /// CPU time of the whole process in seconds.
     pub cpu_seconds: f64,
-    /// Which mechanism moved how much, largest first.
+    /// Bytes moved by each mechanism, largest first.
     pub shares: Vec<MechanismShare>,
-    /// Changes of mechanism under way, the first [`MOST_STEPS`].
+    /// Fallbacks to another mechanism during the copy, the first [`MOST_STEPS`].
     pub steps_down: Vec<StepDown>,
-    /// What was found where mechanisms took turns on the first bytes of a file, the first
-    /// [`MOST_STEPS`].
+    /// Measurements of mechanisms that took turns on the first bytes of a file, the first [`MOST_STEPS`].
     pub looks: Vec<Look>,
-    /// Problems, the first [`MOST_ERRORS`].
+    /// Errors, the first [`MOST_ERRORS`].
     pub errors: Vec<Error>,
-    /// How many problems there were.
+    /// Total number of errors.
     pub error_count: u64,
-    /// How many of them were copies that differ from their source.
+    /// Number of these errors that are copies which differ from their source.
     pub differing: u64,
-    /// Why the run ended early, if it did.
+    /// The reason why the copy ended early, if it did.
     pub halted: Option<Halt>,
-    /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]: a run
-    /// with [`CopyOptions::resume`](crate::CopyOptions::resume) goes on with them.
+    /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]. A copy with
+    /// [`CopyOptions::resume`](crate::CopyOptions::resume) continues them.
     pub unfinished: Vec<PathBuf>,
-    /// Existing files and devices that were written into, and not to the end, the first [`MOST_ERRORS`].
+    /// Existing files and devices that were only partly overwritten, the first [`MOST_ERRORS`].
     pub torn: Vec<PathBuf>,
 }
 
-/// What reading everything again found. Files that differ are problems: [`TreeReport::differing`].
+/// Result of verification. Files that differ are errors: [`TreeReport::differing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Files whose copy is equal.
+    /// Files whose copy is equal to its source.
     pub same: u64,
-    /// Files that an earlier run had finished and that differed all the same: copied again.
+    /// Files that an earlier run seemed to have finished but that differed. They were copied again.
     pub again: u64,
-    /// Files that were not read: a pipe or a device is no file that can be read back, and a dry run
-    /// reads nothing.
+    /// Files that were not read: pipes and devices cannot be read back, and a dry run reads nothing.
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,
-    /// Equal files that were to be read from the device and were read from memory: the file system has no device, or does
-    /// not let go of the pages.
+    /// Equal files that were read from memory although the caller requested a read from the device. Either the file
+    /// system has no device, or it does not drop the cached pages.
     pub from_memory: u64,
 }
 
@@ -92,37 +89,37 @@ impl Verified {
     }
 }
 
-/// More problems than this are counted, not kept.
+/// Maximum number of errors that are kept; further ones are only counted.
 pub const MOST_ERRORS: usize = 100;
-/// More changes of mechanism, and more looks at them, than this are dropped.
+/// Maximum number of fallbacks and of measurements that are kept; further ones are dropped.
 pub const MOST_STEPS: usize = 100;
 
-/// The part one mechanism moved.
+/// The share of one mechanism in a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MechanismShare {
-    /// Its name.
+    /// The name of the mechanism.
     pub mechanism: &'static str,
-    /// The tuning that moved most of it.
+    /// The tuning that moved most of its bytes.
     pub tuning: Tuning,
-    /// Bytes it moved.
+    /// Bytes that it moved.
     pub bytes: u64,
-    /// Files it had a part in.
+    /// Files of which it moved at least a part.
     pub files: u64,
 }
 
-/// How a run ended, in the words of exit codes.
+/// The outcome of a copy; each variant has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Everything was copied.
     Done,
-    /// A copy differed from its source.
+    /// At least one copy differed from its source.
     Differ,
-    /// Something is missing, or a source changed: see the errors.
+    /// Something is missing, or a source changed; see the errors.
     Partial,
 }
 
 impl TreeReport {
-    /// How the run ended.
+    /// Returns how the copy ended.
     pub fn ending(&self) -> Ending {
         if self.differing > 0 {
             Ending::Differ
@@ -133,12 +130,12 @@ impl TreeReport {
         }
     }
 
-    /// The mechanism that moved most.
+    /// Returns the mechanism that moved most bytes.
     pub fn main(&self) -> Option<&MechanismShare> {
         self.shares.first()
     }
 
-    /// Takes in what one worker did.
+    /// Adds the tally of one worker.
     pub(crate) fn add(&mut self, tally: Tally) {
         self.files += tally.files;
         self.dirs += tally.dirs;
@@ -181,7 +178,7 @@ impl TreeReport {
         self.looks.truncate(MOST_STEPS);
     }
 
-    /// Takes in what a later run did for the same copy.
+    /// Adds the report of a later run of this copy.
     pub(crate) fn join(&mut self, later: Self) {
         self.files += later.files;
         self.dirs += later.dirs;
@@ -207,7 +204,7 @@ impl TreeReport {
     }
 }
 
-/// The account of one worker, merged when it ends.
+/// The counts of one worker, merged into the report when the worker ends.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub files: u64,
@@ -225,13 +222,13 @@ pub(crate) struct Tally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<Look>,
-    // One for each mechanism: a handful. The one that moved last is the first to be looked at.
+    // One entry per mechanism, so only a handful. `last` is the index of the one that moved last; it is tried first.
     shares: Vec<MechanismShare>,
     last: usize,
 }
 
 impl Tally {
-    /// Books bytes on a mechanism.
+    /// Attributes bytes to a mechanism.
     pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
         self.bytes += bytes;
         let is_its = |share: &MechanismShare| share.mechanism == mechanism;
@@ -247,13 +244,13 @@ impl Tally {
         share.files += 1;
     }
 
-    /// Keeps what was found by looking, as far as there is room.
+    /// Keeps measurements of mechanisms, up to [`MOST_STEPS`].
     pub fn looked(&mut self, looks: Vec<Look>) {
         let room = MOST_STEPS.saturating_sub(self.looks.len());
         self.looks.extend(looks.into_iter().take(room));
     }
 
-    /// Keeps a change of mechanism, as far as there is room.
+    /// Keeps a fallback, up to [`MOST_STEPS`].
     pub fn step_down(&mut self, step: StepDown) {
         if self.steps_down.len() < MOST_STEPS {
             self.steps_down.push(step);

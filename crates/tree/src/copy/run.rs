@@ -1,4 +1,4 @@
-//! What is asked of a run, whether it goes on, and what it has to tell in the end.
+//! Options, cancellation state and error list of one copy.
 
 use rustix::{
     fs::{Stat, stat},
@@ -21,6 +21,7 @@ use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
     copy::{
         report::{MOST_ERRORS, TreeReport},
+        room::Room,
         whole_sync::WholeSync,
     },
     error::Failure,
@@ -29,46 +30,48 @@ use crate::{
     names::os,
 };
 
-/// How often a copy that syncs everything does so before its end.
+/// Interval between syncs of a copy that syncs everything.
 const CHECKPOINT: Duration = Duration::from_secs(30);
 
-/// Who else works in the destination.
+/// Other processes that work in the destination at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Concurrency {
-    /// Nobody, or somebody who keeps away by locks.
+    /// None, or processes that are kept away by locks.
     #[default]
     None,
-    /// Workers of a fleet write the same files at the same time, on machines that no lock may reach.
+    /// Workers of a fleet write the files concurrently, on machines that a lock may not reach.
     Workers,
-    /// Workers of a fleet that are told to stop, and perhaps did not hear it yet.
+    /// Workers of a fleet were told to stop, but may not have noticed it yet.
     Stragglers,
-    /// Workers of a fleet give the files of its complete tree second names, perhaps two of them at once. The tree stays, so
-    /// no directory is built under another name first, and what a killed one left in the way is known.
+    /// Workers of a fleet link second names to files of its complete tree, possibly two at once. The tree stays in
+    /// place, so no staging directories are used. Leftovers of a killed worker are known by name.
     Linkers,
 }
 
-/// The orders and the account of a run.
+/// Options and shared state of one copy.
 pub(crate) struct Run<'r> {
     pub options: &'r CopyOptions,
     pub events: &'r dyn Events,
     pub limit: Option<RateLimit>,
-    /// Directories that can be given up; `None` in a run that enters none.
+    /// Source and destination directories that can be closed and opened again; `None` in a copy that enters none.
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
     pub concurrency: Concurrency,
-    /// Sources that the caller named and that get the name of an earlier one.
+    /// In a dry run, the free space of the destination.
+    pub room: Option<Room>,
+    /// Names of sources that the caller named and that map to the destination name of an earlier source.
     pub second: HashSet<CString>,
-    /// For trees: the file system of the destination, if one call syncs it and something is to be synced.
+    /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
     pub whole: Option<WholeSync>,
-    /// How many files of one worker wait for one sync at most.
+    /// Maximum number of files of one worker that wait for one sync.
     pub most_waiting: usize,
-    // When a stage was synced last.
+    // Time of the last sync of a staging directory.
     synced: Mutex<Instant>,
-    // Destination directories that the caller's sources became: a walk must not enter them.
+    // Destination directories that the caller's sources are copied to: a walk must not enter them.
     grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
-    /// What lies where the list of the copies will be written.
+    /// Identity of the existing file that the manifest of copies will replace.
     listed_over: Option<Id>,
-    /// Unfinished files of this run were left for a later one.
+    /// `true` if unfinished files of this run were left for a later one.
     left_parts: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -90,24 +93,25 @@ struct Problems {
     torn: Vec<PathBuf>,
 }
 
-/// What keeps its temporary name.
+/// A file or directory that keeps its temporary name.
 struct Unfinished {
     path: PathBuf,
-    /// It lies in a new directory that had no name of its own then.
+    /// `true` if it is in a new directory that did not have its final name yet.
     is_staged: bool,
 }
 
-/// Directories that a walk needs open at least.
+/// Minimum number of directories that a walk keeps open.
 pub(crate) const FEWEST_DIRECTORIES: usize = 4;
 
-/// Shares out descriptors for a walk: how many of the wanted threads have enough for their work, and how many
-/// directories beside those they work in can stay open.
+/// Divides the descriptor limit for a walk. Returns how many of the wanted threads have enough descriptors, and how
+/// many directories can stay open besides those that the threads work in.
 pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
-    // What every process has, and the destination of a run; what a thread has open at a time: two directories
-    // and their parents, two files, a pipe, a lock. Of these, directories are given up as others are.
+    // `ALL`: the descriptors of every process and the destination of the copy. `EACH`: the descriptors that one
+    // thread has open at a time, which are two directories and their parents, two files, a pipe and a lock. The
+    // directories among them can be closed when others are opened.
     const ALL: usize = 6;
     const EACH: usize = 10;
-    // One more thread is worth it only with some room for what is above: they part, and each has its own way.
+    // An additional thread pays off only with room for its ancestors, because each thread descends on its own path.
     const ROOM: usize = 40;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let left = limit.saturating_sub(ALL);
@@ -115,22 +119,22 @@ pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     (threads, left.saturating_sub((EACH - FEWEST_DIRECTORIES) * threads).max(FEWEST_DIRECTORIES))
 }
 
-/// Who we are, as far as new files are concerned.
+/// User and group of this process, as they affect new files.
 #[derive(Debug)]
 pub(crate) struct Me {
-    // Looked up when it is first needed.
+    // Determined on first use.
     umask: OnceLock<Option<u32>>,
     pub uid: u32,
     pub gid: u32,
-    /// Whether new files belong to `uid` and `gid`, so that their owner need not be looked up.
+    /// `true` if new files belong to `uid` and `gid`, so that their owner need not be read.
     pub owns_what_it_makes: bool,
 }
 
 impl Me {
-    /// Asks the kernel. `destination` is the directory everything goes to.
+    /// Determines user and group. `destination` is the directory that receives all copies.
     pub fn looking_at(destination: impl std::os::fd::AsFd, options: &CopyOptions) -> Self {
-        // Servers map owners (root_squash), FUSE invents them, and two mount options take the
-        // group from the directory.
+        // File servers map owners (root_squash), and FUSE file systems invent them. Two mount options take the group
+        // from the directory.
         let plain = |fs: &thalweg_sys::host::FileSystem| {
             let by_directory = fs.options().split(',').any(|o| o == "grpid" || o == "bsdgroups");
             !fs.remote && !fs.name.starts_with("fuse") && !by_directory
@@ -144,13 +148,13 @@ impl Me {
         }
     }
 
-    /// Bits that the kernel takes from the mode of a new file, if they can be known.
+    /// Returns the mode bits that the kernel clears for new files, if they can be determined.
     pub fn umask(&self) -> Option<u32> {
         *self.umask.get_or_init(|| {
-            // Reading the mask by umask(2) would set it, for every thread of the process.
+            // umask(2) cannot read the mask without setting it, for every thread of the process.
             let mut start = [0; 256];
             let file = std::fs::File::open("/proc/self/status").ok()?;
-            // The second line has it: the rest need not be read.
+            // The mask is on the second line, so the rest of the file is not read.
             let len = io::read(&file, &mut start).ok()?;
             let status = String::from_utf8_lossy(&start[..len]);
             let text = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
@@ -168,6 +172,7 @@ impl<'r> Run<'r> {
             kept: None,
             me,
             concurrency: Concurrency::None,
+            room: None,
             second: HashSet::new(),
             whole: None,
             most_waiting: 0,
@@ -186,8 +191,8 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Whether it is time to sync what is there, and this caller is the one to do it: syncing once for all that was
-    /// copied in the meantime costs little, and a power cut then loses no more than that.
+    /// Returns `true` if a checkpoint is due and this caller must perform it. One sync for everything copied since
+    /// the last one costs little, and a power failure then loses no more than that.
     pub fn is_checkpoint_due(&self) -> bool {
         if self.options.fsync != Fsync::Always {
             return false;
@@ -202,7 +207,7 @@ impl<'r> Run<'r> {
         is_due
     }
 
-    /// Asks whether to go on: not in a run that is being stopped, and not if the caller cancels it.
+    /// Returns an error if the copy is being stopped or the caller cancels it.
     pub fn go_on(&self) -> Result<(), Cancelled> {
         if self.is_halting() {
             return Err(Cancelled);
@@ -210,30 +215,30 @@ impl<'r> Run<'r> {
         self.events.go_on().inspect_err(|_| self.halt(Halt::Cancelled))
     }
 
-    /// Stops the run; the first reason stays.
+    /// Stops the copy. The first reason is kept.
     pub fn halt(&self, why: Halt) {
         self.problems().halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run is being stopped: a new directory that is not complete keeps its temporary
-    /// name then, and waits for a run with [`CopyOptions::resume`].
+    /// Returns `true` if the copy is being stopped. An incomplete new directory then keeps its temporary name for a
+    /// copy with [`CopyOptions::resume`].
     pub fn is_halting(&self) -> bool {
         self.halting.load(Ordering::Relaxed)
     }
 
-    /// Notes an unfinished file that a later run can go on with.
+    /// Records an unfinished file that a later run can continue.
     pub fn left_part(&self, path: impl FnOnce() -> PathBuf, is_staged: bool) {
         self.left_parts.store(true, Ordering::Relaxed);
         self.leave(Unfinished { path: path(), is_staged });
     }
 
-    /// Whether unfinished files were left.
+    /// Returns `true` if unfinished files were left.
     pub fn has_left_parts(&self) -> bool {
         self.left_parts.load(Ordering::Relaxed)
     }
 
-    /// Notes an existing file that has lost what it held and has not got all of its source.
+    /// Records an existing file that lost its old contents and was not completely overwritten.
     pub fn torn(&self, path: PathBuf) {
         let mut problems = self.problems();
         if problems.torn.len() < MOST_ERRORS {
@@ -241,7 +246,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Notes a new directory that keeps its temporary name.
+    /// Records a new directory that keeps its temporary name.
     pub fn left_unfinished(&self, path: PathBuf) {
         self.leave(Unfinished { path, is_staged: false });
     }
@@ -253,25 +258,25 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Tells of a file that was not copied, and counts it.
+    /// Reports a file that was not copied, and counts it.
     pub fn failed(&self, error: Error) {
         self.events.event(&Event::Failed(&error));
         self.keep(error);
     }
 
-    /// Notes what a source that the caller named becomes; `paths`: both.
+    /// Records the destination directory of a source that the caller named. `paths`: source and destination.
     pub fn note_grown(&self, own: Id, paths: [PathBuf; 2]) {
         self.grown.write().unwrap_or_else(PoisonError::into_inner).push((own, paths));
     }
 
-    /// Why a walk does not enter this directory, if it is what a source that the caller named becomes.
+    /// Returns a failure if a walk met the destination directory of a source that the caller named.
     pub fn grown(&self, met: Id) -> Option<Failure> {
         let grown = self.grown.read().unwrap_or_else(PoisonError::into_inner);
         let (_, [source, into]) = grown.iter().find(|(own, _)| *own == met)?;
         Some(Failure::IntoItself(source.clone(), into.clone()))
     }
 
-    /// Tells of a source whose place the list of the copies would take.
+    /// Reports a source that the manifest of copies would replace.
     pub fn expect_not_listed_over(&self, source: &Stat, path: impl FnOnce() -> PathBuf) {
         if self.listed_over == Some(Id::of(source)) {
             let reason = Refusal::ManifestOverSource;
@@ -279,20 +284,20 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Reports a leftover of the copy to this path that was not used.
+    /// Reports a leftover of an earlier run to this path that was not used.
     pub fn left_alone(&self, destination: impl FnOnce() -> PathBuf, left: &LeftAlone) {
         let path = destination().with_file_name(os(&left.name));
         self.events.event(&Event::LeftAlone { path: &path, why: left.why });
     }
 
-    /// Tells of a file that was copied without some attribute.
+    /// Reports a file that was copied without some attribute.
     pub fn incomplete(&self, error: Error) {
         self.events.event(&Event::Incomplete(&error));
         self.keep(error);
     }
 
-    /// Tells of attributes that the destination refused, and counts them. As with `cp`, those that
-    /// are root's to set count for root alone.
+    /// Reports attributes that the destination refused, and counts them. As with `cp`, attributes that only root may
+    /// set count only if the user is root.
     pub fn dropped(&self, path: &dyn Fn() -> PathBuf, attributes: &[(CString, Errno)]) {
         let is_roots = |name: &CStr| {
             name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
@@ -316,15 +321,15 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Asks whether an existing file may be replaced; one question at a time.
+    /// Asks the caller whether an existing file may be replaced. Only one question is open at a time.
     pub fn may_replace(&self, path: &Path) -> bool {
         let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = self.go_on().is_ok() && self.events.ask(path);
-        // What came instead of an answer may be the wish to stop, and this file the last one.
+        // The user may have cancelled instead of answering, and this file may be the last one.
         self.go_on().is_ok() && answer
     }
 
-    /// Adds what a worker has done since it last said so, and returns how far the whole run is.
+    /// Adds the progress of a worker since its last report. Returns the progress of the whole copy.
     pub fn advance(&self, done: Progress) -> Progress {
         let add = |sum: &AtomicU64, more| sum.fetch_add(more, Ordering::Relaxed) + more;
         Progress {
@@ -337,7 +342,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Moves the problems into the report.
+    /// Moves the errors into the report.
     pub fn conclude(self, report: &mut TreeReport) {
         let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.errors = problems.errors;
@@ -346,7 +351,7 @@ impl<'r> Run<'r> {
         report.differing = problems.differing;
         report.halted = problems.halted;
         report.torn = problems.torn;
-        // In a directory that keeps its temporary name a file has no path to tell.
+        // A file in a directory that keeps its temporary name has no final path to report.
         let is_hidden = |left: &Unfinished| left.is_staged && problems.halted.is_some();
         let unfinished = problems.unfinished.into_iter().filter(|left| !is_hidden(left));
         report.unfinished = unfinished.map(|left| left.path).collect();

@@ -1,4 +1,4 @@
-//! A new directory that is built under another name and gets its own when all is in it.
+//! A staging directory: a new directory that is filled under a temporary name and renamed when it is complete.
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat, statat, unlinkat,
@@ -28,38 +28,37 @@ use crate::{
     listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
 };
 
-/// A directory under its temporary name, locked while it is open.
+/// A directory under its temporary name. It is locked while it is open.
 ///
-/// It belongs to us and has mode 0700 from the moment it is made until all of it is there, and a leftover is adopted or
-/// removed only if `fstat` shows the owner and no write permission for others. So no other user has ever put anything
-/// in: what lies below it needs no such look.
+/// From its creation until it is complete, it belongs to our user and has mode 0700. A leftover is adopted or removed
+/// only if `fstat` shows this owner and no write permission for other users. Therefore no other user can have created
+/// anything in it, and its contents need no such check.
 pub(crate) struct StagedDir {
-    /// The name it has now.
+    /// Its temporary name.
     pub name: CString,
-    /// It was left by an earlier run.
+    /// `true` if an earlier run left it.
     pub adopted: bool,
-    /// A leftover of the usual name that was not used, as another user may have made it.
+    /// A leftover with the usual name that was not used because another user may have created it.
     pub left_alone: Option<LeftAlone>,
-    /// What vouches for the files that the earlier run left in it.
+    /// Evidence that the files which the earlier run left in it are intact.
     pub evidence: Evidence,
-    /// It has the name by which a later run finds it.
+    /// `true` if it has the name under which a later run finds it.
     is_usual: bool,
 }
 
-/// What a stage is a copy of.
+/// The source of a staging directory.
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
-    /// An open folder.
+    /// An open local directory.
     Folder(BorrowedFd<'a>, &'a Stat),
-    /// A folder of a server.
+    /// A directory on a server.
     Remote(&'a Remote),
 }
 
 const TRIES: usize = 100;
 
 impl StagedDir {
-    /// Creates a staging directory for the one that will be `name_at`, or takes over a leftover one of the same
-    /// source.
+    /// Creates a staging directory for `name_at`, or adopts a leftover with a matching source.
     pub fn make(name_at: NameAt<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(name_at.name, PART);
         let mut is_usual = true;
@@ -78,8 +77,8 @@ impl StagedDir {
                                 Self { name, adopted: false, left_alone, evidence, is_usual },
                             ));
                         }
-                        // Another run took it for a leftover before it was locked, or the owner of the directory
-                        // above put another in its place.
+                        // Another process took it for a leftover before it was locked, or the owner of the parent
+                        // directory replaced it.
                         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                             (name, is_usual) = (unique(name_at.name), false);
                         }
@@ -98,7 +97,7 @@ impl StagedDir {
                         (name, is_usual) = (unique(name_at.name), false);
                     }
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
-                        // Killed just before it got its name, it has its final mode.
+                        // If the earlier run was killed just before the rename, the leftover has its final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
                         let evidence = take_over(fd.as_fd(), origin);
                         return Ok((
@@ -106,7 +105,8 @@ impl StagedDir {
                             Self { name, adopted: true, left_alone, evidence, is_usual },
                         ));
                     }
-                    // Locked until the name is gone: the process that made it a moment ago must not begin in it.
+                    // The lock is held until the name is removed, so that the process that created it a moment ago
+                    // cannot start to use it.
                     Leftover::Free(locked) => {
                         remove_contents(reopen(&locked)?)?;
                         unlinkat(name_at.dir, &name, AtFlags::REMOVEDIR)
@@ -122,7 +122,7 @@ impl StagedDir {
         Err(Failure::Sink("mkdirat", Errno::EXIST, 0))
     }
 
-    /// Gives the directory its own name, which must still be free.
+    /// Renames the directory to its final name, which must still be free.
     pub fn publish(&self, name_at: NameAt<'_>) -> Attempt<()> {
         io::rename_new(name_at.dir, &*self.name, name_at.dir, name_at.name)
             .map_err(at_sink("renameat2"))
@@ -130,34 +130,34 @@ impl StagedDir {
 }
 
 impl StagedDir {
-    /// Leaves the directory for a later run if that would find it, and removes it if not; says
-    /// whether it is still there.
+    /// Leaves the directory in place if a later run would find it, otherwise removes it. Returns `true` if it still
+    /// exists.
     pub fn leave(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<bool> {
         if self.is_usual { Ok(true) } else { self.discard(name_at, fd).map(|()| false) }
     }
 
-    /// Removes the directory, open as `fd`, and all that is in it.
+    /// Removes the directory, open as `fd`, and all its contents.
     pub fn discard(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<()> {
-        // It may have its final owner and mode already. While it is emptied, no other user may move anything in.
+        // It may have its final owner and mode already. Resetting both first ensures that no other user can move
+        // anything in while it is emptied.
         let _ = fchown(fd, Some(geteuid()), None).and_then(|()| fchmod(fd, Mode::RWXU));
         remove_contents(reopen(fd)?)?;
         unlinkat(name_at.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }
 }
 
-/// Whether no other user can have made this directory, or can put anything in.
+/// Returns `true` if no other user can have created this directory or can write to it.
 pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
     let stat = fstat(fd).map_err(at_sink("fstat"))?;
     Ok(distrust(above, &stat, FileType::Directory).is_none())
 }
 
-/// Opens a directory just made, even if a default list does not let us.
+/// Opens a directory that was just created, even if a default ACL denies access.
 pub(crate) fn open_new(name_at: NameAt<'_>) -> Result<OwnedFd, Errno> {
     open_by_force(name_at.dir, name_at.name)
 }
 
-/// Opens a directory, and gives us the rights to it if its mode does not. No link is followed, also not by the change of
-/// the mode.
+/// Opens a directory. If its mode denies access, changes the mode first. Neither step follows symbolic links.
 fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match openat(dir, name, DIRECTORY, Mode::empty()) {
         Err(Errno::ACCESS) => {
@@ -169,8 +169,8 @@ fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Returns the mode that a directory gets which is made in `stage` with this one: a default list above the stage has the
-/// same effect in it.
+/// Returns the effective mode of a directory that is created in `stage` with mode `mode`. A default ACL above the
+/// staging directory affects `stage` and the final directory alike.
 pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
     let name = unique(c"new");
     mkdirat(stage, &name, Mode::from_raw_mode(mode)).map_err(at_sink("mkdirat"))?;
@@ -179,7 +179,8 @@ pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
     Ok(looked?.st_mode & 0o7777)
 }
 
-/// The journal of a stage. It says which source it is a copy of; a stage without one is any folder's.
+/// Returns the journal of a staging directory, which records the source. A staging directory without a journal may
+/// have any source.
 fn journal<'a>(stage: BorrowedFd<'a>, origin: Origin<'_>) -> Keeper<BorrowedFd<'a>> {
     let source = match origin {
         Origin::Folder(_, stat) => Source::Local(Identity::of(stat)),
@@ -188,14 +189,14 @@ fn journal<'a>(stage: BorrowedFd<'a>, origin: Origin<'_>) -> Keeper<BorrowedFd<'
     Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
 }
 
-/// Returns what vouches for the files in an adopted stage, and has its journal speak of this boot from now on: files of
-/// earlier boots are known by their times.
+/// Returns the evidence for the files in an adopted staging directory and updates its journal to the current boot.
+/// Files of earlier boots are recognized by their times.
 fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
     let mut keeper = journal(stage, origin);
     let earlier = keeper.earlier().and_then(Result::ok);
     let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
     let evidence = Evidence::of_stage(earlier.as_ref());
-    // Only now is the source of a local stage known to be the one of the journal.
+    // The source of a local staging directory is confirmed to match the journal only from here on.
     if !is_of_this_boot && matches!(origin, Origin::Folder(..)) {
         if let Some(moment) = earlier.and_then(|earlier| earlier.synced_before) {
             keeper.note_synced_before(moment);
@@ -205,7 +206,8 @@ fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
     evidence
 }
 
-/// Has the journal of a stage say that all its files that were last changed before this moment are on stable storage.
+/// Records in the journal of a staging directory that all files last changed before this moment are on stable
+/// storage.
 pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Moment) {
     if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
         let mut keeper = Keeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
@@ -214,8 +216,9 @@ pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Moment) {
     }
 }
 
-/// Whether a leftover is known to be a copy of another directory: the files of both would be mixed. Of a
-/// server's folder it must be known to be no other, and to be as the page cache had it.
+/// Returns `true` if a leftover is a copy of another directory: resuming it would mix the files of both. For a
+/// server's directory the leftover must match and must be of this boot, because its contents may exist only in the
+/// page cache.
 fn is_of_another(leftover: &OwnedFd, origin: Origin<'_>) -> bool {
     let earlier = journal(leftover.as_fd(), origin).earlier().and_then(Result::ok);
     match (origin, earlier.as_ref().map(|earlier| &earlier.source)) {
@@ -223,7 +226,7 @@ fn is_of_another(leftover: &OwnedFd, origin: Origin<'_>) -> bool {
         (Origin::Folder(_, stat), Some(Source::Local(was))) => {
             let is = Id::of(stat);
             let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
-            // Devices may get other numbers when the machine starts.
+            // Device numbers may change at reboot.
             was.ino != is.ino || (is_of_this_boot && was.dev != is.dev)
         }
         (Origin::Remote(is), Some(Source::Remote(was))) => {
@@ -233,8 +236,8 @@ fn is_of_another(leftover: &OwnedFd, origin: Origin<'_>) -> bool {
     }
 }
 
-/// Whether a leftover is the source that is copied, or a directory around it: what was left is being
-/// copied to its final name, and it must not be removed for that.
+/// Returns `true` if the leftover is the source of this copy or an ancestor of it. The user may be copying a leftover
+/// to its final name, and it must not be removed.
 fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
     let Origin::Folder(source, _) = origin else { return Ok(false) };
     let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);
@@ -242,7 +245,7 @@ fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
     Ok(above.contains(&leftover))
 }
 
-/// Removes the unfinished files that a killed run left in a directory that is not visible yet.
+/// Removes the partial files that a killed process left in a directory that is not visible yet.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
     let mut removed = Ok(());
@@ -255,24 +258,24 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     removed.and(listed.map_err(at_sink("getdents64")))
 }
 
-/// Another descriptor of an open directory.
+/// Returns another descriptor of an open directory.
 fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
     fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))
 }
 
-/// How many directories stay open while a tree is emptied: it may be deeper than there are descriptors.
+/// Number of directories that stay open while a tree is removed: the tree may be deeper than the descriptor limit.
 const KEPT: usize = 4;
 
-/// Empties a directory, however deep.
+/// Empties a directory of any depth.
 pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
     let kept = Kept::new(KEPT);
     let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<Folder>>| -> Attempt<_> {
         let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);
         let address = Address { above, name, flags: DIRECTORY };
-        // The top has no name to find it by.
+        // The top directory cannot be opened again, because it has no name here.
         Ok(Folder::new(fd, id, &address, above.map(|_| &kept)))
     };
-    // The directories from the top to where we are, each with its name in the one before.
+    // The directories from the top to the current one, each with its name in its parent.
     let mut path = vec![(folder(top, c"", None)?, CString::default())];
     let mut buffer = listing_buffer();
     while let Some((here, _)) = path.last() {
@@ -292,7 +295,7 @@ pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
     Ok(())
 }
 
-/// Removes entries until a directory that is not empty comes up; opens that one.
+/// Removes entries until it meets a directory that is not empty, and opens that directory.
 fn empty_but_for_one(
     dir: BorrowedFd<'_>,
     buffer: &mut [MaybeUninit<u8>],
@@ -325,7 +328,7 @@ fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CS
 }
 
 fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    // It may have got its final mode already, which need not let us in.
+    // The directory may have its final mode already, which may deny access.
     let fd = open_by_force(dir, name)?;
     let _ = fchmod(&fd, Mode::RWXU);
     Ok(fd)

@@ -1,8 +1,11 @@
-//! Starts a run: resolves names, starts workers, closes the account.
+//! Starts a copy: resolves names, runs the workers, completes the report.
 
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{AtFlags, FileType, statat},
+    process::{Resource, getrlimit},
+};
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     time::Instant,
@@ -17,6 +20,7 @@ use crate::{
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
+        room::Room,
         run::{Concurrency, FEWEST_DIRECTORIES, Me, Run, share},
         shared::CopyShared,
         task::Task,
@@ -24,14 +28,15 @@ use crate::{
         whole_sync::WholeSync,
     },
     folder::Kept,
+    identity::kind,
     names::os,
     paths::Paths,
     sources::{inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
-/// Copies `sources` to `destination`. What goes wrong with single files is in the report; an error
-/// means that nothing was begun.
+/// Copies `sources` to `destination`. Errors of single files are in the report. If the function returns an error,
+/// nothing was copied.
 pub fn copy(
     sources: &[PathBuf],
     destination: &Path,
@@ -41,7 +46,7 @@ pub fn copy(
     copy_among((sources, destination), options, events, Concurrency::None)
 }
 
-/// The same where others may be at work in the destination.
+/// Like [`copy`], but other processes may be at work in the destination.
 pub(crate) fn copy_among(
     (sources, destination): (&[PathBuf], &Path),
     options: &CopyOptions,
@@ -62,6 +67,7 @@ pub(crate) fn copy_among(
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
     run.concurrency = concurrency;
     run.second = found.second;
+    run.room = options.dry_run.then(|| Room::of(base.fd.as_fd())).flatten();
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
@@ -81,21 +87,26 @@ pub(crate) fn copy_among(
         .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
     let mut enough = usize::MAX;
     if found.has_trees {
-        // A deep tree holds a directory open on every level, as far as descriptors go.
+        // Every level of a deep tree keeps one directory open, within the descriptor limit.
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let most;
         (enough, most) = share(limit, threads(options, sources.len(), true));
-        // Where descriptors are scarce, each file is synced by itself.
+        // If descriptors are scarce, each file is synced separately.
         let has_room = most > FEWEST_DIRECTORIES;
         let is_synced = options.fsync != Fsync::Never && !options.dry_run && has_room;
         run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
-        // A file that waits holds itself and perhaps its directory open; half of what there is stays for the walk.
+        // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for
+        // the walk.
         run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
         run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
     }
     let shared = CopyShared::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&shared, &directory));
-    for wave in waves(found.accepted) {
+    let is_link = |name: &CStr| {
+        statat(&base.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+    };
+    for wave in waves(found.accepted, is_link) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
@@ -115,6 +126,9 @@ pub(crate) fn copy_among(
             shared.run.failed(failed(error.errno, error.call));
         }
     }
+    if let Some(room) = &shared.run.room {
+        room.report(&base.path, events);
+    }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
@@ -125,11 +139,12 @@ pub(crate) fn copy_among(
     Ok(report)
 }
 
-/// Files of one worker that wait for one sync: enough that its cost is shared, few enough that their bytes are no burden.
+/// Maximum number of files of one worker that wait for one sync. It is large enough to share the cost of the sync,
+/// and small enough to limit the number of dirty pages.
 const MOST_WAITING: usize = 256;
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
-    // Counting the cores reads half a dozen files: not for a single one.
+    // Counting the cores reads half a dozen files, so it is skipped for a single source.
     if !has_trees && sources <= 1 {
         return 1;
     }
@@ -137,9 +152,9 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     if has_trees { wanted } else { wanted.min(sources) }
 }
 
-/// Copies one wave of sources, whose names all differ.
+/// Copies one wave of sources, which all have different names.
 fn sail(shared: &CopyShared<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
-    // Last in, first out: the first source is to be first.
+    // The queue is last in, first out. Pushing in reverse order makes the first source the first task.
     for Below { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
         shared.queue.push(Task::Named { directory, from, source, name });

@@ -1,4 +1,4 @@
-//! What the workers of a copy have to do.
+//! The tasks of the workers of a copy.
 
 use std::{ffi::CString, sync::Arc};
 
@@ -14,6 +14,6 @@ pub(crate) enum Task {
     Named { directory: Arc<Directory>, from: Origin, source: CString, name: CString },
     /// A directory to enter, below `directory`.
     Enter { directory: Arc<Directory>, from: Origin, name: CString },
-    /// Entries of one directory that some idle worker should copy.
+    /// Entries of one directory, for an idle worker to copy.
     Batch { directory: Arc<Directory>, from: Origin, names: Names },
 }

@@ -1,4 +1,4 @@
-//! A small file that is whole and gets its name after the next sync.
+//! Small files that are complete and get their names after the next sync.
 
 use rustix::fs::Stat;
 use std::{ffi::CString, sync::Arc};
@@ -8,9 +8,9 @@ use crate::copy::{
     copy_entry::Origin, dest::conflict::Existing, directory::Directory, durable::FileSync,
 };
 
-/// A file that is whole and waits for its name.
+/// A complete file that waits for its name.
 pub(crate) struct Waiting {
-    /// It is complete only when the file has its name.
+    /// Its pending count is released only when the file has its name.
     pub directory: Arc<Directory>,
     pub from: Origin,
     pub source: CString,
@@ -21,9 +21,9 @@ pub(crate) struct Waiting {
     pub sync: FileSync,
 }
 
-/// A file that could not be named after a sync, and is copied once more, by itself.
+/// A file that could not be named after a sync. It is copied again, separately.
 pub(crate) struct Repeat {
-    /// It is complete only when the file is copied.
+    /// Its pending count is released only when the file is copied.
     pub directory: Arc<Directory>,
     pub from: Origin,
     pub source: CString,

@@ -1,5 +1,5 @@
-//! What a thread of a run does: takes work from the queue, lists directories, sends every entry to the code
-//! for its kind.
+//! The main loop of a worker: takes tasks from the queue, lists directories, and dispatches each entry by its file
+//! type.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
 use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, thread, time::Duration};
@@ -34,20 +34,20 @@ use crate::{
 
 /// Names handed to an idle worker at a time.
 const BATCH: usize = 64;
-// Directories that may wait before a worker enters them on the spot instead: what bounds memory
-// where a directory holds a million directories.
+// Number of queued directories above which a worker enters a directory immediately. This bounds memory for a
+// directory with a million subdirectories.
 const MOST_WAITING: usize = 1 << 12;
-// How deep on the spot before they have to wait all the same: what bounds the stack.
+// Maximum nesting of immediately entered directories. This bounds the stack.
 const MOST_NESTED: usize = 32;
-/// How often something is tried again for which there was no descriptor, and how soon.
+/// Number of attempts, and the delay between them, after a failure for lack of descriptors.
 const TRIES: usize = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// A worker on its way through the tree.
+/// A worker that walks the tree.
 pub(crate) struct Walker<'r> {
     shared: &'r CopyShared<'r>,
     worker: Worker<'r>,
-    // Buffers of getdents that are not in use.
+    // Unused buffers for `getdents64`.
     listings: Vec<Vec<MaybeUninit<u8>>>,
     depth: usize,
 }
@@ -61,11 +61,11 @@ impl<'r> Walker<'r> {
         &self.shared.run
     }
 
-    /// Works until there is no work; the queue expects it.
+    /// Performs tasks until none are left. The queue must expect this worker.
     pub fn work(mut self) -> Tally {
         self.shared.queue.arrive();
         loop {
-            // Before it sleeps: others may need the names.
+            // Files are named before the worker sleeps, because other workers may need their names.
             if self.shared.queue.len() == 0 {
                 self.name_waiting();
             }
@@ -83,7 +83,7 @@ impl<'r> Walker<'r> {
         self.copy_again();
     }
 
-    /// Copies files that could not be named. Every error is handled there, as for a file that never waited.
+    /// Copies files again that could not be named. Errors are handled as for a file that never waited.
     fn copy_again(&mut self) {
         for Repeat { directory, from, source, name } in std::mem::take(&mut self.worker.to_repeat) {
             let entry =
@@ -118,7 +118,7 @@ impl<'r> Walker<'r> {
         }
     }
 
-    /// Copies one entry of a directory, or something that the caller named.
+    /// Copies one entry of a directory, or a source that the caller named.
     fn copy_entry(&mut self, entry: &CopyEntry<'_>, kind: FileType) {
         if self.run().go_on().is_err() {
             return;
@@ -153,7 +153,7 @@ impl<'r> Walker<'r> {
             return Ok(());
         }
         if is_reserved(entry.name) {
-            // It may be what its source becomes.
+            // The source may be the staging directory of one of the caller's sources.
             let met = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
             let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
             return Err(grown.unwrap_or(Failure::RefusedSource(Refusal::ReservedName)));
@@ -181,8 +181,8 @@ impl<'r> Walker<'r> {
         }
     }
 
-    /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of
-    /// the sources that the caller named it was asked before.
+    /// Returns `true` if the caller's filter excludes an entry and everything below it, and counts it. Sources that
+    /// the caller named were filtered before.
     fn is_left_out(
         &mut self,
         entry: &CopyEntry<'_>,
@@ -206,7 +206,7 @@ impl<'r> Walker<'r> {
         Ok(left_out)
     }
 
-    /// Leaves a directory to a thread that is free, or enters it at once if too many wait already.
+    /// Queues a directory for an idle worker, or enters it immediately if too many are queued already.
     fn enqueue(&mut self, entry: &CopyEntry<'_>) {
         let most =
             self.run().kept.as_ref().map_or(MOST_NESTED, |kept| MOST_NESTED.min(kept.to_use()));
@@ -223,7 +223,7 @@ impl<'r> Walker<'r> {
         self.shared.queue.push(Task::Enter { directory, from, name });
     }
 
-    /// Copies a directory: makes its counterpart and goes through its entries.
+    /// Copies a directory: creates the destination directory and copies the entries.
     fn enter(&mut self, entry: &CopyEntry<'_>) {
         if self.run().go_on().is_err() {
             return;
@@ -242,8 +242,8 @@ impl<'r> Walker<'r> {
         }
     }
 
-    /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
-    /// descriptors that are missing, or another program's.
+    /// Closes every directory that can be opened again, and waits for a moment: other workers or other programs may
+    /// release descriptors.
     fn make_descriptors_free(&mut self) {
         self.name_waiting();
         if let Some(kept) = &self.run().kept {
@@ -273,7 +273,8 @@ impl<'r> Walker<'r> {
         }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = Address { above: entry.from.folder(), name: entry.source, flags };
-        // By a path that ends in another directory it would not be found.
+        // An entry of `Origin::Named` has no parent in which it could be opened again, so its descriptor must stay
+        // open.
         let kept = self.run().kept.as_ref().filter(|_| !matches!(entry.from, Origin::Named(_)));
         let from = Origin::Listed(Folder::new(source, id, &address, kept));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
@@ -315,7 +316,7 @@ impl<'r> Walker<'r> {
             if name == c"." || name == c".." {
                 continue;
             }
-            // Others wait: let them have the next entries of this directory, some at a time.
+            // Other workers are idle, so the next entries of this directory are handed out in batches.
             if kind != FileType::Directory && (batch.len() > 0 || self.shared.queue.is_hungry()) {
                 batch.push((kind.as_raw_mode() >> 12) as u8, name);
                 if batch.len() == BATCH {
@@ -332,8 +333,8 @@ impl<'r> Walker<'r> {
         failed
     }
 
-    /// Copies what was listed of a directory. Whoever has no work meanwhile gets half of what is left: a few large files
-    /// take long.
+    /// Copies listed entries of a directory. If another worker is idle, hands over half of the remaining ones,
+    /// because a few large files may take long.
     fn batch(&mut self, directory: &Arc<Directory>, from: &Origin, mut names: Names) {
         let (mut place, mut left) = (0, names.len());
         while let Some((kind, name, next)) = names.at(place) {

@@ -10,25 +10,26 @@ use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{identity::Id, listing::DIRECTORY};
 
-/// A file system that one call brings to stable storage whole.
+/// A file system that one `syncfs` brings to stable storage as a whole.
 #[derive(Debug)]
 pub struct WholeSync {
     fd: OwnedFd,
     device: u64,
-    // The kernel reports a failed write-back once for this descriptor; it holds for all that was written until then.
+    // The kernel reports a failed write-back only once for this descriptor. The failure concerns everything written
+    // until then.
     failed: OnceLock<Errno>,
 }
 
 impl WholeSync {
-    /// The file system of a directory, to be opened before anything is written. `None` where syncfs(2) does not reach the
-    /// device: a FUSE server and a file server hear of fsync(2) only.
+    /// Opens the file system of a directory. This must happen before anything is written. Returns `None` if syncfs(2)
+    /// does not reach the device: FUSE and network file servers receive only fsync(2).
     pub fn of(dir: BorrowedFd<'_>) -> Option<Self> {
         let found = filesystem(dir).ok().filter(|found| !found.remote)?;
         let fd = openat(dir, c".", DIRECTORY, Mode::empty()).ok()?;
         Some(Self { fd, device: found.dev, failed: OnceLock::new() })
     }
 
-    /// Whether a directory lies on it.
+    /// Returns `true` if a directory is on this file system.
     pub(crate) fn covers(&self, directory: Id) -> bool {
         self.device == directory.dev
     }

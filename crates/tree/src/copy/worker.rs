@@ -26,7 +26,8 @@ use crate::{
     names::os,
 };
 
-/// Size of the largest file that is read whole into a worker's buffer: the default block size of plain reads and writes.
+/// Returns the size of the largest file that is read whole into a worker's buffer: the default block size of plain
+/// reads and writes.
 pub(crate) fn single() -> usize {
     *SINGLE
 }
@@ -41,7 +42,7 @@ pub(crate) struct Worker<'r> {
     pub shared: &'r CopyShared<'r>,
     pub run: &'r Run<'r>,
     pub tally: Tally,
-    /// Buffer for small files, allocated at the first of them.
+    /// Buffer for small files, allocated on first use.
     pub buffer: Buffer,
     /// `true` if the file system does not support `O_TMPFILE`, or cannot link such a file.
     pub no_tmpfile: bool,
@@ -56,9 +57,9 @@ pub(crate) struct Worker<'r> {
     pub(super) of_file: u64,
     /// Small files that are complete and wait for one sync.
     pub waiting: Vec<Waiting>,
-    /// Files that could not be named after the sync, to be copied again.
+    /// Files that could not be named after the sync and are copied again.
     pub to_repeat: Vec<Repeat>,
-    /// `true` while a file of `to_repeat` is copied: it must not wait again.
+    /// `true` while a file of `to_repeat` is copied: such a file must not wait again.
     pub is_by_itself: bool,
 }
 
@@ -100,7 +101,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Reports a failure; a full destination halts the run.
+    /// Reports a failure. A full destination stops the whole copy.
     pub fn fail(&mut self, entry: &CopyEntry<'_>, failure: Failure) {
         if matches!(failure, Failure::Cancelled) {
             return;
@@ -193,10 +194,10 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Settles a source file: its bytes that were not moved count, too.
+    /// Marks a source file as processed. Its bytes that were not moved count towards the total.
     pub fn settle(&mut self, size: u64) {
         self.unreported.settled.files += 1;
-        // A file that grew has counted more than its size, which the total does not include.
+        // A file that grew has counted more than its size, and the total does not include the excess.
         self.unreported.settled.bytes += size.saturating_sub(self.of_file);
         self.of_file = 0;
     }

@@ -1,7 +1,7 @@
 //! Globs as git knows them: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
 //!
-//! A glob is compiled to tokens and matched by following all possible positions at once, so that the time is bounded by
-//! pattern length times text length, whatever the pattern.
+//! A glob is compiled to tokens. The matcher follows all possible positions at once, so its time is bounded by
+//! pattern length times text length.
 
 /// A compiled glob.
 #[derive(Clone, Debug)]
@@ -19,9 +19,9 @@ enum Token {
     Star,
     /// Any number of bytes.
     DoubleStar,
-    /// The next two tokens may be left out: `**/` stands for no directory too.
+    /// The next two tokens are optional: `**/` also matches no directory at all.
     OptionalPair,
-    /// Nothing: the pattern is malformed, and git matches nothing with it.
+    /// Matches nothing: the pattern is malformed, and git matches nothing with it either.
     Never,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn literal_len(text: &[u8]) -> usize {
 }
 
 impl Glob {
-    /// A glob for a single name, in which `**` means the same as `*`.
+    /// A glob for a single name, in which `**` is equivalent to `*`.
     pub fn of_name(text: &[u8]) -> Self {
         Self::compile(text, false)
     }
@@ -73,7 +73,7 @@ impl Glob {
         Self(tokens)
     }
 
-    /// Whether it matches all of `text`.
+    /// Returns `true` if the glob matches all of `text`.
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut here = vec![false; self.0.len() + 1];
         let mut next = here.clone();
@@ -95,7 +95,7 @@ impl Glob {
         here[self.0.len()]
     }
 
-    /// Marks a position, and those that are reached from it without a byte.
+    /// Marks a position and all positions that are reachable from it without consuming a byte.
     fn enter(&self, positions: &mut [bool], at: usize) {
         if std::mem::replace(&mut positions[at], true) {
             return;
@@ -111,8 +111,8 @@ impl Glob {
     }
 }
 
-/// Adds the tokens of a run of asterisks, which is at `run` in `text`. The glob of a path begins behind its literal start, and
-/// that counts as the start of a name, as in git.
+/// Adds the tokens for the asterisks at `run` in `text`. The glob of a path starts after its literal prefix, and this
+/// position counts as the start of a name, as in git.
 fn push_stars(tokens: &mut Vec<Token>, text: &[u8], run: std::ops::Range<usize>, is_path: bool) {
     let rest = &text[run.end..];
     let begins = run.start == 0 || text[run.start - 1] == b'/';
@@ -126,7 +126,8 @@ fn push_stars(tokens: &mut Vec<Token>, text: &[u8], run: std::ops::Range<usize>,
     tokens.push(Token::DoubleStar);
 }
 
-/// Parses a bracket expression whose first byte is at `at`. Returns its bytes, and where it ends; `None` if it is malformed.
+/// Parses a bracket expression whose first byte is at `at`. Returns the set of bytes and the position after it;
+/// `None` if it is malformed.
 fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     let is_negated = matches!(text.get(at), Some(b'!' | b'^'));
     at += usize::from(is_negated);
@@ -170,7 +171,7 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     Some((set, at + 1))
 }
 
-/// Returns the byte at `at`, or the one behind a backslash there, and where the next one is.
+/// Returns the byte at `at`, or the byte after a backslash there, and the position of the next one.
 fn escaped(text: &[u8], at: usize) -> Option<(u8, usize)> {
     match *text.get(at)? {
         b'\\' => Some((*text.get(at + 1)?, at + 2)),
@@ -178,15 +179,15 @@ fn escaped(text: &[u8], at: usize) -> Option<(u8, usize)> {
     }
 }
 
-/// Returns the name of a class such as `[:alpha:]` that begins at `at`, and where it ends. `None`: `:]` is missing, so `[` is an
-/// ordinary character.
+/// Returns the name of a class such as `[:alpha:]` that begins at `at`, and the position after it. Returns `None` if
+/// `:]` is missing, so that `[` is an ordinary character.
 fn class_name(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let end = at + text.get(at..)?.iter().position(|byte| *byte == b']')?;
     let name = text[at..end].strip_suffix(b":")?;
     Some((name, end + 1))
 }
 
-/// Returns the members of a class; `None` if there is no such class.
+/// Returns the members of a class; `None` if the class is unknown.
 fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,

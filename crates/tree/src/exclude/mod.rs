@@ -1,4 +1,4 @@
-//! Patterns as in `.gitignore`, which leave entries out of a copy.
+//! Patterns as in `.gitignore`, which exclude entries from a copy.
 //!
 //! The rules are those of gitignore(5); the test `crates/tree/tests/tree/exclude.rs` compares random pattern lists with
 //! `git ls-files -o --exclude-from`.

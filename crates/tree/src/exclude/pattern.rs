@@ -1,13 +1,13 @@
-//! One exclude pattern: what it applies to, and its glob.
+//! One exclude pattern: its scope and its glob.
 
 use super::glob::{Glob, literal_len};
 
 /// A parsed pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// `true` if it brings an entry back that an earlier pattern excluded.
+    /// `true` if the pattern includes an entry again that an earlier pattern excluded.
     negated: bool,
-    /// `true` if it ends in `/` and so matches directories only.
+    /// `true` if the pattern ends in `/` and so matches only directories.
     directories_only: bool,
     subject: Subject,
 }
@@ -24,7 +24,7 @@ enum Subject {
 }
 
 impl Pattern {
-    /// Parses a pattern. Returns `None` if nothing is left of it.
+    /// Parses a pattern. Returns `None` if it is empty.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (negated, text) = match text.strip_prefix(b"!") {
             Some(rest) => (true, rest),
@@ -36,8 +36,8 @@ impl Pattern {
         };
         let subject = if text.contains(&b'/') {
             let text = text.strip_prefix(b"/").unwrap_or(text);
-            // git compares what precedes the first special character byte by byte, and begins the glob there: so `**` has
-            // its meaning right behind a literal, in `a**/b` too.
+            // Up to the first special character, git compares bytes. The glob starts there, so `**` has its special
+            // meaning directly after a literal prefix, as in `a**/b`.
             let (literal, rest) = text.split_at(literal_len(text));
             Subject::Path(literal.to_vec(), Glob::of_path(rest))
         } else if literal_len(text) == text.len() {
@@ -53,7 +53,8 @@ impl Pattern {
         self.negated
     }
 
-    /// Whether it matches a path below the source. `../NAME` is the source itself, which has a name but no path.
+    /// Returns `true` if the pattern matches a path below the source. `../NAME` is the source itself, which has a
+    /// name but no path.
     pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.directories_only && !is_directory {
             return false;

@@ -1,14 +1,14 @@
-//! What one worker is told, and who it is.
+//! The options and the identity of one worker.
 
 use std::{path::Path, thread, time::Duration};
 
 use super::{member::Member, place::Place, record::WorkerName};
 use crate::{CopyOptions, Events};
 
-/// How often who waits for a plan looks for it, and how often a worker looks what the others have done.
+/// Interval at which a worker looks for a plan, and for the progress of other workers.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// The pauses of who waits: short at first, for what comes at once in a small tree, and [`LOOK`] in the end.
+/// Pauses between polls: short at first, so that small trees are fast, and then doubled up to [`LOOK`].
 #[derive(Debug)]
 pub(crate) struct Pauses(Duration);
 
@@ -17,14 +17,14 @@ impl Pauses {
         Self(Duration::from_millis(1))
     }
 
-    /// Sleeps, twice as long as the last time.
+    /// Sleeps, and doubles the pause for the next time.
     pub fn next(&mut self) {
         thread::sleep(self.0);
         self.0 = (self.0 * 2).min(LOOK);
     }
 }
 
-/// One worker's orders.
+/// The options and the identity of one worker.
 pub(crate) struct Assignment<'a> {
     pub source: &'a Path,
     pub place: &'a Place,

@@ -8,17 +8,17 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// None of so many.
+    /// Creates an empty set for `len` tasks.
     pub fn new(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], count: 0 }
     }
 
-    /// Whether a number is in it; one too large is not.
+    /// Returns `true` if the set contains a number; `false` for a number out of range.
     pub fn has(&self, n: usize) -> bool {
         self.words.get(n / 64).is_some_and(|word| word & 1 << (n % 64) != 0)
     }
 
-    /// Adds a number of those there are; false if it was in already.
+    /// Adds a number. Returns `false` if the set already contains it or it is out of range.
     pub fn add(&mut self, n: usize) -> bool {
         let Some(word) = self.words.get_mut(n / 64) else { return false };
         let is_new = *word & 1 << (n % 64) == 0;
@@ -27,7 +27,7 @@ impl Bits {
         is_new
     }
 
-    /// How many are in it.
+    /// Returns how many numbers the set contains.
     pub fn count(&self) -> usize {
         self.count
     }

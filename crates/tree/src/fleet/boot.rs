@@ -1,7 +1,8 @@
-//! The boot in which a worker works, as a line of its journal that the lines of its tasks follow.
+//! The boot of a worker's machine, as a line of its journal. It applies to the task lines that follow.
 //!
-//! What a machine had written when it lost power may be gone, whatever its workers had noted. Another worker of the same
-//! machine with another boot shows that it was restarted: what was noted before counts only if it was synced.
+//! When a machine loses power, data that its workers wrote may be lost even if it was recorded in their journals. A
+//! worker of that machine with another boot shows that the machine was restarted. Tasks recorded before the restart
+//! count only if they were synced.
 
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
@@ -9,27 +10,27 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::line::LINE;
 use crate::journal::boot_id;
 
-/// The part that the checksum is of.
+/// Length of the part that the checksum covers.
 const BODY: usize = 52;
 
-/// One boot of one machine, and what a worker does in it.
+/// A boot of a machine, with the start time and sync mode of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerBoot {
-    /// Hash of the machine's name and its machine-id(5).
+    /// Hash of the host name and the machine-id(5).
     pub machine: u32,
-    /// Hash of the boot id; 0 if the kernel tells none.
+    /// Hash of the boot ID; 0 if the kernel does not report one.
     pub boot: u64,
-    /// When the worker began, in seconds since 1970 by its own clock: the later boot of a machine is the present one.
+    /// Start of the worker, in seconds since 1970 by its own clock. The latest boot of a machine is the current one.
     pub began: u64,
-    /// Every task is on stable storage before it is noted.
+    /// `true` if every task is on stable storage before it is recorded.
     pub is_synced: bool,
 }
 
 impl WorkerBoot {
-    /// Of this process.
+    /// Returns the boot of this process.
     pub fn of_this(is_synced: bool) -> Self {
         let mut machine = rustix::system::uname().nodename().to_bytes().to_vec();
-        // Not every machine has one; machines of one name may.
+        // Not every machine has a machine-id, and several machines may have one host name.
         machine.extend(std::fs::read("/etc/machine-id").unwrap_or_default());
         let id = boot_id();
         let boot = if id.is_empty() { 0 } else { xxh3_64(id.as_bytes()) };
@@ -38,7 +39,7 @@ impl WorkerBoot {
         Self { machine: xxh3_64(&machine) as u32, boot, began, is_synced }
     }
 
-    /// The line in a journal of this plan.
+    /// Returns the line for a journal of this plan.
     pub fn to_bytes(self, plan: u64) -> [u8; LINE] {
         let Self { machine, boot, began, is_synced } = self;
         let is_synced = u8::from(is_synced);
@@ -49,7 +50,7 @@ impl WorkerBoot {
         line
     }
 
-    /// Reads a line; `None` if it is torn, changed, of another plan or about something else.
+    /// Parses a line. Returns `None` if it is torn, modified, of another plan, or not a boot line.
     pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
         let text = std::str::from_utf8(line).ok().filter(|text| text.len() == LINE)?;
         let (body, rest) = (text.get(..BODY)?, text.get(BODY..)?);

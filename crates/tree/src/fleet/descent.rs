@@ -1,5 +1,5 @@
-//! Folders of a tree by their paths, opened one after the other from its root, and never through a link. The way to
-//! the last one stays open, as the next is likely to be near it.
+//! Opens directories by their path, one name at a time from the root, and never through a symbolic link. The path to
+//! the last one stays open, because the next one is probably near it.
 
 use rustix::fs::{Mode, OFlags, fstat, mkdirat, openat};
 use std::{
@@ -16,17 +16,17 @@ use crate::{
     listing::DIRECTORY,
 };
 
-/// A way down.
+/// The open path from the root of a tree to one directory.
 pub(crate) struct Descent {
     root: Arc<Folder>,
     kept: Arc<Kept>,
-    // What is not there is made.
+    // `true` if missing directories are created.
     makes: bool,
     way: Vec<(CString, Arc<Folder>)>,
 }
 
 impl Descent {
-    /// From this folder, which stays open.
+    /// Creates a descent from `root`, which stays open.
     pub fn new(root: OwnedFd, kept: &Arc<Kept>, makes: bool) -> Result<Self, Errno> {
         let id = Id::of(&fstat(&root)?);
         let address = Address { above: None, name: c".", flags: DIRECTORY };
@@ -34,7 +34,7 @@ impl Descent {
         Ok(Self { root, kept: Arc::clone(kept), makes, way: Vec::new() })
     }
 
-    /// The folder of a path below the root.
+    /// Opens the directory of a path below the root.
     pub fn folder(&mut self, path: &[u8]) -> Result<&Arc<Folder>, Errno> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let mut depth = 0;
@@ -61,13 +61,13 @@ impl Descent {
         let dir = above.open()?;
         let fd = match openat(dir.as_fd(), name, DIRECTORY, Mode::empty()) {
             Err(Errno::NOENT) if self.makes => {
-                // Nobody but this user looks into it until all is there.
+                // No other user may enter it until the tree is complete.
                 match mkdirat(dir.as_fd(), name, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: dir.as_fd(), name })?,
                     Err(errno) => return Err(errno),
                 }
             }
-            // One may search a folder that one may not read.
+            // A user may have search permission for a directory without read permission.
             Err(Errno::ACCESS) => {
                 openat(dir.as_fd(), name, DIRECTORY | OFlags::PATH, Mode::empty())?
             }

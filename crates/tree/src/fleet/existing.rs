@@ -1,6 +1,6 @@
-//! Into a folder that is there (`-T`). The tree is completed apart, as any other, and then each of its files gets a
-//! second name in the destination, in the place of what had that name: so it stays whole in the folder of the fleet
-//! until nothing is left to do, and a kill at any moment leaves all that is needed to go on.
+//! Copies into an existing directory (`-T`). The workers complete the tree in the fleet's directory, as usual. Then
+//! each file is linked into the destination, where it replaces an existing file of that name. The tree stays complete
+//! in the fleet's directory until all files are linked, so a killed fleet can always be resumed.
 
 use rustix::fs::{stat, statfs};
 use std::{
@@ -24,12 +24,12 @@ use crate::{
     times,
 };
 
-/// How long a worker waits for the folder of the fleet where the destination has the time of the source: most likely it
-/// came when all was done, and else rank 0 has fewer to help it.
+/// Maximum time that a worker waits for the fleet's directory if the destination has the modification time of the
+/// source. Most likely the fleet has already finished. If not, rank 0 only has one helper less.
 const LATE: Duration = Duration::from_secs(10);
 
-/// The folder of the fleet, which rank 0 makes and the others wait for: a destination that was there before does not
-/// tell for sure whether all is done.
+/// Returns the fleet's directory. Rank 0 creates it, and the other workers wait for it, because an existing
+/// destination does not prove that the fleet has finished.
 pub(crate) fn join(
     (source, destination): (&Path, &Path),
     member: &Member,
@@ -57,14 +57,14 @@ pub(crate) fn join(
     Place::make(source, destination, How::Into)
 }
 
-/// Refuses a file system where no file can have a second name, before anything is copied.
+/// Checks, before anything is copied, that the file system supports hard links.
 pub(crate) fn expect_links(place: &Place, file: &CStr) -> Result<(), Error> {
     let twin = CString::new([c"twin.".to_bytes(), file.to_bytes()].concat()).unwrap_or_default();
     io::link(&place.fd, file, &place.fd, &*twin).map_err(failed(&place.path, "linkat"))?;
     unlink(place.fd.as_fd(), &twin).map_err(failed(&place.path, "unlinkat"))
 }
 
-/// Links the completed tree into the destination. Where that fails for some files, they stay where they are.
+/// Links the completed tree into the destination. A file that cannot be linked stays in the tree.
 pub(crate) fn link_in(
     place: &Place,
     options: &CopyOptions,

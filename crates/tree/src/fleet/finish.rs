@@ -1,8 +1,9 @@
-//! Completes a tree of which every task is done. One worker does it, and another can begin it again.
+//! Completes a tree after all its tasks are done. One worker does this. If it fails, another worker can start over.
 //!
-//! First every source is looked at: what is not as the survey saw it goes from the tree, and is told. Large files get
-//! their names. Then an ordinary copy with `resume` goes through the tree: it finds what the tasks brought, and brings
-//! all else. What it finds is whole, as in the tree no file has its name before it is.
+//! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
+//! Large files get their names. Then an ordinary copy with `resume` runs over the tree: it finds the files that the
+//! tasks copied, and copies everything else. All files that it finds are complete, because no file in the tree has
+//! its final name before it is complete.
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, futimens, openat, statat};
 use std::{
@@ -34,7 +35,7 @@ use crate::{
     threads::{for_reading, on_threads},
 };
 
-/// Looks at the sources again, and gives large files their names.
+/// Checks the sources again and gives large files their names.
 struct Check<'c> {
     grounds: Grounds<'c>,
     plan: &'c Plan,
@@ -43,20 +44,20 @@ struct Check<'c> {
     next: AtomicUsize,
     changed: AtomicU64,
     named: AtomicU64,
-    // Large files that a thread has seen to.
+    // The large files that a thread has processed.
     seen: Mutex<HashSet<u64>>,
     errors: Mutex<Vec<Error>>,
 }
 
-/// The ways of one thread.
+/// The open paths of one thread.
 struct Ways {
     source: Descent,
     tree: Descent,
-    // The same without making what is missing.
+    // The tree, without creating missing directories.
     there: Descent,
 }
 
-/// Completes the tree and gives it its name; also how many files it has.
+/// Completes and publishes the tree. Also returns the number of its files.
 pub(crate) fn finish(
     (source, place, plan): (&Path, &Place, &Plan),
     grounds: Grounds<'_>,
@@ -88,9 +89,11 @@ pub(crate) fn finish(
         let _ = place.flag(SYNC_FAILED);
         return Err(report.errors.swap_remove(lost));
     }
-    // What was there already is what the tasks brought: the workers have booked it, but for the names of large files.
+    // Existing files were copied by the tasks and are already in the reports of the workers, except for the names of
+    // large files.
     (report.resumed, report.skipped) = (0, 0);
-    // Copied here is what no task had, and again what a task had and is not as it should be.
+    // `report.files` counts files that belonged to no task. It also counts files that a task had copied and that had
+    // to be copied again.
     let planned = plan.index.iter().map(|task| u64::from(task.files)).sum::<u64>() + large;
     let again = changed + report.verified.again;
     let files = (planned + report.files).saturating_sub(again);
@@ -114,14 +117,14 @@ pub(crate) fn finish(
     Ok((report, files))
 }
 
-/// Gives the files of the tree their names in a destination that existed before.
+/// Links the files of the tree into a destination that existed before.
 fn link_into_existing(
     place: &Place,
     options: &CopyOptions,
     events: &Watch<'_>,
     report: &mut TreeReport,
 ) -> Result<(), Error> {
-    // The files replace others: after a power cut each name has the old contents or the new.
+    // The files replace others: after a power failure each name must have either the old or the new contents.
     if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
     {
         whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
@@ -181,7 +184,7 @@ impl Check<'_> {
     fn file(&self, entry: &Entry, ways: &mut Ways) {
         if let Ok(None) = look(entry, &mut ways.source) {
             self.has_changed(entry);
-            // It is not what it should be, whatever it is.
+            // The file in the tree is outdated, so it is removed.
             let gone = remove(&mut ways.there, entry);
             self.expect(entry, gone);
         }
@@ -193,7 +196,7 @@ impl Check<'_> {
             Ok(None) => {
                 self.has_changed(entry);
                 let forgotten = self.grounds.forget_part(file);
-                // One that finished before may have given it its name.
+                // A worker that finished earlier may have given it its name.
                 forgotten.map_err(at_sink("unlinkat")).and_then(|()| remove(&mut ways.there, entry))
             }
             Err(_) => Ok(()),
@@ -207,13 +210,14 @@ impl Check<'_> {
         }
     }
 
-    /// Gives a large file, all stretches of which are there, the times by which it is known to be whole, and its name.
-    /// The copy that follows gives it all else.
+    /// Gives a complete large file its name, after setting the times that mark it as complete. The copy that follows
+    /// sets all other attributes.
     fn name(&self, file: u64, entry: &Entry, stat: &Stat, tree: &mut Descent) -> Attempt<()> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = self.grounds.part(file);
         let part = match openat(self.grounds.parts, &*name, flags, rustix::fs::Mode::empty()) {
-            // It has its name already, or holds nothing but a hole, or a journal lied: the copy finds out.
+            // The file was already renamed, consists only of a hole, or a journal was wrong. The copy that follows
+            // handles all these cases.
             Err(Errno::NOENT) => return Ok(()),
             answer => answer.map_err(at_sink("openat"))?,
         };
@@ -225,11 +229,12 @@ impl Check<'_> {
         let folder = folder.open().map_err(at_sink("openat"))?;
         if let Ok(placed) = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             let part = fstat(&part).map_err(at_sink("fstat"))?;
-            // Another finisher has just renamed it; or an earlier one has, and a slow worker began a new part with holes.
+            // Either another finisher has just renamed it, or an earlier one has and a slow worker started a new
+            // partial file with holes.
             if Id::of(&placed) != Id::of(&part) {
                 self.grounds.forget_part(file).map_err(at_sink("unlinkat"))?;
                 if (size(&placed), mtime(&placed)) != (size(&part), mtime(&part)) {
-                    // The copy that follows brings it whole.
+                    // The copy that follows copies the whole file.
                     unlink(folder.as_fd(), &entry.name).map_err(at_sink("unlinkat"))?;
                 }
             }
@@ -245,7 +250,7 @@ impl Check<'_> {
     }
 }
 
-/// Takes a file out of the tree, if it is there.
+/// Removes a file from the tree, if it exists.
 fn remove(tree: &mut Descent, entry: &Entry) -> Attempt<()> {
     let folder = match tree.folder(&entry.folder) {
         Err(Errno::NOENT) => return Ok(()),
@@ -259,7 +264,8 @@ fn remove(tree: &mut Descent, entry: &Entry) -> Attempt<()> {
     }
 }
 
-/// What the source is now; `None` if it is not what the survey saw. Where it cannot be looked at the copy will say so.
+/// Returns the current attributes of a source file; `None` if it changed since the survey. Other errors are returned,
+/// and the copy that follows reports them.
 fn look(entry: &Entry, source: &mut Descent) -> Result<Option<Stat>, Errno> {
     let looked = source
         .folder(&entry.folder)

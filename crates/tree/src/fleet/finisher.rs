@@ -1,5 +1,6 @@
-//! Who finishes. One worker has the right to, and shows that it lives: it writes into its file now and then. A lock
-//! would tell sooner that it is dead, but not where there are none, and none of another machine need be seen here.
+//! Selects the worker that finishes the tree. It writes to its file at intervals as a sign of life. A lock would
+//! reveal a dead worker sooner, but locks are not available everywhere, and a lock of another machine may be
+//! invisible here.
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::{
@@ -23,17 +24,18 @@ use super::{
 };
 use crate::{Error, Event, Events, Progress, read::fill};
 
-/// How often it shows that it lives.
+/// Interval between signs of life.
 const PULSE: Duration = Duration::from_secs(1);
-/// After so long without a sign of life it is taken for dead: by the clock of who waits, so that none are compared.
+/// Time without a sign of life after which the finisher counts as dead. It is measured by the clock of the waiting
+/// worker, so clocks need not be synchronized.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than is in its file.
+/// Upper bound of the size of its file.
 const MOST: usize = 512;
 const FINISH: &str = "finish";
 
-/// The right to finish, as long as it is held.
+/// The right to finish the tree.
 pub(crate) struct Finisher<'f> {
-    // Locked, where there are locks.
+    // Locked if the file system supports locks.
     file: OwnedFd,
     name: &'f WorkerName,
     events: &'f dyn Events,
@@ -42,14 +44,14 @@ pub(crate) struct Finisher<'f> {
 }
 
 impl<'f> Finisher<'f> {
-    /// Takes the right to finish; `None` if another process has it, and lives. That of a dead one is taken over.
+    /// Takes the right to finish. Returns `None` if a live process has it. The right of a dead process is taken over.
     pub fn claim(
         place: &Place,
         name: &'f WorkerName,
         events: &'f dyn Events,
     ) -> Result<Option<Self>, Error> {
         let own = name.file(FINISH);
-        // What a worker of the same name has left, if it comes back.
+        // A worker that restarts under its old name may have left a file.
         place.take_away(&own)?;
         let file = place.create(&own, OFlags::RDWR)?;
         let alive = |file| {
@@ -67,8 +69,8 @@ impl<'f> Finisher<'f> {
         let began = Instant::now();
         let mut seen = None;
         while events.go_on().is_ok() {
-            // Opened each time: only then a server is asked again. Network file systems lock only what is open to be
-            // written.
+            // The file is opened each time, because only an open makes a network file system ask the server again.
+            // Network file systems lock only files that are open for writing.
             let Some(theirs) = place.open_as(FINISHER, OFlags::RDWR)? else { return Ok(None) };
             let mut text = vec![0; MOST];
             let len = fill(theirs.as_fd(), &mut text, 0).unwrap_or(0);
@@ -93,7 +95,7 @@ impl<'f> Finisher<'f> {
         Ok(None)
     }
 
-    /// Shows that it lives. Where that cannot be written another may begin to finish too, which does no harm.
+    /// Writes a sign of life. If this fails, another worker may start to finish too, which is harmless.
     fn beat(&self) {
         let beats = self.beats.fetch_add(1, Ordering::Relaxed);
         let owner = self.name.file(FINISH);
@@ -105,7 +107,7 @@ impl<'f> Finisher<'f> {
     }
 }
 
-/// The machine of who wrote this.
+/// Returns the machine of the worker that wrote this text.
 fn host_of(text: &[u8]) -> Option<String> {
     let line = text.split(|byte| *byte == b'\n').next()?;
     let owner = CString::new(line.splitn(2, |byte| *byte == b' ').nth(1)?).ok()?;

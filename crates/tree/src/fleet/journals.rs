@@ -1,4 +1,4 @@
-//! The journals of all workers: what each appended to its own is read, and their union is what is done.
+//! Reads the journals of all workers. Their union is the set of completed tasks.
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
 use std::{
@@ -24,44 +24,44 @@ use crate::{
     read::fill,
 };
 
-/// Lines read at a time.
+/// Number of lines read at a time.
 const BATCH: usize = 1024;
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const REPORT: &str = "report";
 
-/// What is known of the tasks of a plan.
+/// The known state of the tasks of a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Journals {
     plan: u64,
-    /// The tasks that are done.
+    /// The completed tasks.
     pub done: Bits,
     workers: HashMap<CString, Reading>,
-    // This machine, and its boot.
+    // This machine and its boot.
     here: WorkerBoot,
     host: String,
-    // The present boot of each machine, as far as its workers tell.
+    // The current boot of each machine, as recorded by its workers.
     boots: HashMap<u32, WorkerBoot>,
 }
 
-/// Lines that tell of boots in one journal, at most: a worker writes one each time it begins.
+/// Maximum number of boot lines in one journal: a worker writes one each time it starts.
 const MOST_BOOTS: u64 = 4096;
 
-/// How far a journal was read, and what it said.
+/// The read position in a journal, and the totals of the lines read.
 #[derive(Clone, Debug)]
 struct Reading {
     name: WorkerName,
-    // In which boot the lines that follow were written.
+    // The boot during which the following lines were written.
     boot: Option<WorkerBoot>,
     at: u64,
     tasks: u64,
     bytes: u64,
     last: u32,
-    // When the journal grew last.
+    // Modification time of the journal, in seconds since 1970.
     grew: f64,
 }
 
 impl Journals {
-    /// Of a plan with these tasks; nothing was read yet.
+    /// Creates the state for a plan with these tasks. No journal is read yet.
     pub fn new(plan: u64, index: &[Indexed]) -> Self {
         let here = WorkerBoot::of_this(false);
         let (done, host) = (Bits::new(index.len()), WorkerName::of_this(0, None).host);
@@ -69,15 +69,16 @@ impl Journals {
         Self { plan, done, workers: HashMap::new(), here, host, boots }
     }
 
-    /// Whether every task is done.
+    /// Returns `true` if every task is done.
     pub fn are_all_done(&self, index: &[Indexed]) -> bool {
         self.done.count() == index.len()
     }
 
-    /// Reads what was appended since. A task counts as done if it was synced before it was noted, or if its machine has not
-    /// been restarted since, as far as that is known.
+    /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded.
+    /// It also counts if its machine is not known to have been restarted since then.
     pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
-        // A machine that turns out to have been restarted takes away what counted before: then all is read once more.
+        // If a machine turns out to have been restarted, some of its tasks no longer count. All journals are then
+        // read again.
         while self.read_on(folder, index)? {
             self.done = Bits::new(index.len());
             self.workers.clear();
@@ -85,17 +86,18 @@ impl Journals {
         Ok(())
     }
 
-    /// Reads what was appended since. Returns `true` if a machine has another boot by now than was believed.
+    /// Reads appended lines. Returns `true` if a machine has another boot than was known before.
     fn read_on(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<bool, Errno> {
         let mut is_restarted = false;
         for file in files(folder, JOURNAL)? {
             let Some(name) = WorkerName::parse(&file, JOURNAL) else { continue };
-            // Opened each time: only then a server is asked again (nfs(5), close-to-open).
+            // The file is opened each time, because only an open makes NFS ask the server again (nfs(5),
+            // close-to-open).
             let Some(fd) = place::open(folder, &file)? else { continue };
             let fresh =
                 || Reading { name, boot: None, at: 0, tasks: 0, bytes: 0, last: 0, grew: 0.0 };
             let reading = self.workers.entry(file).or_insert_with(fresh);
-            // A worker has a line for a task, and for one torn.
+            // A worker writes at most one line per task, plus one torn line.
             let most = (index.len() as u64 + 1 + MOST_BOOTS) * LINE as u64;
             let stat = fstat(&fd)?;
             let end = size(&stat).min(most);
@@ -119,7 +121,7 @@ impl Journals {
                     }
                     let is_kept = match reading.boot {
                         Some(boot) => boot.is_synced || is_present(&self.boots, boot),
-                        // An earlier version said nothing of it.
+                        // Journals of earlier versions contain no boot lines.
                         None => reading.name.host != self.host,
                     };
                     if is_kept {
@@ -137,7 +139,8 @@ impl Journals {
         Ok(is_restarted)
     }
 
-    /// How many other workers may still be at work: they have not said that they ended, and are not known to be dead.
+    /// Returns the number of other workers that may still be working: they left no report and are not known to be
+    /// dead.
     pub fn at_work(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> usize {
         let is_at_work = |reading: &&Reading| {
             let name = &reading.name;
@@ -146,7 +149,7 @@ impl Journals {
         self.workers.values().filter(is_at_work).count()
     }
 
-    /// The workers, with what those that ended have said of themselves.
+    /// Returns the records of all workers, including the reports of those that ended.
     pub fn workers(&self, folder: BorrowedFd<'_>) -> Vec<WorkerRecord> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut workers: Vec<WorkerRecord> = (self.workers.values())
@@ -171,13 +174,13 @@ impl Journals {
     }
 }
 
-/// Whether this is the present boot of its machine.
+/// Returns `true` if this is the current boot of its machine.
 fn is_present(boots: &HashMap<u32, WorkerBoot>, boot: WorkerBoot) -> bool {
     boot.boot != 0 && boots.get(&boot.machine).is_some_and(|present| present.boot == boot.boot)
 }
 
-/// Takes down a boot; `true` if another one was believed to be the present one of that machine. Of this machine the
-/// present boot is known.
+/// Records a boot. Returns `true` if another boot was considered the current one of that machine. The current boot of
+/// this machine is always known.
 fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: WorkerBoot) -> bool {
     if boot.machine == here.machine {
         return false;
@@ -192,14 +195,14 @@ fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: Worke
     }
 }
 
-/// Whether a worker of this machine is dead: of others no lock need tell here.
+/// Returns `true` if a worker of this machine is dead. Locks of other machines may be invisible here.
 fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
     let file = place::open(folder, &name.file(JOURNAL)).ok().flatten();
     let lock = |file: &OwnedFd| flock(file, FlockOperation::NonBlockingLockExclusive);
     name.host == me.host && file.is_some_and(|file| lock(&file).is_ok())
 }
 
-/// What a worker said at its end.
+/// Returns the report that a worker wrote when it ended.
 pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
     let fd = place::open(folder, &name.file(REPORT)).ok()??;
     let mut text = vec![0; MOST];
@@ -207,7 +210,7 @@ pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<Worker
     serde_json::from_slice(&text[..len]).ok()
 }
 
-/// The names of all files of a kind.
+/// Returns the names of all files with this prefix.
 fn files(folder: BorrowedFd<'_>, what: &str) -> Result<Vec<CString>, Errno> {
     let fd = openat(folder, c".", DIRECTORY, Mode::empty())?;
     let mut found = Vec::new();
@@ -226,13 +229,13 @@ pub(crate) struct Own {
     file: OwnedFd,
     plan: u64,
     began: Instant,
-    // Seconds that it had worked before.
+    // Working time before this start, in seconds.
     worked: f64,
 }
 
 impl Own {
-    /// Begins it, or goes on with that of a worker that said this at its end: whoever looks knows from then on that
-    /// there is this worker, and in which boot of its machine it works.
+    /// Creates the journal, or continues that of an ended worker with the report `before`. From then on, other
+    /// workers see this worker and the boot of its machine.
     pub fn begin(
         folder: BorrowedFd<'_>,
         name: &WorkerName,
@@ -248,11 +251,12 @@ impl Own {
             }
             None => create_new(folder, &file, access, 0o600)?,
         };
-        // Where there are no locks, it is waited for a little.
+        // The lock shows that this worker is alive. If the file system has no locks, the finisher waits for this
+        // worker for a limited time.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let torn = size(&fstat(&file)?) as usize % LINE;
         if torn != 0 {
-            // Lines are found by their places.
+            // Lines are found by their offset, so a torn line is filled up.
             io::write(&file, &vec![b'\n'; LINE - torn])?;
         }
         append(&file, &WorkerBoot::of_this(is_synced).to_bytes(plan))?;
@@ -260,25 +264,25 @@ impl Own {
         Ok(Self { file, plan, began: Instant::now(), worked })
     }
 
-    /// Seconds that it has worked.
+    /// Returns the working time in seconds.
     pub fn seconds(&self) -> f64 {
         self.worked + self.began.elapsed().as_secs_f64()
     }
 
-    /// Notes a task that is done, in one write: a kill leaves the line or a torn one.
+    /// Records a completed task with one write: after a kill the line is either complete or torn.
     pub fn note(&self, task: usize, bytes: u64, what: u64) -> Result<(), Errno> {
-        // A number too large becomes the largest.
+        // A value out of range saturates.
         let at = (self.seconds() * 1000.0) as u32;
         append(&self.file, &Line { task: task as u32, bytes, what, at }.to_bytes(self.plan))
     }
 }
 
-/// Appends a line in one write.
+/// Appends a line with one write.
 fn append(file: &OwnedFd, line: &[u8; LINE]) -> Result<(), Errno> {
     loop {
         return match io::write(file, line) {
             Ok(LINE) => Ok(()),
-            // What follows half a line could not be told from it.
+            // After a partial line, the following lines could not be parsed.
             Ok(_) => Err(Errno::NOSPC),
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
@@ -308,7 +312,7 @@ mod tests {
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
-        // Of another plan, of another task, and of none.
+        // Lines of another plan, with the hash of another task, and of a task that does not exist.
         stale.note(2, 1, 2).unwrap();
         theirs.note(3, 1, 4).unwrap();
         theirs.note(10, 1, 10).unwrap();
@@ -329,7 +333,7 @@ mod tests {
         let workers = journals.workers(folder.as_fd());
         let said: Vec<_> = workers.iter().map(|w| (w.rank, w.tasks, w.bytes, w.ended)).collect();
         assert_eq!(said, [(1, 1, 100, false), (2, 2, 11, false), (3, 0, 0, false)]);
-        // The line is whole by now.
+        // Now the torn line is complete.
         whole.push(torn[LINE - 1]);
         fs::write(&path, &whole).unwrap();
         journals.refresh(folder.as_fd(), &index).unwrap();
@@ -356,14 +360,14 @@ mod tests {
             journals.refresh(folder.as_fd(), &index).unwrap();
             (0..10).filter(|n| journals.done.has(*n)).collect::<Vec<_>>()
         };
-        // Of this machine: another boot, another boot with syncs, and this one.
+        // This machine: another boot, another boot with syncs, and the current boot.
         let earlier = WorkerBoot { boot: own.boot ^ 1, ..own };
         let synced = WorkerBoot { is_synced: true, ..earlier };
         write("journal.a-1-0-1", &[earlier, synced, own], 0);
-        // Of another one.
+        // Another machine.
         write("journal.b-1-0-1", &[there], 3);
         assert_eq!(done(), [1, 2, 3]);
-        // It turns out to have been restarted since.
+        // A later line shows that the other machine has been restarted.
         write("journal.c-1-0-1", &[WorkerBoot { boot: 6, began: 200, ..there }], 4);
         assert_eq!(done(), [1, 2, 4]);
     }

@@ -1,4 +1,4 @@
-//! A fleet from outside, by who looks after its workers: to stop them, and to say what they have left.
+//! Controls a fleet from outside: stops its workers, and lists the files that are not copied yet.
 
 use std::{
     collections::HashSet,
@@ -15,13 +15,14 @@ use super::{
 };
 use crate::Error;
 
-/// Tells the workers of the fleet that makes `path` to stop, which they do at their next step. Others go on later.
+/// Makes the workers of the fleet for `path` stop at their next step. Workers started later continue the work.
 pub fn stop(path: &Path) -> Result<(), Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(()) };
     unlink(fd.as_fd(), EPOCH).map_err(failed(&folder, "unlinkat"))
 }
 
-/// The files, below the source, that no worker has moved whole: the first `most` of them. Without those that no task has.
+/// Returns the first `most` files, relative to the source, that no worker has copied completely. Files that belong to
+/// no task are not included.
 pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(Vec::new()) };
     let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {

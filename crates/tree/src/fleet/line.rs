@@ -1,28 +1,28 @@
-//! A line of a worker's journal: a task that is done. Text of one length, so that a torn line is known by that, and
-//! what a worker appends cannot be split otherwise than at its end.
+//! A line of a worker's journal, which records a completed task. All lines have one length, so that a torn line is
+//! recognized, and only the last line can be torn.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of a line, its newline among them.
+/// Length of a line in bytes, including its newline.
 pub const LINE: usize = 69;
-/// The part that the checksum is of.
+/// Length of the part that the checksum covers.
 const BODY: usize = 52;
 
-/// A task that was done.
+/// A completed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its number.
+    /// The number of the task.
     pub task: u32,
-    /// Bytes that were moved for it; what was there already was not.
+    /// Bytes moved for the task, without those that already existed.
     pub bytes: u64,
-    /// XXH3 of its record in the plan: which files, of which sizes and times.
+    /// XXH3 of its record in the plan, which contains names, sizes and times of its files.
     pub what: u64,
-    /// Milliseconds since the worker began, by its own clock.
+    /// Milliseconds since the worker started, by its own clock.
     pub at: u32,
 }
 
 impl Line {
-    /// The line in a journal of this plan.
+    /// Returns the line for a journal of this plan.
     pub fn to_bytes(&self, plan: u64) -> [u8; LINE] {
         let Self { task, bytes, what, at } = self;
         let body = format!("{task:08x} {bytes:016x} {what:016x} {at:08x} ");
@@ -32,7 +32,7 @@ impl Line {
         line
     }
 
-    /// Reads a line; `None` if it is torn, changed or of another plan.
+    /// Parses a line. Returns `None` if it is torn, modified or of another plan.
     pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
         let body = line.get(..BODY).filter(|_| line.len() == LINE && line.ends_with(b"\n"))?;
         let number = |from: usize, len: usize| {

@@ -1,75 +1,77 @@
-//! Which worker of a fleet this is.
+//! The role of one worker in a fleet.
 
 use std::time::Duration;
 
 use super::place::How;
 
-/// Bytes of a task, if nothing else is asked for: much more than a task costs beside them, and little enough to do twice.
+/// Default number of bytes of a task: large compared to the overhead of a task, and small enough to be done twice.
 pub const TASK_BYTES: u64 = 128 << 20;
-/// Files of a task at most: small ones cost by their number.
+/// Maximum number of files of a task: the cost of small files depends on their number.
 pub const TASK_FILES: u32 = 1000;
-/// Stretches of large files begin at multiples of this.
+/// Ranges of large files start at multiples of this.
 const ALIGNED: u64 = 64 << 10;
 
-/// Which part of the work a worker does.
+/// The part of the work that a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// All of it: the plan, if it is rank 0; tasks; and the end, if it finds all of them done.
+    /// Everything: the plan if it has rank 0, the tasks, and the completion of the tree if all tasks are done.
     All,
-    /// The plan, if there is none, and room for others to work by it.
+    /// Create the plan if it does not exist, and prepare the fleet's directory for other workers (remove `full`,
+    /// create `epoch`).
     Plan,
-    /// Tasks of this plan, and none is begun after a while. What is not there is not made: neither folder nor plan.
+    /// Do tasks of this plan, and start none after a time limit. Missing directories and plans are not created.
     Move {
-        /// The number of the plan.
+        /// The ID of the plan.
         plan: u64,
-        /// How long.
+        /// The time limit.
         within: Duration,
     },
-    /// The end, if all tasks are done.
+    /// Complete the tree, if all tasks are done.
     Finish,
 }
 
-/// A worker, as it is told.
+/// The configuration of one worker.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its number, from 0 on. Two of one number do the same work twice, and no harm; number 0 makes the plan. From `size`
-    /// on it has no share of its own, and helps the others.
+    /// The number of the worker, from 0. Two workers with one number repeat each other's tasks, which is harmless.
+    /// Number 0 creates the plan. A worker with a number of `size` or more has no tasks of its own and helps the
+    /// others.
     pub rank: u32,
-    /// How many there are. What fewer do takes longer.
+    /// Number of workers. If fewer are running, the copy only takes longer.
     pub size: u32,
-    /// Bytes of a task, about.
+    /// Approximate number of bytes of a task.
     pub task_bytes: u64,
-    /// How long to wait for a plan.
+    /// Maximum time to wait for a plan.
     pub wait: Duration,
-    /// What it is to do.
+    /// The part of the work to do.
     pub duty: Duty,
-    /// By which number it is known, beside its process and rank: one that comes back with it goes on with its journal.
-    /// Only one at a time may have it.
+    /// Identifies the worker, together with its process and rank. A worker that restarts with this number continues
+    /// its journal. Only one worker at a time may use it.
     pub began: Option<u64>,
 }
 
 impl Member {
-    /// A worker of a fleet of `size`, with tasks of the usual size.
+    /// Creates a worker of a fleet of `size` workers, with tasks of the default size.
     pub fn new(rank: u32, size: u32, wait: Duration) -> Self {
         Self { rank, size: size.max(1), task_bytes: TASK_BYTES, wait, duty: Duty::All, began: None }
     }
 
-    /// Whether it does tasks.
+    /// Returns `true` if the worker does tasks.
     pub(crate) fn moves(&self) -> bool {
         matches!(self.duty, Duty::All | Duty::Move { .. })
     }
 
-    /// Whether it may make what is not there.
+    /// Returns `true` if the worker may create missing directories and the plan.
     pub(crate) fn makes(&self) -> bool {
         !matches!(self.duty, Duty::Move { .. })
     }
 
-    /// What it finds of a tree that is to be new, or makes.
+    /// Returns how the worker opens or creates the fleet's directory for a new tree.
     pub(crate) fn how(&self) -> How {
         if self.makes() { How::New } else { How::Open }
     }
 
-    /// Bytes of a task, aligned.
+    /// Returns the number of bytes of a task, aligned.
     pub(crate) fn task_size(&self) -> u64 {
         self.task_bytes.clamp(ALIGNED, 1 << 50).next_multiple_of(ALIGNED)
     }

@@ -1,8 +1,9 @@
-//! One tree copied by workers on many machines that share its two file systems and nothing else: no server, no
-//! lock, no clock (docs/decisions/020).
+//! Copies one tree with workers on many machines. The machines share the two file systems and nothing else: no
+//! server, no lock, no clock (docs/decisions/020).
 //!
-//! Who comes first surveys the source and writes the plan. Each worker does tasks of it and notes them in a journal
-//! of its own; who finds every task noted finishes, which is an ordinary copy that finds most of its work done.
+//! The first worker surveys the source and writes the plan. Each worker does tasks of the plan and records them in
+//! its own journal. A worker that finds all tasks recorded finishes the tree with an ordinary copy, which finds most
+//! of the work done.
 
 mod assignment;
 mod bits;

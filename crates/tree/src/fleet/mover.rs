@@ -1,8 +1,8 @@
-//! Does tasks. Whatever it does can be done again, or by two at once: a whole file gets its name when it is whole, and
-//! a stretch of a large one puts the same bytes to the same place of the same part.
+//! Performs tasks. Every step can be repeated, or done by two workers at once. A whole file gets its name when it is
+//! complete. A range of a large file is written to a fixed offset of one partial file.
 //!
-//! What is wrong with a source, or has changed in it, is left to who finishes, and the task counts as done. What the
-//! destination refuses is this machine's trouble, and the task is left to another.
+//! A source that fails or changed is left to the finisher, and its task counts as done. A destination error concerns
+//! this machine only, and another worker takes the task.
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, futimens, openat, statat,
@@ -45,56 +45,56 @@ use crate::{
     read,
 };
 
-/// How often something is tried again for which there was no descriptor, and how soon.
+/// Number of attempts, and the delay between them, after a failure for lack of descriptors.
 const TRIES: usize = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// The two trees, and where parts of large files are.
+/// The source, the tree, and the directory of partial files.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'g> {
     pub source: &'g OwnedFd,
     pub tree: &'g OwnedFd,
     pub parts: &'g OwnedFd,
-    /// Which plan: the parts of another are none.
+    /// The ID of the plan. Partial files of other plans are ignored.
     pub plan: u64,
-    /// For people.
+    /// Paths for messages.
     pub source_path: &'g Path,
     pub tree_path: &'g Path,
     pub kept: &'g Arc<Kept>,
 }
 
-/// One thread that does tasks.
+/// A thread that performs tasks.
 pub(crate) struct Mover<'m> {
     grounds: Grounds<'m>,
     pub worker: Worker<'m>,
     source: Descent,
     tree: Descent,
-    // The folder of the last file.
+    // The directory of the last file.
     here: Option<(Arc<[u8]>, Origin, Arc<Directory>)>,
 }
 
 impl Grounds<'_> {
-    /// A way down the source.
+    /// Returns a descent of the source.
     pub fn down_source(&self) -> Result<Descent, Errno> {
         Descent::new(again(self.source)?, self.kept, false)
     }
 
-    /// A way down the tree; `makes`: what is missing of it.
+    /// Returns a descent of the tree. `makes`: create missing directories.
     pub fn down_tree(&self, makes: bool) -> Result<Descent, Errno> {
         Descent::new(again(self.tree)?, self.kept, makes)
     }
 
-    /// The name of the part of a large file.
+    /// Returns the name of the partial file of a large file.
     pub fn part(&self, file: u64) -> CString {
         CString::new(format!("{:x}-{file:x}", self.plan)).unwrap_or_default()
     }
 
-    /// Removes what was moved of a large file.
+    /// Removes the partial file of a large file.
     pub fn forget_part(&self, file: u64) -> Result<(), Errno> {
         unlink(self.parts.as_fd(), &self.part(file))
     }
 
-    /// The path of a file, in the source or in the tree.
+    /// Returns the path of a file, in the source or in the tree.
     pub fn path_of(root: &Path, entry: &Entry) -> PathBuf {
         root.join(OsStr::from_bytes(&entry.folder)).join(os(&entry.name))
     }
@@ -111,7 +111,7 @@ impl<'m> Mover<'m> {
         Ok(Self { grounds, worker, source, tree, here: None })
     }
 
-    /// Does a task, or says why it cannot be done here.
+    /// Performs a task. Returns an error if it cannot be done on this machine.
     pub fn perform(&mut self, task: &Task) -> Result<(), (Failure, PathBuf)> {
         let tree = self.grounds.tree_path;
         let of = |entry: &Entry| Grounds::path_of(tree, entry);
@@ -128,7 +128,7 @@ impl<'m> Mover<'m> {
         }
     }
 
-    /// What it did.
+    /// Returns the tally of this thread.
     pub fn end(mut self) -> Tally {
         self.worker.tell_now();
         self.worker.tally
@@ -149,7 +149,7 @@ impl<'m> Mover<'m> {
         }
     }
 
-    /// Copies a whole file, unless an earlier attempt did.
+    /// Copies a whole file, unless an earlier attempt already did.
     fn file(&mut self, entry: &Entry) -> Attempt<()> {
         let is_here = self.here.as_ref().is_some_and(|(path, ..)| *path == entry.folder);
         if !is_here {
@@ -169,7 +169,7 @@ impl<'m> Mover<'m> {
         Ok(())
     }
 
-    /// Opens a folder on both sides.
+    /// Opens a directory on both sides.
     fn enter(&mut self, path: &Arc<[u8]>) -> Attempt<(Arc<[u8]>, Origin, Arc<Directory>)> {
         let from =
             Origin::Listed(Arc::clone(self.source.folder(path).map_err(at_source("openat"))?));
@@ -184,7 +184,7 @@ impl<'m> Mover<'m> {
         Ok((Arc::clone(path), from, directory))
     }
 
-    /// Moves a stretch of a large file.
+    /// Copies a range of a large file.
     fn stretch(&mut self, file: u64, entry: &Entry, range: &std::ops::Range<u64>) -> Attempt<()> {
         let folder = self.source.folder(&entry.folder).map_err(at_source("openat"))?;
         let folder = folder.open().map_err(at_source("openat"))?;
@@ -196,17 +196,18 @@ impl<'m> Mover<'m> {
         let run = self.worker.run;
         run.events.current(&Grounds::path_of(self.grounds.source_path, entry));
         let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
-        // Its whole length from the start: a mechanism that makes room would cut off what others have written behind it.
-        // So its size proves nothing; the journals say what is there, for this boot or with --fsync.
+        // The partial file has its full length from the start, because a mechanism that allocates space would
+        // truncate data that other workers wrote after it. Therefore its size proves nothing. The journals record the
+        // completed ranges, which are valid for this boot or with --fsync.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
         let job =
             Job { source: &source, stat: &stat, sink: &part, adopted: false, takes_holes: true };
         move_piece(&mut self.worker, &job, range.clone())?;
-        // A file that has its name in the tree is known to be whole by its times.
+        // A file with its final name in the tree is recognized as complete by its times.
         futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
-        // Network disks say here what they could not keep, and others see the bytes only from now on.
+        // Network file systems report write errors here, and other machines see the bytes only from now on.
         io::flush(&part).map_err(at_sink("close"))?;
         if run.options.fsync == Fsync::Always {
             io::sync_data(&part).map_err(at_sink("fdatasync"))?;
@@ -217,11 +218,12 @@ impl<'m> Mover<'m> {
 }
 
 impl Mover<'_> {
-    /// Opens the file in which the tasks of a large file write their stretches, or creates it.
+    /// Opens or creates the partial file of a large file.
     ///
-    /// A finisher may have renamed it into the tree before a power cut lost the journal line of one of its tasks, or before a
-    /// slow worker begins a task that another one has done. That file holds the stretches of the other tasks, and a new one
-    /// would have holes, so the stretch goes into it.
+    /// A finisher may already have renamed it into the tree. This happens if a power failure lost the journal line of
+    /// one of its tasks. It also happens if a slow worker starts a task that another worker has completed. The
+    /// renamed file contains the ranges of the other tasks, while a new partial file would have holes. So the range
+    /// is written into the renamed file.
     fn open_part(&mut self, file: u64, entry: &Entry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -239,7 +241,8 @@ impl Mover<'_> {
             return openat(self.grounds.parts, &*name, flags | OFlags::CREATE, owner);
         };
         match openat(&*folder, &*entry.name, flags, Mode::empty()) {
-            // It has the mode of the source, which need not let its owner write. No other user can enter the directory.
+            // It has the mode of the source, which may deny write permission to the owner. No other user can enter
+            // the directory.
             Err(Errno::ACCESS) => {
                 let mode = Mode::from_raw_mode(placed.st_mode);
                 chmodat(&*folder, &*entry.name, mode | owner, AtFlags::empty())?;
@@ -252,9 +255,9 @@ impl Mover<'_> {
     }
 }
 
-/// Whether a failure is about one source, or one that any worker would meet.
+/// Returns `true` if a failure concerns one source, or would happen on every machine.
 fn is_for_the_finisher(failure: &Failure) -> bool {
-    // Others may reach the server of the source.
+    // Other machines may still reach the file server of the source.
     let is_lost = |errno: Errno| {
         matches!(
             errno,
@@ -277,7 +280,7 @@ fn is_for_the_finisher(failure: &Failure) -> bool {
     }
 }
 
-/// What went wrong, with the path it is about.
+/// Converts a failure to an error with this path.
 pub(crate) fn error_of((failure, path): (Failure, PathBuf)) -> Error {
     failure.at(|| path.clone(), || path.clone())
 }

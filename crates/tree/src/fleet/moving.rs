@@ -1,4 +1,4 @@
-//! The tasks of one worker: taken, done and noted by its threads until there are none.
+//! Runs the tasks of one worker: its threads take, perform and record them until none are left.
 
 use std::{
     os::fd::AsFd,
@@ -32,7 +32,7 @@ use crate::{
     threads::on_threads,
 };
 
-/// What the threads of a worker share.
+/// State shared by the threads of a worker.
 struct Shared {
     share: Share,
     journals: Journals,
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Assignment<'_> {
-    /// Does tasks until none is left; how many it did.
+    /// Performs tasks until none are left. Returns the number of completed tasks.
     pub fn move_tasks(
         &self,
         plan: &Plan,
@@ -57,7 +57,7 @@ impl Assignment<'_> {
             _ => (None, false),
         };
         let watch = Watch::new(self.events, place.fd.as_fd(), EPOCH);
-        // What is there already is read by who finishes, if it is to be verified.
+        // Existing files are verified by the finisher, if requested.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
         let mut run = Run::new(&options, &watch, Me::looking_at(&place.tree, &options));
         run.concurrency = Concurrency::Workers;
@@ -91,14 +91,15 @@ impl Assignment<'_> {
     }
 }
 
-/// The threads of a worker at work.
+/// The worker's context for its threads.
 struct Moving<'m> {
     place: &'m Place,
     plan: &'m Plan,
     own: &'m Own,
     watch: &'m Watch<'m>,
     copy: &'m CopyShared<'m>,
-    // From then on no task is begun, but for the first one: however short its time, who comes back gets on.
+    // No task is started after this time, except for the first one, so that a worker makes progress even with a short
+    // time limit.
     until: Option<Instant>,
     begun: AtomicBool,
     shared: Mutex<Shared>,
@@ -128,7 +129,7 @@ impl<'m> Moving<'m> {
             let failure = match mover.perform(&task) {
                 Ok(()) => {
                     let bytes = mover.worker.tally.bytes - before;
-                    // What is not noted is done again: nothing is noted that came too late.
+                    // Tasks that are not recorded are done again. A task that ended too late must not be recorded.
                     match self.watch.look().map(|()| self.note(n, bytes)) {
                         Ok(Ok(())) => continue,
                         Ok(Err(errno)) => (at_sink("write")(errno), self.place.path.clone()),
@@ -138,7 +139,7 @@ impl<'m> Moving<'m> {
                 Err((Failure::Cancelled, _)) => break,
                 Err(failure) => failure,
             };
-            // Where the folder is gone, that is why.
+            // If the fleet's directory was removed, that is the cause of the failure, and it is not reported.
             if run.go_on().is_err() {
                 break;
             }
@@ -150,7 +151,7 @@ impl<'m> Moving<'m> {
         mover.end()
     }
 
-    /// Reports a failure, and stops all workers if the destination is full or cannot be written.
+    /// Reports a failure. If the destination is full or read-only, stops all workers.
     fn stop_for(&self, failure: Failure, path: PathBuf) {
         let is_full = failure.ends_the_run();
         self.copy.run.failed(error_of((failure, path)));
@@ -160,16 +161,17 @@ impl<'m> Moving<'m> {
         }
     }
 
-    /// The next task, by what is known of the others.
+    /// Returns the next task, according to the known progress of the other workers.
     fn next(&self) -> Option<usize> {
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
         if self.begun.swap(true, Ordering::Relaxed) && is_late {
             return None;
         }
         let mut shared = self.shared();
-        // Own work is worth a look now and then; before another's is done, it may have been.
+        // The worker's own tasks need a look at the journals only at intervals. Before it takes a task of another
+        // worker, it must check that the task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= LOOK {
-            // What cannot be read now is done once more.
+            // If a journal cannot be read now, some tasks are only done twice.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();
         }

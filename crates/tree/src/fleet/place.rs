@@ -1,7 +1,8 @@
-//! The folder of a fleet, beside the destination: `.NAME.thalweg-fleet`. It holds the plan, the journals and the
-//! reports of the workers, parts of large files, and in `tree` what will become the destination.
+//! The fleet's directory beside the destination: `.NAME.thalweg-fleet`. It contains the plan, the journals and
+//! reports of the workers, partial files, and in `tree` the future destination.
 //!
-//! Not `.NAME.thalweg-part`: an ordinary copy removes or takes over what has that name and no lock that it can see.
+//! It is not named `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no
+//! lock.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, fstatfs, mkdirat, openat, stat, statat,
@@ -36,72 +37,72 @@ use crate::{
     times,
 };
 
-/// How often something is tried again that others have got in the way of.
+/// Number of attempts after interference by other processes.
 const TRIES: usize = 100;
 
 pub(crate) const PLAN: &CStr = c"plan";
-/// Workers go on while it is there.
+/// Workers continue while this file exists.
 pub(crate) const EPOCH: &CStr = c"epoch";
-/// The destination is full: all stop.
+/// The destination is full: all workers stop.
 pub(crate) const FULL: &CStr = c"full";
-/// A sync failed in a fleet whose caller asked for `--fsync`: the kernel may have dropped bytes of any task, so the next
-/// fleet begins from nothing.
+/// A sync failed although the caller requested `--fsync`. The kernel may have dropped bytes of any task, so the next
+/// fleet starts from nothing.
 pub(crate) const SYNC_FAILED: &CStr = c"sync-failed";
-/// Who finishes holds its lock.
+/// The finisher holds the lock of this file.
 pub(crate) const FINISHER: &CStr = c"finisher";
-/// All of the tree is in a destination that was there: only this folder is left to remove.
+/// All files are linked into an existing destination: only this directory remains to be removed.
 pub(crate) const LINKED: &CStr = c"linked";
 pub(crate) const TREE: &CStr = c"tree";
 pub(crate) const PARTS: &CStr = c"parts";
 
-/// The folder, open.
+/// The fleet's directory, opened.
 #[derive(Debug)]
 pub(crate) struct Place {
     above: OwnedFd,
-    // Of the destination, and of the folder.
+    // The names of the destination and of the fleet's directory.
     name: CString,
     own: CString,
     pub fd: OwnedFd,
-    /// Its path, for people.
+    /// Its path, for messages.
     pub path: PathBuf,
-    /// That of the destination.
+    /// The path of the destination.
     pub destination: PathBuf,
     pub tree: OwnedFd,
     pub parts: OwnedFd,
-    /// The destination was there before.
+    /// `true` if the destination existed before.
     pub is_there: bool,
 }
 
-/// What becomes of the tree.
+/// The way in which the tree becomes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// It gets the name of the destination, which must be free.
+    /// It is renamed to the destination, which must not exist.
     New,
-    /// The same, and somebody else has made the folder of the fleet.
+    /// Like `New`, but the fleet's directory was created by another worker.
     Open,
-    /// It goes into the destination, a folder.
+    /// Its files are linked into the destination, an existing directory.
     Into,
-    /// Into the destination too, and somebody else makes the folder of the fleet.
+    /// Like `Into`, but another worker creates the fleet's directory.
     Join,
 }
 
-/// What there is where a fleet is to work.
+/// The existing state at the destination of a fleet.
 pub(crate) enum Found {
-    /// Its folder.
+    /// The fleet's directory.
     Place(Box<Place>),
-    /// No folder of it, or not yet.
+    /// The fleet's directory does not exist, or not yet.
     Nothing,
-    /// The destination, with the time of the source: another worker has finished it.
+    /// The destination exists with the modification time of the source: another worker has finished it.
     Published,
 }
 
 impl Place {
-    /// Opens the folder of earlier workers, or makes it where that is this one's to do.
+    /// Opens the existing fleet's directory, or creates it if `how` permits.
     pub fn make(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
         let mut tries = 0..TRIES;
         loop {
             match Self::make_once(source, destination, how) {
-                // It was removed while it was opened: then the destination is there.
+                // The directory was removed while it was opened, so the destination exists now.
                 Err(error) if error.errno() == Some(Errno::NOENT) && tries.next().is_some() => {}
                 answer => return answer,
             }
@@ -144,7 +145,7 @@ impl Place {
         let path = above.join(os(&own));
         expect_own(above_fd.as_fd(), &fd, &path)?;
         if is_published {
-            // Who published it was killed before it removed the folder.
+            // The worker that published the tree was killed before it removed this directory.
             if matches!(statat(&fd, TREE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
                 let _ = remove(above_fd.as_fd(), &own, &fd);
             }
@@ -161,34 +162,34 @@ impl Place {
         let place =
             Self { above: above_fd, name, own, fd, path, destination, tree, parts, is_there };
         if place.has(LINKED) {
-            // Who put up that flag was killed before it removed the folder.
+            // The worker that created this flag was killed before it removed the directory.
             place.remove()?;
             return Ok(Found::Published);
         }
         Ok(Found::Place(Box::new(place)))
     }
 
-    /// Opens a file of the folder to be read; `None` if it is not there.
+    /// Opens a file of the directory for reading; `None` if it does not exist.
     pub fn open_file(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
         self.open_as(name, OFlags::RDONLY)
     }
 
-    /// The same for other access.
+    /// Opens a file of the directory with this access mode; `None` if it does not exist.
     pub fn open_as(&self, name: &CStr, access: OFlags) -> Result<Option<OwnedFd>, Error> {
         open_as(self.fd.as_fd(), name, access).map_err(failed(&self.path, "openat"))
     }
 
-    /// A plan that cannot be used.
+    /// Returns the error for an invalid plan.
     pub fn no_plan(&self, why: PlanError) -> Error {
         no_plan(&self.path, why)
     }
 
-    /// Makes a file that must not be there.
+    /// Creates a file that must not exist.
     pub fn create(&self, name: &CStr, access: OFlags) -> Result<OwnedFd, Error> {
         create_new(self.fd.as_fd(), name, access, 0o600).map_err(failed(&self.path, "openat"))
     }
 
-    /// Gives a file its final name; false if another has it.
+    /// Gives a file its final name. Returns `false` if that name exists.
     pub fn claim(&self, from: &CStr, to: &CStr) -> Result<bool, Error> {
         match io::rename_new(&self.fd, from, &self.fd, to) {
             Ok(()) => Ok(true),
@@ -197,7 +198,7 @@ impl Place {
         }
     }
 
-    /// Puts up a flag: an empty file.
+    /// Sets a flag by creating an empty file.
     pub fn flag(&self, name: &CStr) -> Result<(), Error> {
         match create_new(self.fd.as_fd(), name, OFlags::WRONLY, 0o600) {
             Ok(_) | Err(Errno::EXIST) => Ok(()),
@@ -205,17 +206,17 @@ impl Place {
         }
     }
 
-    /// Takes a file or a flag away.
+    /// Removes a file or a flag.
     pub fn take_away(&self, name: &CStr) -> Result<(), Error> {
         unlink(self.fd.as_fd(), name).map_err(failed(&self.path, "unlinkat"))
     }
 
-    /// Whether something of that name is there.
+    /// Returns `true` if an entry of this name exists.
     pub fn has(&self, name: &CStr) -> bool {
         has(self.fd.as_fd(), name)
     }
 
-    /// Whether another worker has published the tree.
+    /// Returns `true` if another worker has published the tree.
     pub fn is_published(&self, source: &Path) -> bool {
         if self.is_there {
             return !self.is_in_place();
@@ -224,20 +225,20 @@ impl Place {
         matches!(there, Ok(There::Copy | There::EarlierCopy))
     }
 
-    /// Whether the folder has its name still.
+    /// Returns `true` if the directory still has its name.
     fn is_in_place(&self) -> bool {
         let named = statat(&self.above, &*self.own, AtFlags::SYMLINK_NOFOLLOW);
         let own = fstat(&self.fd).map(|stat| Id::of(&stat));
         own.is_ok_and(|own| named.is_ok_and(|named| Id::of(&named) == own))
     }
 
-    /// Gives the tree the name of the destination, which must still be free, and brings that name to the disk if asked to.
+    /// Renames the tree to the destination, which must not exist. `sync`: also syncs that name.
     pub fn publish(&self, sync: bool) -> Result<(), Error> {
         let failed = |call| failed(&self.destination, call);
         let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;
         let rename = || io::rename_new(&self.fd, TREE, &self.above, &*self.name);
         let renamed = match rename() {
-            // Who moves a folder writes its `..`: for that its owner needs the right to write it.
+            // Moving a directory changes its `..` entry, for which the owner needs write permission to it.
             Err(Errno::ACCESS | Errno::PERM) if mode & 0o200 == 0 => {
                 let mode = Mode::from_raw_mode(mode);
                 let opened = fchmod(&self.tree, mode | Mode::RWXU);
@@ -249,7 +250,8 @@ impl Place {
         };
         renamed.map_err(failed("renameat2"))?;
         if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
-            // The name may be lost, and a second sync need not say so: neither this tree nor this fleet is to be trusted.
+            // The name may be lost, and a second sync need not report that. Neither this tree nor this fleet can be
+            // trusted.
             let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
             let _ = self.flag(SYNC_FAILED);
             return Err(failed(error.call)(error.errno));
@@ -257,7 +259,7 @@ impl Place {
         Ok(())
     }
 
-    /// Removes the folder: nothing is left to do.
+    /// Removes the directory after all work is done.
     pub fn remove(&self) -> Result<(), Error> {
         if self.is_there && !self.is_in_place() {
             return Ok(());
@@ -267,7 +269,7 @@ impl Place {
     }
 }
 
-/// Brings the name of a published tree to the disk.
+/// Syncs the name of a published tree.
 pub(crate) fn sync_name(destination: &Path) -> Result<(), Error> {
     let tree = openat(CWD, destination, DIRECTORY, Mode::empty());
     let tree = tree.map_err(failed(destination, "openat"))?;
@@ -277,9 +279,9 @@ pub(crate) fn sync_name(destination: &Path) -> Result<(), Error> {
     synced.map_err(|error| failed(destination, error.call)(error.errno))
 }
 
-/// Refuses the folder of a fleet that another user may have made or may change. All workers belong to one user, and no
-/// other has ever been able to enter the folder: what is below it needs no such look. No other name will do, as workers
-/// that start later look for this one.
+/// Refuses a fleet's directory that another user may have created or may change. All workers run as one user. No
+/// other user has ever been able to enter the directory, so its contents need no such check. Another name cannot be
+/// used, because workers that start later look for this one.
 fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Error> {
     let stat = fstat(fd).map_err(failed(path, "fstat"))?;
     match distrust(above, &stat, FileType::Directory) {
@@ -288,19 +290,19 @@ fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Er
     }
 }
 
-/// What has the name of the destination.
+/// The entry that has the name of the destination.
 #[derive(PartialEq, Eq, Debug)]
 enum There {
     Nothing,
-    /// A folder that was last modified when the source was, and holds the same names: nobody makes such a one but a copy.
+    /// A directory with the modification time and the names of the source: only a copy creates such a directory.
     Copy,
-    /// The same, last changed before this machine started. Its name and times may have outlived its data.
+    /// Like `Copy`, but last changed before this boot. Its name and times may have outlived its data.
     EarlierCopy,
     SomethingElse,
 }
 
 impl There {
-    /// Returns why no fleet makes a tree there.
+    /// Returns the reason why a fleet cannot create a tree there.
     fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Nothing | Self::Copy => None,
@@ -316,7 +318,8 @@ fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Err
         Err(Errno::NOENT) => return Ok(There::Nothing),
         Err(errno) => return Err(errno),
     };
-    // Two folders that were made within one tick of the kernel's clock have one time.
+    // The names are compared too, because two directories created within one tick of the kernel's clock have equal
+    // times.
     let is_copy = kind(&there) == FileType::Directory
         && times::is_same(&there, &stat(source)?, || fstatfs(above))
         && names(openat(above, name, DIRECTORY, Mode::empty())?)?
@@ -328,7 +331,8 @@ fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Err
     })
 }
 
-/// How many names a folder has that a copy would take, and a sum of their hashes: their order says nothing.
+/// Returns the number of names in a directory that a copy would include, and the sum of their hashes, which is
+/// independent of their order.
 fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
     let (mut count, mut sum) = (0, 0_u64);
     each_entry(folder, &mut listing_buffer(), |entry| {
@@ -341,7 +345,7 @@ fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((count, sum))
 }
 
-/// Opens the folder of the fleet that makes `name`, or makes it.
+/// Opens the fleet's directory for `name`, or creates it if `make` is set.
 fn open_own(
     above: BorrowedFd<'_>,
     name: &CStr,
@@ -364,7 +368,7 @@ fn open_own(
     }
 }
 
-/// Opens the folder of the fleet that makes this destination, or that has this path itself.
+/// Opens the fleet's directory for this destination, or at this path.
 pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
     let (above, name) = cut(path);
     let is_own = name.as_encoded_bytes().ends_with(FLEET);
@@ -380,12 +384,12 @@ pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
     Ok(found.map(|(own, fd)| (fd, above.join(os(&own)))))
 }
 
-/// A plan, in this folder, that cannot be used.
+/// Returns the error for an invalid plan in this directory.
 pub(crate) fn no_plan(folder: &Path, why: PlanError) -> Error {
     Error::Refused { path: folder.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
 }
 
-/// Opens a file of the folder; `None` if it is not there.
+/// Opens a file of the directory for reading; `None` if it does not exist.
 pub(crate) fn open(folder: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     open_as(folder, name, OFlags::RDONLY)
 }
@@ -399,12 +403,12 @@ fn open_as(folder: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Option
     }
 }
 
-/// Whether something of that name is there. Of a folder that is gone, nothing is.
+/// Returns `true` if an entry of this name exists; `false` if the directory was removed.
 pub(crate) fn has(folder: BorrowedFd<'_>, name: &CStr) -> bool {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Makes or opens a folder that nobody else may look into.
+/// Opens or creates a directory that no other user can enter.
 fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match mkdirat(above, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: above, name }),
@@ -413,7 +417,7 @@ fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
-    // Nobody may come back while it is emptied.
+    // Without these files no worker can start while the directory is emptied.
     for name in [EPOCH, PLAN] {
         unlink(fd.as_fd(), name).map_err(at_sink("unlinkat"))?;
     }
@@ -423,10 +427,11 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
     };
     let mut tries = 0..TRIES;
     loop {
-        // The tree before the flag that says that it is linked: who comes later must not take a part of it for the whole.
+        // The tree is removed before the `LINKED` flag: a later worker must not take a partly removed tree for a
+        // complete one.
         let emptied = match openat(fd, TREE, DIRECTORY, Mode::empty()) {
             Ok(tree) => {
-                // It has the mode of the source by now, which need not let us in.
+                // The tree has the mode of the source by now, which may deny access.
                 let _ = fchmod(&tree, Mode::RWXU);
                 let emptied = empty(&tree);
                 let _ = unlinkat(fd, TREE, AtFlags::REMOVEDIR);
@@ -439,7 +444,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(Failure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
-            // A worker that ends just now says so in there, and one that comes late removes it too.
+            // A worker that ends now writes its report here, and a late worker also removes the directory.
             Err(Failure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
                 if tries.next().is_some() => {}
             answer => return answer,
@@ -447,7 +452,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
     }
 }
 
-/// A call on a path.
+/// Returns a function that converts an errno to an error of this call on this path.
 pub(crate) fn failed(path: &Path, call: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 }
 }
@@ -475,12 +480,12 @@ mod tests {
         assert!(refused.contains("exists"), "{refused}");
         fs::write(src.join("file"), "").unwrap();
         fs::File::open(&src).unwrap().set_modified(time).unwrap();
-        // The time alone says nothing.
+        // The modification time alone proves nothing.
         assert!(make(here.path()).is_err());
         fs::write(dst.join("file"), "").unwrap();
         fs::File::open(&dst).unwrap().set_modified(time).unwrap();
         assert!(matches!(make(here.path()), Ok(Found::Published)));
-        // It is not known whose tree that is.
+        // The tree may belong to another fleet, so it stays.
         assert!(here.path().join(".dst.thalweg-fleet/tree").is_dir());
         fs::remove_dir(here.path().join(".dst.thalweg-fleet/tree")).unwrap();
         assert!(matches!(make(here.path()), Ok(Found::Published)));

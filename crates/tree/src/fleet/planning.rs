@@ -1,4 +1,4 @@
-//! How a worker comes to the plan.
+//! Obtains the plan of a fleet.
 
 use rustix::fs::{OFlags, stat};
 use std::{os::fd::OwnedFd, time::Instant};
@@ -15,7 +15,8 @@ use super::{
 use crate::{Error, Fsync, Refusal};
 
 impl Assignment<'_> {
-    /// The plan: made by this worker, or by another. `None` if there will be none: it was cancelled, or all is done.
+    /// Returns the plan, created by this worker or by another one. Returns `None` if the worker was cancelled or the
+    /// tree is already published.
     pub fn plan(&self) -> Result<Option<Plan>, Error> {
         let (began, mut pauses) = (Instant::now(), Pauses::new());
         loop {
@@ -38,7 +39,7 @@ impl Assignment<'_> {
         }
     }
 
-    /// Makes the plan, unless another is faster; false if that was cancelled.
+    /// Creates the plan, unless another worker is faster. Returns `false` if it was cancelled.
     fn make_plan(&self) -> Result<bool, Error> {
         let place = self.place;
         let temporary = self.name.file("survey");
@@ -53,7 +54,7 @@ impl Assignment<'_> {
         let written = survey((self.source, device), self.options, task_bytes, self.events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
             Fsync::Never => Ok(()),
-            // One file, without which no later run can continue.
+            // The plan is only one file, but without it no later run can continue.
             Fsync::Auto | Fsync::Always => io::sync(&file),
         };
         let trouble = match written.and_then(|file| sync(file).map_err(Trouble::Write)) {

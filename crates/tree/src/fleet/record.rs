@@ -1,4 +1,4 @@
-//! Who a worker is, and what it says of its work when it ends.
+//! The identity of a worker, and its report.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -9,55 +9,57 @@ use std::{
 
 use crate::TreeReport;
 
-/// The longest report that is read.
+/// Maximum size of a report that is read.
 pub(crate) const MOST: usize = 64 << 10;
-/// Of a host's name more is left out.
+/// Maximum length of a host name; the rest is cut off.
 const LONGEST_HOST: usize = 64;
 
-/// A worker, as the names of its files have it: no other has the same.
+/// The unique name of a worker, as used in its file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerName {
     pub host: String,
     pub pid: u32,
     pub rank: u32,
-    // Process numbers come again, in a container the first ones always. It is compared with nothing.
+    // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused, in
+    // containers always from the first ones on. It is never compared with a clock.
     began: u64,
 }
 
-/// What a mechanism moved for a worker.
+/// The bytes that one mechanism moved for a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Its name.
+    /// The name of the mechanism.
     pub mechanism: String,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What is known of a worker.
+/// The record of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// The machine.
+    /// The host name of its machine.
     pub host: String,
-    /// The process there.
+    /// Its process ID.
     pub pid: u32,
-    /// Its number in the fleet.
+    /// Its rank in the fleet.
     pub rank: u32,
-    /// Tasks that it has noted.
+    /// Number of tasks that it recorded.
     pub tasks: u64,
-    /// Bytes that it moved for these.
+    /// Bytes that it moved for these tasks.
     pub bytes: u64,
-    /// Seconds from its beginning to the last of them, by its own clock.
+    /// Seconds from its start to the last of these tasks, by its own clock.
     pub seconds: f64,
-    /// Which mechanism moved how much; empty of a worker that left no report.
+    /// Bytes moved by each mechanism; empty if the worker left no report.
     pub mechanisms: Vec<Moved>,
-    /// Seconds since its journal grew, by the times of its file system and the clock of who looks.
+    /// Seconds since its journal grew, by the file's modification time and the clock of the observer.
     pub silent: f64,
-    /// It came to its own end. One that did not was killed, or still runs.
+    /// `true` if it ended normally. Otherwise it was killed or is still running.
     pub ended: bool,
 }
 
 impl WorkerName {
-    /// This process, as a worker of this rank; `began`: the one that had this number.
+    /// Returns the name of this process as a worker of this rank. `began`: the number of the earlier worker that it
+    /// continues.
     pub fn of_this(rank: u32, began: Option<u64>) -> Self {
         let uname = rustix::system::uname();
         let plain = |byte: &u8| {
@@ -71,12 +73,12 @@ impl WorkerName {
         Self { host, pid: std::process::id(), rank, began }
     }
 
-    /// The name of one of its files.
+    /// Returns the name of one of its files.
     pub fn file(&self, what: &str) -> CString {
         CString::new(format!("{what}.{self}")).unwrap_or_default()
     }
 
-    /// Whose file this is.
+    /// Parses the name of a worker's file.
     pub fn parse(file: &CStr, what: &str) -> Option<Self> {
         let name = file.to_str().ok()?.strip_prefix(what)?.strip_prefix('.')?;
         let mut parts = name.rsplitn(4, '-');
@@ -85,12 +87,12 @@ impl WorkerName {
         let pid = parts.next()?.parse().ok()?;
         let host = parts.next()?.to_owned();
         let name = Self { host, pid, rank, began };
-        // One way to write it, and no more of it than that.
+        // Only the canonical spelling is accepted.
         (name.host.len() <= LONGEST_HOST && name.file(what).as_c_str() == file).then_some(name)
     }
 }
 
-/// `HOST-PID-RANK-BEGAN`.
+/// Formats the name as `HOST-PID-RANK-BEGAN`.
 impl fmt::Display for WorkerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}-{:x}", self.host, self.pid, self.rank, self.began)
@@ -98,7 +100,7 @@ impl fmt::Display for WorkerName {
 }
 
 impl WorkerRecord {
-    /// What a worker can say of itself at its end.
+    /// Creates the report of a worker that ends.
     pub(crate) fn of(name: &WorkerName, tasks: u64, seconds: f64, report: &TreeReport) -> Self {
         let mechanisms = report.shares.iter();
         let mechanisms = mechanisms
@@ -113,7 +115,7 @@ impl WorkerRecord {
         }
     }
 
-    /// What it says when it has worked once more.
+    /// Adds the report of a later run of this worker.
     pub(crate) fn and(mut self, later: Self) -> Self {
         for moved in later.mechanisms {
             match self.mechanisms.iter_mut().find(|one| one.mechanism == moved.mechanism) {
@@ -126,7 +128,7 @@ impl WorkerRecord {
         Self { tasks, bytes, mechanisms: self.mechanisms, ..later }
     }
 
-    /// A worker that has said nothing yet.
+    /// Creates the record of a worker without a report.
     pub(crate) fn unknown(name: &WorkerName) -> Self {
         Self {
             host: name.host.clone(),

@@ -1,4 +1,4 @@
-//! Whether a tree can go into a folder that is there.
+//! Checks whether a tree can be copied into an existing directory.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, fstat, openat, statat};
 use std::{
@@ -15,7 +15,7 @@ use crate::{
     names::c_string,
 };
 
-/// Refuses what nothing can be linked into from beside it, and what the source lies in.
+/// Refuses a destination that files beside it cannot be linked into, and one that contains the source.
 pub(crate) fn expect_room(
     (above, name): (&OwnedFd, &CStr),
     (source, destination): (&Path, &Path),

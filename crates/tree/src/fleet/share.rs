@@ -1,24 +1,26 @@
-//! Which task a worker does next: its own share, the largest first, then what the others have not done yet, from
-//! the other end of theirs. Nobody claims anything, so nobody has to be waited for.
+//! Determines the order of tasks for a worker. It starts with its own share, the largest tasks first. Then it takes
+//! open tasks of the other workers, from the opposite end of their shares. Tasks are not claimed, so no worker waits
+//! for another.
 
 use std::cmp::Reverse;
 
 use super::{bits::Bits, plan::Indexed};
 
-/// What a file costs beyond its bytes, as bytes: about a page, as where sizes of small files are compared.
+/// The fixed cost of a file, expressed in bytes: about one page, as in the comparison of small files.
 const FILE: u64 = 4096;
 
-/// The order in which one worker goes through the tasks.
+/// The order in which one worker processes the tasks.
 #[derive(Debug)]
 pub(crate) struct Share {
-    // All tasks, the largest first: that of rank 0, that of rank 1 ...
+    // All tasks, the largest first. They are dealt to the ranks in turn: the first to rank 0, the second to rank 1,
+    // ...
     order: Vec<u32>,
     rank: usize,
     size: usize,
     taken: Bits,
-    // The place of the next of its own.
+    // The index in `order` of its next own task.
     own: usize,
-    // Whom it helps, counted from itself, and the place of what comes next there.
+    // The worker that it helps, relative to its own rank, and the index of the next task there.
     helped: usize,
     place: Option<usize>,
 }
@@ -41,12 +43,12 @@ impl Share {
         share
     }
 
-    /// Whether it has nothing of its own to do.
+    /// Returns `true` if all its own tasks are processed.
     pub fn helps(&self) -> bool {
         self.own >= self.order.len()
     }
 
-    /// The next task that is not done. Each comes once.
+    /// Returns the next task that is not done. Each task is returned once.
     pub fn next(&mut self, done: &Bits) -> Option<usize> {
         while let Some(task) = self.order.get(self.own) {
             self.own += self.size;
@@ -62,13 +64,14 @@ impl Share {
                 }
             }
             self.helped = self.next_helped();
-            // When all were helped this is its own again, and it has no more of that.
+            // After all other ranks this is its own rank again, where no tasks are left.
             self.place = self.last_of((self.rank + self.helped) % self.size);
         }
         None
     }
 
-    /// The next to help: ranks from this one up and then from 0 on, without those that have no task at all.
+    /// Returns the next rank to help, relative to its own: ascending ranks, continued at 0, without ranks that have
+    /// no tasks.
     fn next_helped(&self) -> usize {
         let helped = self.helped + 1;
         match self.rank + helped {
@@ -83,7 +86,7 @@ impl Share {
         (!done.has(task) && self.taken.add(task)).then_some(task)
     }
 
-    /// The place of the last task of a rank.
+    /// Returns the index of the last task of a rank.
     fn last_of(&self, rank: usize) -> Option<usize> {
         let beyond = self.order.len().checked_sub(rank + 1)?;
         Some(rank + beyond / self.size * self.size)
@@ -109,7 +112,7 @@ mod tests {
     fn a_worker_does_its_own_from_the_front_and_helps_from_the_end() {
         assert_eq!(all(7, 1, 3), [1, 4, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 0, 1), [0, 1, 2]);
-        // One too many has no own.
+        // A worker beyond the fleet size has no own tasks.
         assert_eq!(all(7, 4, 3), [4, 1, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 1, 1), [2, 1, 0]);
     }

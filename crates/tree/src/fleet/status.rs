@@ -1,4 +1,4 @@
-//! How far a fleet is, for who looks from outside. It changes nothing.
+//! Reports the progress of a fleet to an observer. It changes nothing.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -13,50 +13,50 @@ use super::{
 };
 use crate::Error;
 
-/// What a fleet is doing.
+/// The current phase of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// There is no plan yet.
+    /// The plan does not exist yet.
     Survey,
-    /// Tasks are done.
+    /// Workers are processing tasks.
     Move,
-    /// All are done, and nobody has begun to finish.
+    /// All tasks are done, and no worker has started to finish.
     Moved,
-    /// One worker completes the tree.
+    /// One worker is completing the tree.
     Finish,
-    /// The destination is full: workers have stopped, and go on when they are started again.
+    /// The destination is full. The workers have stopped; workers started later continue.
     Full,
 }
 
-/// How far a fleet is.
+/// The status of a fleet.
 #[derive(Clone, Debug)]
 pub struct FleetStatus {
-    /// Its folder.
+    /// The path of its directory.
     pub folder: PathBuf,
-    /// What it is doing.
+    /// Its current phase.
     pub phase: Phase,
-    /// Tasks in the plan, and how many are done.
+    /// Number of tasks in the plan.
     pub tasks: u64,
-    /// How many are done.
+    /// Number of completed tasks.
     pub done: u64,
-    /// Bytes in the plan.
+    /// Number of bytes in the plan.
     pub bytes: u64,
-    /// Bytes of the tasks that are done.
+    /// Number of bytes of the completed tasks.
     pub done_bytes: u64,
-    /// Files of the tasks that are done, without those that are several tasks.
+    /// Number of files of the completed tasks, without files that are split into several tasks.
     pub done_files: u64,
-    /// The workers, by their ranks.
+    /// The workers, sorted by rank.
     pub workers: Vec<WorkerRecord>,
 }
 
-/// What there is to do, and what of it is done.
+/// The plan of a fleet and the state of its tasks.
 pub(crate) struct Known {
     pub plan: Plan,
     pub journals: Journals,
 }
 
 impl Known {
-    /// Of the fleet in this folder; `None` if it has no plan.
+    /// Reads the plan and the journals in this directory; `None` if the plan does not exist.
     pub fn of(fd: BorrowedFd<'_>, folder: &Path) -> Result<Option<Self>, Error> {
         let call = |call| failed(folder, call);
         let Some(plan) = place::open(fd, PLAN).map_err(call("openat"))? else { return Ok(None) };
@@ -67,8 +67,8 @@ impl Known {
     }
 }
 
-/// Looks at the fleet that makes `path`, or whose folder that is; `None` if there is none, or if it has finished and its folder
-/// is being removed.
+/// Returns the status of the fleet for `path`, which may also be the fleet's directory. Returns `None` if no fleet
+/// exists, or if it has finished and its directory is being removed.
 pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(None) };
     let mut status = FleetStatus {
@@ -83,7 +83,7 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     };
     let has = |name| place::has(fd.as_fd(), name);
     let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {
-        // A worker that removes the folder removes the plan before all else, and the tree before the flags.
+        // A worker that removes the directory removes the plan first, and the tree before the flags.
         let is_over = has(FINISHER) || !has(TREE);
         return Ok((!is_over).then_some(status));
     };

@@ -1,8 +1,8 @@
-//! Goes through the source once and writes the plan as it goes: what stays in memory is a folder or two, and a line
-//! for each task.
+//! Walks the source once and writes the plan at the same time. Only a few directories and one line per task stay in
+//! memory.
 //!
-//! It leaves out all that it need not have: folders, links, special files, files of several names, what lies very
-//! deep. Who finishes copies what no task has brought.
+//! Entries that need no task are left out: directories, symbolic links, special files, files with several names, and
+//! very deep files. The finisher copies everything that belongs to no task.
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::{
@@ -34,30 +34,30 @@ pub(crate) struct Survey<'s> {
     options: &'s CopyOptions,
     events: &'s dyn Events,
     task_bytes: u64,
-    // Where it may have to stay.
+    // The device of the source. With `one_file_system` the survey stays on it.
     device: u64,
     writing: Mutex<Writing>,
 }
 
 struct Writing {
     plan: PlanWriter,
-    // Large files so far.
+    // Number of large files so far.
     files: u64,
     trouble: Option<Trouble>,
 }
 
-/// Why a plan cannot be written.
+/// The reason why a plan cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// It cannot be written to.
+    /// Writing failed.
     Write(Errno),
     /// There are more tasks than a worker can hold.
     TooMany,
-    /// The caller has had enough.
+    /// The caller cancelled the survey.
     Cancelled,
 }
 
-/// The files that a thread has met and that are no task yet.
+/// The files that a thread has found and that are not in a task yet.
 #[derive(Default)]
 pub(crate) struct Hand {
     files: Vec<Entry>,
@@ -106,7 +106,7 @@ impl Visit for Survey<'_> {
             return;
         }
         let (Some(dir), name) = (at.dir(0), at.name(0)) else { return };
-        // Who finishes meets the same trouble, and tells of it.
+        // The finisher meets and reports this error.
         let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let is_elsewhere = self.options.one_file_system && stat.st_dev != self.device;
         let has_names = self.options.preserve.links && stat.st_nlink > 1;
@@ -136,7 +136,7 @@ impl Visit for Survey<'_> {
 }
 
 impl Survey<'_> {
-    /// A file more in the hand; a task, if that is full.
+    /// Collects a file. Writes a task when enough files are collected.
     fn add(&self, hand: &mut Hand, entry: Entry) {
         hand.bytes = hand.bytes.saturating_add(entry.seen.size);
         hand.files.push(entry);
@@ -152,11 +152,12 @@ impl Survey<'_> {
         }
     }
 
-    /// A large file, without its holes where they are kept: `source`, if it seems to have any.
+    /// Splits a large file into tasks. If holes are preserved, ranges that are holes are left out. `source`: the open
+    /// file, if it seems to have holes.
     fn split(&self, entry: &Entry, source: Option<&OwnedFd>) {
         let len = entry.seen.size;
         let keeps_holes = self.options.sparse == When::Auto;
-        // A small rest belongs to the stretch before it.
+        // A short rest is added to the last range.
         let count = (len / self.task_bytes).max(1);
         let mut writing = self.writing();
         let file = writing.files;
@@ -172,7 +173,7 @@ impl Survey<'_> {
                         n = (data / self.task_bytes).min(count - 1);
                         continue;
                     }
-                    // It is told by who moves it.
+                    // If the call failed, the worker that copies the range reports the error.
                     Ok(Some(_)) | Err(_) => {}
                 }
             }
@@ -196,7 +197,7 @@ impl Writing {
     }
 }
 
-/// A file for a task; `None` if its path has no room there, or is none that a copy takes.
+/// Returns a file for a task; `None` if its path is too long or contains a reserved name.
 fn entry(at: &At<'_>, name: &CStr, stat: &Stat, before: Option<&Entry>) -> Option<Entry> {
     let mut path = at.below_root();
     let cut = path.len().checked_sub(name.count_bytes())?;

@@ -1,4 +1,4 @@
-//! Listens for a worker: what it tells goes on to its caller, and whether it goes on is also the others' to say.
+//! Forwards the events of a worker to its caller, and stops the worker if other workers have finished or failed.
 
 use std::{
     ffi::CStr,
@@ -15,46 +15,46 @@ use thalweg_core::Cancelled;
 use super::place::{FULL, SYNC_FAILED, has};
 use crate::{Event, Events, Progress};
 
-/// How often the folder is looked at.
+/// Interval at which the fleet's directory is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why a worker stops before there is nothing left.
+/// The reason why a worker stops before all tasks are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Its caller wants it.
+    /// The caller cancelled it.
     Cancelled,
-    /// Others have found everything done: what it is about to write is there already. Or a sync has failed, and nothing of
-    /// this fleet will be used.
+    /// Other workers have found all tasks done, so the data that this worker is about to write already exists. Or a
+    /// sync has failed, and the fleet's work will be discarded.
     Over,
     /// The destination is full, as another worker found.
     Full,
 }
 
-/// Events of one worker.
+/// The events of one worker.
 pub(crate) struct Watch<'w> {
     events: &'w dyn Events,
     folder: BorrowedFd<'w>,
-    // What has to be there.
+    // The file that must exist.
     sign: &'w CStr,
     began: Instant,
-    // When to look next, in milliseconds.
+    // Time of the next check, in milliseconds.
     due: AtomicU64,
     stop: Mutex<Option<Stop>>,
 }
 
 impl<'w> Watch<'w> {
-    /// Goes on as long as `sign` is in the folder.
+    /// Creates a watch that lets the worker continue while `sign` exists in the directory.
     pub fn new(events: &'w dyn Events, folder: BorrowedFd<'w>, sign: &'w CStr) -> Self {
         let (began, due, stop) = (Instant::now(), AtomicU64::new(0), Mutex::new(None));
         Self { events, folder, sign, began, due, stop }
     }
 
-    /// Why it was stopped.
+    /// Returns the reason why the worker was stopped.
     pub fn stopped(&self) -> Option<Stop> {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the folder, now.
+    /// Checks the directory now.
     pub fn look(&self) -> Result<(), Cancelled> {
         if has(self.folder, FULL) {
             return self.because(Stop::Full);
@@ -86,7 +86,7 @@ impl Events for Watch<'_> {
         if self.events.go_on().is_err() {
             return self.because(Stop::Cancelled);
         }
-        // A worker that stood still for long finds the moment past.
+        // A worker that was suspended for a long time checks immediately, because the time has passed.
         let now = self.began.elapsed().as_millis() as u64;
         if now < self.due.load(Ordering::Relaxed) {
             return Ok(());

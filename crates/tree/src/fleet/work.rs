@@ -1,4 +1,4 @@
-//! One worker, from its beginning to its end.
+//! Runs one worker from its start to its end.
 
 use rustix::{
     fs::{FileType, Mode, OFlags, fstat, lstat, open},
@@ -30,47 +30,48 @@ use crate::{
     threads::or_processors,
 };
 
-/// How long the others may take to stop when all is done: some steps of theirs.
+/// Maximum time that other workers get to stop when all tasks are done: a few steps of theirs.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a file system may show what was there before.
+/// Maximum time for which a file system may show outdated attributes.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// How a worker's part ended.
+/// The outcome of a worker's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetEnd {
-    /// It has finished the tree, which has its name.
+    /// It has finished and published the tree.
     Finished,
-    /// Nothing was left for it: another finishes, or has finished.
+    /// No work was left for it: another worker finishes or has finished the tree.
     Others,
-    /// The destination was there when it began, with the time of the source.
+    /// The destination already existed when it started, with the modification time of the source.
     There,
-    /// Something is left, for a worker that is started again: see the report.
+    /// Work is left for a worker that is started later: see the report.
     Unfinished,
 }
 
-/// What a worker did, and what became of the whole.
+/// The report of a worker, and the state of the fleet.
 #[derive(Debug)]
 pub struct FleetReport {
-    /// Its own account.
+    /// The report of its own work.
     pub tree: TreeReport,
-    /// How it ended.
+    /// The outcome of its run.
     pub end: FleetEnd,
-    /// The number of the plan.
+    /// The ID of the plan.
     pub plan: u64,
-    /// Tasks in the plan.
+    /// Number of tasks in the plan.
     pub tasks: u64,
-    /// Tasks that it did.
+    /// Number of tasks that it completed.
     pub done: u64,
-    /// Files of the tree, if it finished.
+    /// Number of files of the tree, if it finished the tree.
     pub files: u64,
-    /// All workers, if it finished.
+    /// The records of all workers, if it finished the tree.
     pub workers: Vec<WorkerRecord>,
-    /// The folder of the fleet, which is gone when the tree is finished.
+    /// The fleet's directory, which is removed when the tree is finished.
     pub folder: PathBuf,
 }
 
-/// Works on the copy of one folder, together with whoever else calls this for the same two folders, now or later, here
-/// or on other machines. `options` are those of `cp -a`; the destination must not be there.
+/// Works on the copy of one directory. All processes that call this function for these two paths cooperate, now or
+/// later, on this or other machines. `options` must be those of `cp -a`. The destination must not exist, unless the
+/// target is [`Target::Exact`].
 pub fn work(
     source: &Path,
     destination: &Path,
@@ -101,7 +102,7 @@ pub fn work(
         return Err(Error::Refused { path: destination.to_owned(), reason });
     }
     if matches!(found, Found::Published) && options.fsync == Fsync::Always {
-        // Who published it may have been killed before it did this.
+        // The worker that published the tree may have been killed before it synced the name.
         place::sync_name(destination)?;
     }
     if let Found::Place(place) = found {
@@ -109,7 +110,7 @@ pub fn work(
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
         match worker.run(&mut report) {
-            // The folder was removed while it was looked at.
+            // The directory was removed while it was read.
             Err(error) if error.errno() == Some(Errno::NOENT) && place.is_published(source) => {
                 report.end = FleetEnd::Others;
             }
@@ -132,8 +133,8 @@ pub fn work(
     Ok(report)
 }
 
-/// Makes the folder of a fleet, or finds it, and says where it is; `None` if the destination is there, with the time of the
-/// source.
+/// Creates or opens the fleet's directory and returns its path. Returns `None` if the destination exists with the
+/// modification time of the source.
 pub fn begin(source: &Path, destination: &Path) -> Result<Option<PathBuf>, Error> {
     check(source, &CopyOptions::archive())?;
     Ok(match Place::make(source, destination, How::New)? {
@@ -142,7 +143,8 @@ pub fn begin(source: &Path, destination: &Path) -> Result<Option<PathBuf>, Error
     })
 }
 
-/// A fleet copies whole folders as `cp -a` does: what a file's being there already says rests on that.
+/// Checks that the options are those of `cp -a` for a whole directory, because the evidence that an existing file is
+/// complete relies on them.
 fn check(source: &Path, options: &CopyOptions) -> Result<(), Error> {
     let is_archive = options.recursive
         && options.dereference == Some(Dereference::Never)
@@ -174,7 +176,7 @@ impl Assignment<'_> {
             let is_there = place.is_published(self.source);
             report.end = if is_there { FleetEnd::Others } else { FleetEnd::Unfinished };
             report.tree.halted = (!is_there).then_some(Halt::Cancelled);
-            // It was gone when this worker made it anew.
+            // This worker recreated the directory after it had been removed.
             return if is_there { place.remove() } else { Ok(()) };
         };
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
@@ -193,7 +195,7 @@ impl Assignment<'_> {
         self.expect_surveyed(&plan, &source)?;
         report.end = FleetEnd::Unfinished;
         if self.member.makes() {
-            // Who starts a worker has made room.
+            // A caller that starts a worker has freed space.
             place.take_away(FULL)?;
         }
         if self.member.duty == Duty::Plan {
@@ -235,18 +237,18 @@ impl Assignment<'_> {
         }
         let Some(finisher) = Finisher::claim(place, &self.name, self.events)? else {
             if self.events.go_on().is_err() {
-                // It did not learn whether the other one lives.
+                // The worker was cancelled before it knew whether the other finisher is alive.
                 (report.end, report.tree.halted) = (FleetEnd::Unfinished, Some(Halt::Cancelled));
             }
             return Ok(());
         };
-        // Whoever still moves something stops.
+        // Workers that are still moving data stop.
         place.take_away(EPOCH)?;
         self.wait_for_others(&plan, &mut journals);
         self.finish(&plan, &journals, grounds, (report, &finisher))
     }
 
-    /// Does tasks, and says so in a journal and a report of its own.
+    /// Performs tasks, and records them in its own journal and report.
     fn take_part(
         &self,
         plan: &Plan,
@@ -271,8 +273,8 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Looks once more at what is noted. Who has taken the epoch away has seen everything noted; where attributes are
-    /// believed for a while, that shows here later.
+    /// Reads the journals until all tasks are done. The worker that removed the `epoch` file has seen all tasks
+    /// recorded. If a file system caches attributes, this worker may see that later.
     fn see_all_done(&self, plan: &Plan, journals: &mut Journals) -> Result<(), Errno> {
         let (began, place) = (Instant::now(), self.place);
         let mut pauses = Pauses::new();
@@ -287,12 +289,12 @@ impl Assignment<'_> {
         }
     }
 
-    /// Gives the others some time to stop: what they write is whole, but changes the times of its folder. One that
-    /// stands still is not waited for longer.
+    /// Gives the other workers some time to stop. The files that they write are complete, but they change the times
+    /// of their directories. A worker that hangs is not waited for any longer.
     fn wait_for_others(&self, plan: &Plan, journals: &mut Journals) {
         let (began, folder) = (Instant::now(), self.place.fd.as_fd());
         while began.elapsed() < PATIENCE && self.events.go_on().is_ok() {
-            // What cannot be read now says nothing against them.
+            // If the journals cannot be read now, only the workers known so far are considered.
             let _ = journals.refresh(folder, &plan.index);
             if journals.at_work(folder, &self.name) == 0 {
                 return;
@@ -310,7 +312,7 @@ impl Assignment<'_> {
     ) -> Result<(), Error> {
         let place = self.place;
         let finished = match finish((self.source, place, plan), grounds, self.options, finisher) {
-            // Another one took this for dead, and was faster.
+            // Another worker considered this one dead, and was faster.
             Err(error) if !error.loses_written_bytes() && place.is_published(self.source) => {
                 return Ok(());
             }
@@ -341,7 +343,8 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Refuses another folder than was surveyed: something else is mounted there, or nothing.
+    /// Refuses a directory other than the surveyed one: the source may be unmounted, or something else may be mounted
+    /// there.
     fn expect_surveyed(&self, plan: &Plan, source: &OwnedFd) -> Result<(), Error> {
         let top = fstat(source).map_err(failed(self.source, "fstat"))?;
         if plan.of.may_be(Surveyed::of(&top)) {
@@ -354,7 +357,8 @@ impl Assignment<'_> {
         )))
     }
 
-    /// Leaves a word for who finishes, or looks. Without it less is known of this worker, and no more.
+    /// Writes the report for the finisher and for observers. If this fails, less is known about this worker, without
+    /// further effect.
     fn say(&self, record: &WorkerRecord) {
         let text = serde_json::to_vec(record).unwrap_or_default();
         if let Ok(file) = self.place.create(&self.name.file(REPORT), OFlags::WRONLY) {

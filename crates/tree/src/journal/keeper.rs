@@ -1,4 +1,4 @@
-//! Keeps the journal of one transfer beside its part.
+//! Maintains the journal of one transfer beside its partial file.
 
 use rustix::fs::{OFlags, fstat};
 use std::{
@@ -16,7 +16,7 @@ use thalweg_sys::{Errno, io};
 use super::{Journal, JournalError, MOST, SIZE, Source, boot_id};
 use crate::{identity::size, ranges::Ranges};
 
-/// Notes now and then what is done.
+/// Writes the progress of a transfer to its journal at intervals.
 #[derive(Debug)]
 pub struct Keeper<D> {
     dir: D,
@@ -27,24 +27,24 @@ pub struct Keeper<D> {
     due: Instant,
 }
 
-// A transfer shorter than this is begun anew faster than its journal is read.
+// A transfer shorter than this is repeated faster than its journal is read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl<D: std::os::fd::AsFd> Keeper<D> {
-    /// Nothing is written yet. `exists`: an earlier run may have left a journal.
+    /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
     pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
-        // Few live long enough to be written: the kernel is asked then.
+        // Few transfers take long enough to write a journal, so the boot ID is read only when it is written.
         let (done, boot_id) = (Ranges::default(), String::new());
         let journal = Journal { source, done, boot_id, synced_before: None };
         Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
     }
 
-    /// Notes how much from the start is done, and writes it now and then.
+    /// Records the number of bytes that are complete from the start. Writes the journal if the interval has passed.
     pub fn note(&mut self, done: u64) {
         self.note_ranges(&Ranges::up_to(done.min(self.journal.source.size())));
     }
 
-    /// The same where what is done has gaps.
+    /// Records the complete ranges. Writes the journal if the interval has passed.
     pub fn note_ranges(&mut self, done: &Ranges) {
         self.journal.done.clone_from(done);
         let now = Instant::now();
@@ -54,8 +54,8 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         }
     }
 
-    /// Writes what was noted last. A journal that cannot be written makes a later run slower, not
-    /// wrong, so nobody hears of it.
+    /// Writes the recorded state. A failure is not reported: without a journal a later run is slower, but still
+    /// correct.
     pub fn write(&mut self) {
         if self.file.is_none() {
             self.file = self.open();
@@ -65,21 +65,22 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         if self.journal.boot_id.is_empty() {
             boot_id().clone_into(&mut self.journal.boot_id);
         }
-        // Over all that an earlier run wrote: in one call, and without a moment in which there is nothing.
+        // One call replaces everything that an earlier run wrote, so the journal is never empty.
         let text = self.journal.to_bytes(*room);
         if text.len() > MOST || io::pwrite(file, &text, 0) != Ok(text.len()) {
-            // Nothing says less than half a text.
+            // No journal is better than an incomplete one.
             self.file = None;
             let _ = unlink(self.dir.as_fd(), &self.name);
         }
     }
 
-    /// Notes that all files below that were last changed before this moment are on stable storage.
+    /// Records that all files in the directory which were last changed before this moment are on stable storage.
     pub(crate) fn note_synced_before(&mut self, moment: (i64, u32)) {
         self.journal.synced_before = Some(moment);
     }
 
-    /// Opens the journal, new or of an earlier run. `None` if another user has the name: then this transfer has none.
+    /// Opens a new or existing journal. Returns `None` if another user owns the name; this transfer then has no
+    /// journal.
     fn open(&self) -> Option<(OwnedFd, usize)> {
         let dir = self.dir.as_fd();
         let file = match create_new(dir, &self.name, OFlags::WRONLY, 0o600) {
@@ -90,13 +91,13 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         if there > MOST as u64 {
             io::ftruncate(&file, 0).ok()?;
         }
-        // A list of ranges grows: the text of something remote has all the room from the start.
+        // The list of ranges grows, so the journal of a remote source has the maximum size from the start.
         let least = if self.journal.source.is_local() { SIZE } else { MOST };
         Some((file, least.max((there as usize).min(MOST))))
     }
 
-    /// Removes what it says so far, or what an earlier run left: it must not be there with bytes it
-    /// does not speak of, nor when the name of the part is free for others.
+    /// Removes the journal. It must not exist beside bytes that it does not describe, nor when other processes may
+    /// use the name of the partial file.
     pub fn forget(&mut self) -> Result<(), Errno> {
         self.file = None;
         if self.exists {
@@ -106,13 +107,14 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         Ok(())
     }
 
-    /// What an earlier run left.
+    /// Returns the journal that an earlier run left.
     pub fn earlier(&self) -> Option<Result<Journal, JournalError>> {
         earlier(self.dir.as_fd(), &self.name)
     }
 }
 
-/// The journal of this name that an earlier run left. One that another user may have written is ignored.
+/// Returns the journal of this name that an earlier run left. A journal that another user may have written is
+/// ignored.
 pub fn earlier(
     dir: BorrowedFd<'_>,
     name: &std::ffi::CStr,
@@ -145,7 +147,7 @@ mod tests {
         fs::remove_file(at("journal")).unwrap();
         keeper().write();
         assert!(keeper().earlier().is_some());
-        // Since then, somebody may have read it, and writes into the file of another name.
+        // Another process may have opened the file since then and may write to it under another name.
         fs::hard_link(at("journal"), at("victim")).unwrap();
         let text = fs::read(at("victim")).unwrap();
         let mut later = keeper();

@@ -1,5 +1,6 @@
-//! What a manifest of hashes has no room for, in a file beside it: a line of JSON for everything below a folder, with what
-//! a copy can keep besides the contents. The tools that read the hashes do not tolerate other lines (`b3sum` 1.2).
+//! The attributes file beside a manifest. It has one line of JSON for every entry below a directory, with the
+//! attributes that a copy can preserve. They are in a separate file because the tools that read the hashes do not
+//! tolerate other lines (`b3sum` 1.2).
 
 use rustix::fs::{AtFlags, FileType, fstatfs, major, minor, readlinkat, statat};
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,10 @@ use crate::{
     walk::{At, Crew, Kinds, Visit, walk},
 };
 
-/// The first line.
+/// The first line of the file.
 const HEAD: &str = "{\"thalweg_attributes\":1}";
 
-/// What is said of one name.
+/// The attributes of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -40,7 +41,7 @@ struct Entry {
     gid: u32,
     mtime: i64,
     nanos: u32,
-    /// What the file system stores of times; unknown for an entry that was read from a manifest.
+    /// The resolution of times on the file system; unknown for an entry that was read from an attributes file.
     #[serde(skip)]
     resolution: Option<Resolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +50,7 @@ struct Entry {
     device: Option<(u32, u32)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     xattrs: BTreeMap<String, String>,
-    /// The first of the names of one file.
+    /// The first name of the file, if it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
 }
@@ -73,27 +74,27 @@ enum Kind {
     Character,
 }
 
-/// The last line: without it the file was cut short.
+/// The last line. If it is missing, the file was truncated.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct End {
     entries: usize,
 }
 
-/// The attributes of everything below a folder, or of one file, by its path.
+/// The attributes of all entries below a directory, or of one file, by path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Attributes(BTreeMap<Vec<u8>, Entry>);
 
 impl Attributes {
-    /// The name of the file that belongs to a manifest.
+    /// Returns the path of the attributes file of a manifest.
     pub fn beside(manifest: &Path) -> PathBuf {
         let mut name = manifest.as_os_str().to_owned();
         name.push(".attributes");
         name.into()
     }
 
-    /// Looks at a tree. Files that are among `own` are no part of it. `jobs` is the number of threads; 0 means as
-    /// many as there are processors. What could not be looked at is in the account.
+    /// Reads the attributes of a tree. Files in `own` are excluded. `jobs` is the number of threads; 0 means one per
+    /// core. Entries that could not be read are errors in the returned [`Comparison`].
     pub fn of(
         path: &Path,
         (jobs, own): (usize, &[&Path]),
@@ -115,7 +116,7 @@ impl Attributes {
         Ok((Self(entries), looking.run.conclude(hands.collect())))
     }
 
-    /// The lines.
+    /// Returns the contents of the file.
     pub fn text(&self) -> Vec<u8> {
         let mut text = format!("{HEAD}\n");
         let mut add = |line: serde_json::Result<String>| {
@@ -126,7 +127,7 @@ impl Attributes {
         text.into_bytes()
     }
 
-    /// Reads them. An error says which line is none.
+    /// Parses the file. An error contains the number of the invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let wrong = |number: usize, why: &str| {
             Error::Usage(format!("line {number} of the attributes: {why}"))
@@ -156,8 +157,8 @@ impl Attributes {
         Err(wrong(1, "the last line is missing"))
     }
 
-    /// Tells in what `here`, the attributes of `destination`, differs, and counts it in `found`. Of files that are on
-    /// one side only the hashes tell.
+    /// Reports how `here`, the attributes of `destination`, differs, and counts the differences in `found`. Files
+    /// that exist on one side only are left to the comparison of hashes.
     pub fn check(
         &self,
         here: &Self,
@@ -165,7 +166,7 @@ impl Attributes {
         events: &dyn Events,
         found: &mut Comparison,
     ) {
-        // One file may be there under another name.
+        // A single file may have another name on the other side.
         if let ([(_, was)], [(_, is)], false) = (&*self.all(), &*here.all(), destination.is_dir()) {
             return compare(was, is, destination, (events, found));
         }
@@ -198,7 +199,7 @@ impl Attributes {
 
 fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, &mut Comparison)) {
     let how = if was.kind != is.kind {
-        // That a file is none was said by its hash.
+        // The comparison of hashes has already reported that the entry is not a file.
         (was.kind != Kind::File).then(|| How::Kind(was.kind.file_type(), is.kind.file_type()))
     } else if was.target != is.target {
         Some(How::Target)
@@ -260,7 +261,7 @@ impl Kind {
     }
 }
 
-/// A walk that looks and reads no contents.
+/// A walk that reads attributes but no contents.
 struct Looking<'l> {
     run: Run<'l>,
     own: Vec<Id>,
@@ -271,7 +272,7 @@ struct Hand {
     met: Vec<(Vec<u8>, Met)>,
 }
 
-/// What is under a name, and which file it is if it has several.
+/// The entry of a name, and the identity of its file if it has several names.
 type Met = (Entry, Option<Id>);
 
 impl Visit for Looking<'_> {
@@ -343,7 +344,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Percent-encoded but for letters, digits and `-._~/`, as in a URL.
+/// Percent-encodes all bytes except letters, digits and `-._~/`, as in a URL.
 fn encoded(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {

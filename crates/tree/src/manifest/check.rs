@@ -1,4 +1,4 @@
-//! Compares a tree with a manifest: first what the lines name, then what there is besides.
+//! Compares a tree with a manifest: first the files that the manifest names, then any extra files.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,25 +18,25 @@ use crate::{
     walk::{Task, walk},
 };
 
-/// What can be asked of a comparison with a manifest.
+/// Options of a comparison with a manifest.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// The hash of lines that do not tell.
+    /// The hash of lines that do not name theirs.
     pub hash: Option<Hash>,
-    /// Files that the manifest does not have are no finding.
+    /// Do not report files that are missing from the manifest.
     pub ignore_extra: bool,
-    /// Let the page cache go first.
+    /// Drop the page cache of each file first.
     pub cold: bool,
-    /// Threads; 0 means as many as there are processors.
+    /// Number of threads; 0 means one per core.
     pub jobs: usize,
-    /// Where the manifest and its attributes were read from: in the tree, they are no extra files.
+    /// Paths of the manifest and its attributes file. They do not count as extra files.
     pub own: Vec<PathBuf>,
 }
 
-/// Lines handed to a thread at a time.
+/// Number of lines handed to a thread at a time.
 pub(crate) const BATCH: usize = 64;
 
-/// Compares a tree, or a single file, with a manifest. An error means that nothing was begun.
+/// Compares a tree, or a single file, with a manifest. If it returns an error, nothing was compared.
 pub fn check(
     manifest: &Manifest,
     destination: &Path,
@@ -55,7 +55,7 @@ pub fn check(
     }
     let count = manifest.lines.len();
     let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
-    // Last in, first out: the first line is to be first, and the walk last.
+    // The queue is last in, first out. This order makes the first line the first task and the walk the last one.
     let lines = batches.rev().map(|lines| Task::Work(Work::Lines(lines)));
     let hands = walk(&hashing, tree.into_iter().chain(lines), for_reading(options.jobs));
     Ok(hashing.run.conclude(hands.into_iter().map(|hand| hand.run).collect()))

@@ -1,4 +1,4 @@
-//! What a manifest says is there.
+//! The expected files and hashes of a manifest.
 
 use rustix::fs::{FileType, Stat, fstat, stat};
 use std::{
@@ -21,29 +21,28 @@ use crate::{
     walk::{Root, failed_call},
 };
 
-/// A call that failed.
+/// The name and the errno of a failed call.
 pub(crate) type Failed = (&'static str, Errno);
 
-/// A manifest, while files are compared with it.
+/// A manifest during a comparison.
 pub(crate) struct Check<'c> {
     manifest: &'c Manifest,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
-    /// Which of the two hashes of 64 digits it has, once a file has shown it: a place in
-    /// [`ALIKE`] and one.
+    /// The hash of lines with 64 digits, once a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
     shown: AtomicU8,
     place: Place,
 }
 
-/// Where the files are.
+/// The location of the files.
 enum Place {
-    /// In a folder.
+    /// The files are in a directory.
     Folder(Arc<Root>, PathBuf),
-    /// It is the only file there is.
+    /// The manifest has one file, at this path.
     File(PathBuf),
 }
 
-/// Hashes that cannot be told apart by the number of their digits.
+/// Hashes that have an equal number of digits.
 const ALIKE: [Hash; 2] = [Hash::Sha256, Hash::Blake3];
 
 impl Place {
@@ -65,7 +64,7 @@ impl Place {
 }
 
 impl<'c> Check<'c> {
-    /// Of what lies at `destination`; `hash` is that of lines that do not tell.
+    /// Prepares a comparison with the files at `destination`. `hash` is the hash of lines that do not name theirs.
     pub fn new(
         manifest: &'c Manifest,
         destination: &Path,
@@ -75,7 +74,7 @@ impl<'c> Check<'c> {
         Ok(Self { names: manifest.names(), manifest, hash, shown: AtomicU8::new(0), place })
     }
 
-    /// The folder that the files are in, if they are in one.
+    /// Returns the directory of the files; `None` for a single file.
     pub fn folder(&self) -> Option<&Arc<Root>> {
         match &self.place {
             Place::Folder(root, _) => Some(root),
@@ -83,17 +82,17 @@ impl<'c> Check<'c> {
         }
     }
 
-    /// Whether a line names this path.
+    /// Returns `true` if a line names this path.
     pub fn has(&self, path: &[u8]) -> bool {
         self.names.contains_key(path)
     }
 
-    /// The number of a line in its file.
+    /// Returns the line number in the manifest file.
     pub fn number(&self, line: usize) -> usize {
         self.manifest.lines[line].0
     }
 
-    /// The hashes that a line may hold.
+    /// Returns the hashes that a line may contain.
     pub fn hashes(&self, line: usize) -> Vec<Hash> {
         let (_, stated) = &self.manifest.lines[line];
         let shown = usize::from(self.shown.load(Ordering::Relaxed));
@@ -101,7 +100,8 @@ impl<'c> Check<'c> {
         known.map_or_else(|| ALIKE.to_vec(), |hash| vec![hash])
     }
 
-    /// Whether one of these, which are in the order of [`Self::hashes`], is what the line holds.
+    /// Returns `true` if one of the digests is the one in the line. The digests must be in the order of
+    /// [`Self::hashes`].
     pub fn agrees(&self, line: usize, digests: &[Digest]) -> bool {
         let stated = self.manifest.lines[line].1.digest;
         let found = digests.iter().position(|digest| *digest == stated);

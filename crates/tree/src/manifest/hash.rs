@@ -1,4 +1,4 @@
-//! What is hashed, and what becomes of it.
+//! Hashes files, and records or compares the results.
 
 use rustix::fs::{Stat, stat};
 use std::{
@@ -19,44 +19,44 @@ use crate::{
     walk::{Root, failed_call},
 };
 
-/// The files of these names, as far as they are there.
+/// Returns the identities of those files that exist.
 pub(crate) fn ids(own: &[&Path]) -> Vec<Id> {
     own.iter().filter_map(|own| Some(Id::of(&stat(*own).ok()?))).collect()
 }
 
-/// What the threads share.
+/// State shared by the threads.
 pub(crate) struct Hashing<'h> {
     pub run: Run<'h>,
     pub job: Job<'h>,
-    /// Let the page cache go first.
+    /// Drop the page cache of each file first.
     pub cold: bool,
-    /// The manifest itself and its attributes, which are no part of what it lists.
+    /// The identities of the manifest and its attributes file, which are not listed in the manifest.
     pub own: Vec<Id>,
 }
 
-/// What the hashes are for.
+/// The purpose of the hashes.
 pub(crate) enum Job<'h> {
-    /// To be written.
+    /// Write them to a new manifest.
     Make(Make<'h>),
-    /// To be compared with those of a manifest.
+    /// Compare them with a manifest.
     Check(Check<'h>),
 }
 
-/// Which files are hashed, and how.
+/// The files to hash, and the hash.
 pub(crate) struct Make<'h> {
     pub hash: Hash,
-    /// Files of a folder, instead of those that a walk meets.
+    /// The files of a directory to hash, instead of the files that a walk finds.
     pub listed: Option<(Root, &'h Listed)>,
 }
 
-/// What each thread keeps.
+/// Per-thread state.
 pub(crate) struct Hand {
     pub run: run::Hand,
-    /// Names and hashes, to be written.
+    /// Names and hashes for the new manifest.
     pub made: Vec<(Vec<u8>, Digest)>,
 }
 
-/// A file that is to be hashed.
+/// A file to hash.
 pub(crate) struct Subject {
     pub fd: OwnedFd,
     pub stat: Stat,
@@ -64,21 +64,21 @@ pub(crate) struct Subject {
     pub path: PathBuf,
 }
 
-/// What the hash of a file is for.
+/// The manifest line that a file belongs to.
 pub(crate) enum What {
-    /// The line of this name.
+    /// A new line with this name.
     Name(Vec<u8>),
-    /// This line of the manifest, the first being 0.
+    /// This line of the manifest, counted from 0.
     Line(usize),
 }
 
 impl Hashing<'_> {
-    /// Hashes a file from its start to its end.
+    /// Hashes a whole file on this thread.
     pub fn hash_here(&self, hand: &mut Hand, subject: &Subject, hashes: &[Hash]) {
         let told = size(&subject.stat);
         match self.digests(hand, subject.fd.as_fd(), (hashes, told)) {
             Ok(Some((digests, bytes))) => self.hashed(hand, subject, &digests, bytes),
-            // It was stopped.
+            // The operation was cancelled.
             Ok(None) => {}
             Err((call, errno)) => {
                 self.run.failed(failed_call(subject.path.clone(), call, errno));
@@ -86,7 +86,7 @@ impl Hashing<'_> {
         }
     }
 
-    /// The hashes that a file may have been given.
+    /// Returns the hashes to compute for a file.
     pub fn hashes(&self, what: &What) -> Vec<Hash> {
         match (&self.job, what) {
             (Job::Make(make), _) => vec![make.hash],
@@ -95,8 +95,8 @@ impl Hashing<'_> {
         }
     }
 
-    /// The digests of a whole file that says it has `told` bytes, and how many it has; `None` if
-    /// it is to stop.
+    /// Returns the digests of a whole file and its actual size. `told`: the size that `fstat` reported, which may
+    /// differ. Returns `None` if the operation is cancelled.
     fn digests(
         &self,
         hand: &mut Hand,
@@ -114,7 +114,7 @@ impl Hashing<'_> {
             }
             at += got as u64;
             self.run.advance(&mut hand.run, 0, got as u64);
-            // A size of 0 often is no size at all (/proc).
+            // A reported size of 0 is often wrong (/proc).
             if got < BUFFER || (at == told && told > 0) {
                 break;
             }
@@ -125,7 +125,7 @@ impl Hashing<'_> {
         Ok(Some((hashers.into_iter().map(Hasher::finish).collect(), at)))
     }
 
-    /// What becomes of a hash: it is to be written, or is that of the manifest or another.
+    /// Adds the digest to the new manifest, or compares it with the existing one and reports a difference.
     pub fn hashed(&self, hand: &mut Hand, subject: &Subject, digests: &[Digest], bytes: u64) {
         let is_same = match (&self.job, &subject.what) {
             (Job::Check(check), What::Line(line)) => {

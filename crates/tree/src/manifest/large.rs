@@ -1,4 +1,4 @@
-//! A file that is hashed in pieces, by all threads that have nothing else to do: BLAKE3 is a tree.
+//! Hashes a large file in pieces on all idle threads. This works only for BLAKE3, which is a tree hash.
 
 use std::{
     ops::Range,
@@ -19,15 +19,15 @@ use crate::{
     walk::{Crew, Visit, failed_call},
 };
 
-/// A piece of work.
+/// A task of the walk.
 pub(crate) enum Work {
     /// Some lines of the manifest, or names of the list.
     Lines(Range<usize>),
-    /// A large file, as far as it is left; what waits keeps no file open.
+    /// A large file with pieces left. The reference is weak, so that a queued task does not keep the file open.
     Large(Weak<Large>),
 }
 
-/// The file, and the parts of its hash.
+/// A large file and the hashes of its parts.
 pub(crate) struct Large {
     subject: Subject,
     pieces: Pieces,
@@ -40,7 +40,7 @@ struct Parts {
 }
 
 impl Large {
-    /// Hashes a file together with the threads that have nothing else to do.
+    /// Hashes a file together with idle threads.
     pub fn share(
         subject: Subject,
         crew: &Crew<'_, impl Visit<Work = Work>>,
@@ -56,7 +56,7 @@ impl Large {
         large.hash(hashing, hand);
     }
 
-    /// Hashes pieces until none is left. The last thread to find none joins the parts.
+    /// Hashes pieces until none are left. The last thread to finish combines the parts.
     pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
@@ -79,7 +79,7 @@ impl Large {
         }
     }
 
-    /// The hash of a piece; `None` if the file ends before it does.
+    /// Returns the hash of a piece; `None` if the file ends within it.
     fn part(
         &self,
         hashing: &Hashing<'_>,
@@ -122,7 +122,7 @@ impl Large {
                 let digest = Part::join(&done, PIECE, len);
                 hashing.hashed(hand, subject, &[digest], len);
             }
-            // It was cut short meanwhile: what is left of it is hashed as it is now.
+            // The file was truncated in the meantime. It is hashed again at its current size.
             None => hashing.hash_here(hand, subject, &[Hash::Blake3]),
         }
     }

@@ -1,31 +1,32 @@
-//! One line of a manifest. Three tools write the same line and escape names each in its own way; what all of them
-//! write is read, and what is written is what the tool of that hash reads.
+//! One line of a manifest. Three tools write this format, and each escapes names in its own way. The parser accepts
+//! all of them; the writer uses the format of the tool for that hash.
 
 use crate::{Hash, hashing::Digest};
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stated {
     /// The name of the file.
     pub name: Vec<u8>,
     /// Its hash.
     pub digest: Digest,
-    /// Which hash that is, if the line tells: two of them have 64 digits.
+    /// The hash, if the line determines it: two hashes have 64 digits.
     pub hash: Option<Hash>,
-    /// `true` if the line names its hash. Other digests have as many digits, such as MD5 and XXH128.
+    /// `true` if the line names its hash. Without a name the hash can be ambiguous: MD5 and XXH128, for example, both
+    /// have 32 digits.
     pub is_tagged: bool,
 }
 
-/// Why a line says nothing.
+/// The reason why a line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not begin with digits, nor with the name of a hash.
+    /// The line starts neither with digits nor with the name of a hash.
     #[error("neither 'DIGITS  NAME' nor 'HASH (NAME) = DIGITS'")]
     Form,
-    /// No hash has so many digits.
+    /// No supported hash has this number of digits.
     #[error("{0} hexadecimal digits: SHA-256 and BLAKE3 have 64, XXH128 has 32")]
     Digits(usize),
-    /// A digest by a hash that is not supported, of the file of this name.
+    /// The digest was made with an unsupported hash.
     #[error("{hash} digests are not supported, only SHA-256, BLAKE3 and XXH128")]
     Unsupported {
         /// The hash.
@@ -33,18 +34,18 @@ pub enum Malformed {
         /// The file.
         name: Vec<u8>,
     },
-    /// The text is UTF-16.
+    /// The text is encoded in UTF-16.
     #[error("UTF-16 text: save the list as UTF-8")]
     Encoding,
-    /// A backslash before something else than `n`, `r` and itself.
+    /// A backslash is followed by a character other than `n`, `r` and backslash.
     #[error("a backslash in the name that escapes nothing")]
     Escape,
-    /// No file has this name.
+    /// The name is empty or contains a NUL.
     #[error("no file has an empty name, or one with a NUL")]
     Name,
 }
 
-/// How a hash is called in lines that name it.
+/// The names of hashes in tagged lines.
 const TAGS: [(&str, Hash); 4] = [
     ("SHA256", Hash::Sha256),
     // openssl dgst
@@ -62,8 +63,8 @@ const UNSUPPORTED: [(usize, &str); 6] = [
     (128, "SHA-512"),
 ];
 
-/// Writes a line. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all: each gets
-/// only those that it cannot do without.
+/// Writes a line. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all, so the writer uses as few
+/// escapes as possible for each tool.
 pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
     let escaped: &[u8] = match hash {
         Hash::Sha256 => b"\\\n\r",
@@ -90,12 +91,12 @@ pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
 }
 
 impl Stated {
-    /// Whether it was read as XXH128 because it has 32 digits, as MD5 has.
+    /// Returns `true` if the hash was assumed to be XXH128 only because of its 32 digits. MD5 has 32 digits too.
     pub fn is_bare(&self) -> bool {
         self.hash == Some(Hash::Xxh3) && !self.is_tagged
     }
 
-    /// Reads a line, without its end; `None` if it is empty or a comment.
+    /// Parses a line without its line end. Returns `None` if it is empty or a comment.
     pub fn parse(line: &[u8]) -> Result<Option<Self>, Malformed> {
         if line.is_empty() || line.starts_with(b"#") {
             return Ok(None);
@@ -107,7 +108,7 @@ impl Stated {
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digest, tag, name) = match line.get(digits..) {
             Some([b' ' | b'\t', b' ' | b'*' | b'\t', name @ ..]) => (&line[..digits], None, name),
-            // What `-r` of some tools writes.
+            // The format that some tools write with `-r`.
             Some([b' ' | b'\t', name @ ..]) if digits >= 8 => (&line[..digits], None, name),
             _ => tagged(line)?,
         };
@@ -120,7 +121,7 @@ impl Stated {
     }
 }
 
-/// Digits, tag and name of `SHA256 (NAME) = DIGITS`, or of `SHA256(NAME)= DIGITS` as openssl writes it.
+/// Digits, tag and name of `SHA256 (NAME) = DIGITS`, or of `SHA256(NAME)= DIGITS`, the form that openssl writes.
 type Tagged<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
 fn tagged(line: &[u8]) -> Result<Tagged<'_>, Malformed> {
@@ -135,7 +136,7 @@ fn tagged(line: &[u8]) -> Result<Tagged<'_>, Malformed> {
     Ok((&line[digits..], Some(tag), name))
 }
 
-/// The digest, and its hash if that is known.
+/// Returns the digest, and its hash if that is known.
 fn judge(
     digits: &[u8],
     tag: Option<&[u8]>,

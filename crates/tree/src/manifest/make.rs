@@ -1,4 +1,4 @@
-//! Makes a manifest.
+//! Creates a manifest.
 
 use rustix::fs::{FileType, stat};
 use std::{ffi::CString, path::Path, sync::Arc};
@@ -18,18 +18,18 @@ use crate::{
     walk::{Root, Task, failed_call, walk},
 };
 
-/// A manifest, and what there is to say of it.
+/// A new manifest and its report.
 #[derive(Debug)]
 pub struct Made {
-    /// Its lines, in the order of the bytes of the names.
+    /// The lines, sorted by the bytes of the names.
     pub text: Vec<u8>,
-    /// How much was read, and what could not be.
+    /// The number of files and bytes read, and the errors.
     pub account: Comparison,
 }
 
-/// Lists all files of a tree by their path in it, or one file by its name. `own` is where the manifest
-/// and its attributes will be: if they lie in the tree, they are not listed. `jobs` is the number of threads; 0 means as many as there
-/// are processors. An error means that nothing was begun.
+/// Lists all files of a tree by their path in it, or one file by its name. `own` contains the paths of the manifest
+/// and its attributes file; if they are in the tree, they are not listed. `jobs` is the number of threads; 0 means
+/// one per core. If it returns an error, nothing was read.
 pub fn make(
     path: &Path,
     hash: Hash,
@@ -42,8 +42,8 @@ pub fn make(
     Ok(gather(hashing, hash, [task(path)?], jobs))
 }
 
-/// Lists the files of a copy, read again where they are now. That one of them is where the manifest will be,
-/// `own`, is a problem of the account.
+/// Lists the files of a copy after reading them again. If one of them has the path of the manifest, `own`, the report
+/// contains an error.
 pub fn make_of(
     listed: &Listed,
     hash: Hash,
@@ -70,7 +70,7 @@ fn gather(
     let mut hands = walk(&hashing, tasks, for_reading(jobs));
     let mut lines: Vec<_> = hands.iter_mut().flat_map(|hand| hand.made.drain(..)).collect();
     lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    // A list may have a name twice, where a later source took the place of an earlier one.
+    // A list may contain a name twice, if a later source replaced the copy of an earlier one.
     lines.dedup_by(|(a, _), (b, _)| a == b);
     let mut text = Vec::new();
     for (name, digest) in lines {

@@ -1,5 +1,5 @@
-//! Manifests: the hash and the name of every file of a tree, in the lines that `sha256sum -c`, `b3sum -c` and
-//! `xxhsum -c` read, and that they write.
+//! Manifests: the hash and the name of every file of a tree. The line format is the one that `sha256sum`, `b3sum` and
+//! `xxhsum` write and check with `-c`.
 
 mod attributes;
 mod check;

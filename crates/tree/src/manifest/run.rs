@@ -1,4 +1,4 @@
-//! Hashes files by several threads: those that a walk meets, or those that lines name.
+//! Hashes files with several threads: the files that a walk finds, or the files that a list names.
 
 use rustix::fs::{FileType, fstat};
 use std::{ops::Range, os::fd::AsFd};
@@ -71,7 +71,7 @@ impl Visit for Hashing<'_> {
 }
 
 impl Hashing<'_> {
-    /// Hashes a file that a walk met, for its line.
+    /// Hashes a file that a walk found, for its line.
     fn list(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
         let Some(dir) = at.dir(1) else { return Ok(()) };
         let fd = open(dir, at.name(1), at.is_named_by_caller()).map_err(|e| ("openat", e))?;
@@ -102,13 +102,13 @@ impl Hashing<'_> {
                 let (what, path) = (What::Name(name.clone()), list.path(index));
                 self.hash(crew, hand, Subject { fd, stat, what, path });
             }
-            // A copy may have been written into a device.
+            // The copy may have been written to a device.
             Ok(_) => hand.run.found.not_named += 1,
             Err((call, errno)) => self.run.failed(failed_call(list.path(index), call, errno)),
         }
     }
 
-    /// A file that a walk met is to be in the manifest.
+    /// Reports a file that a walk found but the manifest does not name.
     fn expect_listed(&self, hand: &mut Hand, check: &Check<'_>, at: &At<'_>) -> Result<(), Failed> {
         if check.has(&at.below_root()) {
             return Ok(());
@@ -123,9 +123,9 @@ impl Hashing<'_> {
         Ok(())
     }
 
-    /// Hashes a file, here or by all threads.
+    /// Hashes a file on this thread, or together with idle threads.
     pub fn hash(&self, crew: &Crew<'_, Self>, hand: &mut Hand, subject: Subject) {
-        // What cannot be dropped is read from memory.
+        // If pages cannot be dropped, the file is read from memory.
         let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
         if let Err(errno) = dropped {
             return self.run.failed(failed_call(subject.path, "fdatasync", errno));
@@ -137,7 +137,7 @@ impl Hashing<'_> {
         self.hash_here(hand, &subject, &hashes);
     }
 
-    /// Hashes the files that these lines name.
+    /// Hashes the files of these lines.
     fn check_lines(
         &self,
         crew: &Crew<'_, Self>,

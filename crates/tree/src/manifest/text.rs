@@ -1,4 +1,4 @@
-//! A manifest as it is read from a file.
+//! Reads a manifest file.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,18 @@ use super::{Malformed, Stated};
 
 use crate::names::plain;
 
-/// The lines of a manifest, and those that are none.
+/// The lines of a manifest, valid and invalid.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// What each line says, with its number; the first has 1.
+    /// The contents of each valid line, with its line number, starting at 1.
     pub lines: Vec<(usize, Stated)>,
-    /// Lines that say nothing that could be checked.
+    /// The lines that cannot be checked.
     pub malformed: Vec<(usize, Malformed)>,
 }
 
 impl Manifest {
-    /// Reads all lines, with or without a byte order mark. If all of them end in CR LF, the CR is part of the end; else it
-    /// is part of a name.
+    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR belongs to the line
+    /// end; otherwise it belongs to the name.
     pub fn parse(text: &[u8]) -> Self {
         let mut manifest = Self::default();
         if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
@@ -38,7 +38,7 @@ impl Manifest {
         manifest
     }
 
-    /// The names, each as it is met on a walk.
+    /// Returns the index of each name, in the normalized form that a walk produces.
     pub(crate) fn names(&self) -> HashMap<Vec<u8>, usize> {
         (0..).zip(&self.lines).map(|(at, (_, stated))| (plain(&stated.name), at)).collect()
     }
@@ -69,7 +69,7 @@ mod tests {
         };
         let text = format!("\u{feff}{digits}  a\r\n\r\n{digits} *b\r\n");
         assert_eq!(names(text.as_bytes()), [b"a", b"b"]);
-        // A CR that only some lines have is in a name.
+        // A CR at the end of only some lines belongs to the name.
         let text = format!("{digits}  a\r\n{digits}  b\n");
         assert_eq!(names(text.as_bytes()), [&b"a\r"[..], b"b"]);
         let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -2,12 +2,20 @@
 
 use super::program::Language::{self, C, Java, Python};
 use super::rust::{delays, how_many, ways};
+use thalweg_testing::{Dice, from_env};
 
 const PAIRS: [[Language; 2]; 6] =
     [[C, C], [C, Java], [C, Python], [Java, Java], [Java, Python], [Python, Python]];
 
+/// Every second pair, by chance the odd or the even ones: either half has all languages. `THALWEG_PAIRS=1` takes all.
 fn pairs(test: &str) -> impl Iterator<Item = [Language; 2]> {
-    PAIRS.into_iter().filter(move |pair| pair.iter().all(|language| language.is_here(test)))
+    let step = from_env("THALWEG_PAIRS", 2) as usize;
+    let first = Dice::new(test).within(0..step as u64) as usize;
+    PAIRS
+        .into_iter()
+        .skip(first)
+        .step_by(step)
+        .filter(move |pair| pair.iter().all(|language| language.is_here(test)))
 }
 
 #[test]

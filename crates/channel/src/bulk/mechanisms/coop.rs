@@ -88,7 +88,7 @@ impl Mechanism for Coop {
         // SAFETY: `place` is ours and nothing refers to it until the call is over.
         let answer = unsafe { remote::write(pid, at, &word) };
         answer.map_err(|errno| unfit("process_vm_writev", errno))?;
-        Joint::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+        Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
     fn shares_faults(&self, size: Option<u64>) -> bool {
@@ -98,7 +98,7 @@ impl Mechanism for Coop {
 
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
-        let (page, fd) = Joint::create(PAGE).map_err(|errno| unfit("memfd_create", errno))?;
+        let (page, fd) = Joint::create(PAGE).map_err(|failed| unfit(failed.call, failed.errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
         Ok((Box::new(Sender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
     }

@@ -130,7 +130,8 @@ impl Size {
 
 /// Memory of a fixed size, and its descriptor.
 fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
-    let fd = memfd::create(NAME, bytes as u64).map_err(|errno| unfit("memfd_create", errno))?;
+    let fd =
+        memfd::create(NAME, bytes as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
     let region = Region::of_file(&fd, bytes, Sharing::Write).map_err(|e| unfit("mmap", e))?;
     seal(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
     Ok((region, fd))

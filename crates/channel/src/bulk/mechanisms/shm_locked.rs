@@ -81,7 +81,7 @@ impl Mechanism for ShmLocked {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        Joint::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+        Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
@@ -131,7 +131,7 @@ impl Handle {
 
 fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
     if !sysv {
-        let made = Joint::create(len).map_err(|errno| unfit("memfd_create", errno));
+        let made = Joint::create(len).map_err(|failed| unfit(failed.call, failed.errno));
         return made.map(|(page, fd)| (page, Handle::File(fd)));
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;

@@ -44,7 +44,7 @@ impl Mechanism for Snapshot {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        let fd = memfd::create(NAME, 1).map_err(|errno| unfit("memfd_create", errno))?;
+        let fd = memfd::create(NAME, 1).map_err(|failed| unfit(failed.call, failed.errno))?;
         seal(&fd, FOR_GOOD).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
         Region::of_file(&fd, 1, Sharing::Private).map(drop).map_err(|errno| unfit("mmap", errno))
     }
@@ -76,7 +76,7 @@ fn give(fd: impl AsFd, len: usize, control: &mut Control) -> Result<(), Stop> {
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let fd = memfd::create(NAME, bytes.len() as u64)
-            .map_err(|e| Stop::refused("memfd_create", e))?;
+            .map_err(|failed| Stop::refused(failed.call, failed.errno))?;
         let mut at = 0;
         while at < bytes.len() {
             match io::pwrite(&fd, &bytes[at..], at as u64) {

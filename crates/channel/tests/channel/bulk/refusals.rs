@@ -296,7 +296,7 @@ fn shake_hands(link: &Link) {
 fn memory_that_can_shrink_is_refused() {
     let fd = match thalweg_sys::memfd::create("test", 4096) {
         Ok(fd) => fd,
-        Err(errno) => return skip("memory_that_can_shrink_is_refused", &errno.to_string()),
+        Err(failed) => return skip("memory_that_can_shrink_is_refused", &failed.errno.to_string()),
     };
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {

@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_core::{Cancelled, error::errno_name, failed::quoted, shown};
+use thalweg_core::{Cancelled, error::errno_name, failed::quoted, quantity::exact, shown};
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
@@ -150,6 +150,12 @@ impl Events for Watcher<'_> {
                         "{path}: attribute {name} is refused (fsetxattr: {why}); copied without it"
                     )
                 });
+            }
+            Event::NoRoom { destination, needed, free } => {
+                let (path, needed, free) = (quoted(destination), exact(*needed), exact(*free));
+                self.complain(&format!(
+                    "warning: {path}: the copy needs {needed}, and {free} are free there"
+                ));
             }
             Event::LeftAlone { path, why } => {
                 let path = quoted(path);

@@ -10,6 +10,7 @@ use thalweg_core::quantity::Size;
 use thalweg_lab::probes::libc_thresholds::{
     Crossover, Effective, Measuring, SizeEffect, ThresholdsResult, Tried, measure,
 };
+use thalweg_sys::host::libc_version;
 
 use crate::{
     commands::doctor::DoctorArgs,
@@ -47,6 +48,11 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
         let why = copies.unknown.unwrap_or_default();
         return Err(Failure::new(Exit::Unsupported, format!("--memcpy: {why}")));
     };
+    if effective.is_of_others && cfg!(not(target_env = "gnu")) {
+        let why = "--memcpy: this command is static and has no memcpy of glibc to measure; a build \
+                   with a loader has (PIE=1 make programs)";
+        return Err(Failure::new(Exit::Unsupported, why));
+    }
     if !args.json {
         note("copying under other thresholds, in fresh processes: some 20 s");
     }
@@ -69,6 +75,10 @@ pub fn printed(copies: &Copies) -> String {
         let _ = writeln!(text, "  its thresholds are not known: {why}");
         return text;
     };
+    if effective.is_of_others {
+        let loader = effective.loader.display();
+        let _ = writeln!(text, "  of other programs, by {loader}: this command is static");
+    }
     let mut rows = table(&[]);
     for threshold in &effective.thresholds {
         let from = format!("from {}", Size(threshold.bytes));
@@ -77,7 +87,13 @@ pub fn printed(copies: &Copies) -> String {
     text.push_str(&render(&rows));
     match &copies.measured {
         None => text.push_str("  whether others would help here: thalweg doctor --memcpy\n"),
-        Some(found) => measured(&mut text, found),
+        Some(found) => {
+            if effective.is_of_others {
+                let own = libc_version().unwrap_or_default();
+                let _ = writeln!(text, "  measured with the memcpy inside this command ({own})");
+            }
+            measured(&mut text, found);
+        }
     }
     text
 }

@@ -70,9 +70,10 @@ pub struct FetchArgs {
     /// Send this header too, `NAME: VALUE`; may be given several times
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// How often to try again when nothing came since the last try
-    #[arg(long, value_name = "N", default_value_t = 5, env = "THALWEG_RETRIES", hide_env = true)]
-    pub retries: u32,
+    /// Retry this often when nothing came since the last try, also before the server has answered once
+    /// [default: 5, and 0 before its first answer if no connection can be made]
+    #[arg(long, value_name = "N", env = "THALWEG_RETRIES", hide_env = true)]
+    pub retries: Option<u32>,
     /// Replace a connection on which nothing comes for so long
     #[arg(
         long,

@@ -13,8 +13,8 @@ use thalweg_core::{
     shown,
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Netrc, Options, Policy, Proxies, Target, Trust, Way,
-    fetch, header,
+    Answered, Error, Expected, Extra, Failed, Fetched, Netrc, Options, Policy, Proxies, Target,
+    Trust, Way, fetch, header,
 };
 use thalweg_tree::Hash;
 
@@ -38,6 +38,9 @@ mod watcher;
 
 pub use args::FetchArgs;
 use watcher::Shown;
+
+/// Retries since something last came, unless `--retries` says otherwise.
+const RETRIES: u32 = 5;
 
 impl Subcommand for FetchArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
@@ -175,7 +178,8 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
             limit_each: args.limit_each.filter(|limit| *limit > 0),
         },
         patience: args.stall,
-        retries: args.retries,
+        retries: args.retries.unwrap_or(RETRIES),
+        answered: args.retries.map_or_else(Answered::default, |_| Answered::assumed()),
         expected: expected.map_err(usage)?,
         verify: args.verify,
         fsync: args.durable.wanted(),
@@ -313,7 +317,13 @@ fn failure(error: &Error, what: &str) -> Failure {
         Error::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,
     };
-    let next = if let Error::Moved(error) = error { advice(error.errno) } else { "" };
+    let next = match error {
+        Error::Moved(error) => advice(error.errno),
+        Error::Unreached { .. } => {
+            "; check the host and the port; --retries 5 waits for a server that is starting"
+        }
+        _ => "",
+    };
     Failure::new(exit, format!("{what}{error}{next}"))
 }
 

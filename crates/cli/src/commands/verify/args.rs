@@ -11,6 +11,8 @@ use crate::args::{HashName, ProgressArgs};
 /// named on standard output, with the first byte that differs. The operands are those of the copy:
 /// `verify SRC DST` compares SRC with DST itself; where DST is a folder that SRC was copied into,
 /// so that only DST/NAME can match, it compares that. -T and -t say which is meant.
+///
+/// Into a file or a pipe the findings are sorted by path and printed at the end; a terminal shows each at once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArgs {

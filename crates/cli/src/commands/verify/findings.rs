@@ -3,6 +3,7 @@
 use rustix::fs::FileType;
 use serde_json::{Value, json};
 use std::{
+    io::IsTerminal,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -22,10 +23,44 @@ use crate::{
 };
 
 /// Prints findings on standard output and problems on standard error, and shows how far it is.
+///
+/// Findings arrive in the order of directories and threads. A person at a terminal sees each at once; a file or a pipe
+/// gets them sorted by path at the end, so that two logs can be compared.
 pub struct Findings {
     shown: ProgressArgs,
+    /// Waits for the end, if it is not printed at once.
+    unsorted: Option<Mutex<Unsorted>>,
     meter: Mutex<Meter>,
     counting: Option<Mutex<Counting>>,
+}
+
+/// Lines that wait to be sorted.
+#[derive(Default)]
+struct Unsorted {
+    lines: Vec<(PathBuf, String)>,
+    bytes: usize,
+}
+
+/// Findings that are kept in memory to be sorted: those of a few hundred thousand files.
+const MOST_UNSORTED: usize = 64 << 20;
+
+impl Unsorted {
+    /// Keeps a line. If the lines take too much memory, prints all of them sorted.
+    fn add(&mut self, path: &Path, line: String) {
+        self.bytes += path.as_os_str().len() + line.len() + size_of::<(PathBuf, String)>();
+        self.lines.push((path.to_owned(), line));
+        if self.bytes > MOST_UNSORTED {
+            self.print();
+        }
+    }
+
+    fn print(&mut self) {
+        let mut lines = std::mem::take(self).lines;
+        lines.sort_unstable();
+        for (_, line) in &lines {
+            say(line);
+        }
+    }
 }
 
 impl Findings {
@@ -38,12 +73,21 @@ impl Findings {
 
     /// For one command, of which nobody knows how much it has to read.
     pub fn new(shown: ProgressArgs) -> Self {
-        Self { shown, meter: Mutex::new(Meter::new(shown, None, None)), counting: None }
+        let unsorted = (!std::io::stdout().is_terminal()).then(Mutex::default);
+        Self { shown, unsorted, meter: Mutex::new(Meter::new(shown, None, None)), counting: None }
     }
 
-    /// Takes the progress away.
+    /// Takes the progress away, and prints what waits.
     pub fn finish(&self, bytes: u64) {
         self.with_meter(|meter| meter.finish(bytes, false));
+        self.flush();
+    }
+
+    /// Prints what waits.
+    pub fn flush(&self) {
+        if let Some(unsorted) = &self.unsorted {
+            unsorted.lock().unwrap_or_else(PoisonError::into_inner).print();
+        }
     }
 
     fn with_meter<R>(&self, act: impl FnOnce(&mut Meter) -> R) -> R {
@@ -64,7 +108,12 @@ impl Events for Findings {
             return;
         }
         let line = if self.shown.json { as_json(finding).to_string() } else { in_words(finding) };
-        self.with_meter(|meter| meter.suspend(|| say(&line)));
+        match &self.unsorted {
+            Some(unsorted) => {
+                unsorted.lock().unwrap_or_else(PoisonError::into_inner).add(finding.path(), line);
+            }
+            None => self.with_meter(|meter| meter.suspend(|| say(&line))),
+        }
     }
 
     fn progress(&self, progress: Progress) {

@@ -98,6 +98,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         let (here, account) = here.map_err(|error| begun_in_vain(&error))?;
         attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
         found.add(account);
+        findings.flush();
     }
     let has_bare = || manifest.lines.iter().any(|(_, stated)| stated.is_bare());
     if found.differ > 0 && !args.shown.quiet && has_bare() {

@@ -6,7 +6,7 @@ fn tunable(name: &str, now: u64) -> Tunable {
 }
 
 fn effective(tunables: Vec<Tunable>) -> Effective {
-    Effective { loader: PathBuf::new(), thresholds: Vec::new(), tunables }
+    Effective { loader: PathBuf::new(), is_of_others: false, thresholds: Vec::new(), tunables }
 }
 
 fn crossover(tunable: &'static str, bytes: Option<u64>) -> Crossover {
@@ -55,4 +55,23 @@ fn the_best_of_each_and_both_together_are_measured_again() {
 fn a_program_without_a_loader_has_no_thresholds() {
     let none = Effective::now(Path::new("/no/such")).unwrap_err();
     assert!(none.contains("/no/such"), "{none}");
+}
+
+/// The loader of this test is that of other programs.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn a_static_program_shows_the_thresholds_of_other_programs() {
+    let test = "a_static_program_shows_the_thresholds_of_other_programs";
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    let built = compiler.arg("-static").arg(&source).arg("-o").arg(&program).output();
+    if !built.is_ok_and(|built| built.status.success()) {
+        return thalweg_testing::skip(test, "no C compiler that links statically");
+    }
+    let own = Effective::now(Path::new("/proc/self/exe")).unwrap();
+    let found = Effective::now(&program).unwrap();
+    assert_eq!((own.is_of_others, found.is_of_others), (false, true));
+    assert_eq!((&found.loader, &found.thresholds), (&own.loader, &own.thresholds));
 }

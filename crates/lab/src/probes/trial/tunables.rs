@@ -2,17 +2,27 @@
 //!
 //! No size stands here: the thresholds are set to the sizes of this machine's caches.
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
     fmt::Write,
+    fs::File,
+    io::{Read, Seek},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 use thalweg_sys::host::{Cache, caches};
 
 use super::arms::{Kind, Setting};
+use crate::{arms::command::wait, measure::schedule::Failure};
 
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
+
+/// A loader answers at once.
+const LONGEST: Duration = Duration::from_secs(10);
+/// More is no list of tunables.
+const MOST_LISTED: u64 = 1 << 20;
 
 /// A tunable as its loader lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +69,22 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<Setting> {
 /// Asks a loader for its tunables.
 pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let name = loader.display();
-    let output = Command::new(loader)
-        .arg("--list-tunables")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    // Into memory and not through a pipe: it is not known to be a loader, and may neither block nor flood.
+    let memory = memfd_create(c"tunables", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let mut memory = File::from(memory);
+    let mut command = Command::new(loader);
+    command.arg("--list-tunables").stdin(Stdio::null()).stderr(Stdio::null());
+    let child = command.stdout(memory.try_clone().map_err(failed)?).spawn().map_err(failed)?;
+    if let Err(Failure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
+        return Err(format!("{name}: {}", unfit.reason));
+    }
+    let mut text = Vec::new();
+    memory
+        .rewind()
+        .and_then(|()| memory.take(MOST_LISTED).read_to_end(&mut text))
+        .map_err(failed)?;
+    let text = String::from_utf8_lossy(&text);
     let tunables: Vec<Tunable> = text.lines().filter_map(read).collect();
     if tunables.is_empty() {
         return Err(format!("{name} lists no tunables: it is not glibc's, or older than 2.33"));

@@ -16,7 +16,7 @@ use crate::{
     },
     study::{
         file::At,
-        result::ClaimVerdict::{Reproduced, Undecided},
+        result::ClaimVerdict::{NotRunnable, Reproduced, Undecided},
     },
 };
 
@@ -31,10 +31,14 @@ pub(super) fn rank_correlation(
     metric: Metric,
     (text, within): (String, [f64; 2]),
 ) -> Judged {
-    let sides = sides(board, (arms, places), metric);
+    let able = able(board, (arms, places));
+    let limited = able.as_ref().map_or_else(|_| String::new(), |able| able.limited(arms[0].len()));
+    let sides = able
+        .and_then(|able| sides(board, (able.arms.each_ref().map(Vec::as_slice), places), metric));
     let ceiling = sides.as_ref().ok().and_then(|(sides, _)| ceiling(sides));
     let figure = sides.and_then(|(sides, disturbed)| figure(board, &sides, disturbed));
     let mut judged = judged(text, figure, within, board.noise());
+    judged.why += &limited;
     let Some(ceiling) = ceiling.filter(|_| judged.figure.is_some()) else { return judged };
     let itself = format!("each with itself from session to session: {}", words::number(ceiling));
     if judged.evidence.verdict == Reproduced && ceiling <= within[1] && within[1] < 1.0 {
@@ -44,6 +48,49 @@ pub(super) fn rank_correlation(
         judged.why = format!("{} ({itself})", judged.why);
     }
     judged
+}
+
+/// Fewer have no order worth a word.
+const FEWEST: usize = 3;
+
+/// Arms that run in both places.
+struct Able {
+    arms: [Vec<String>; 2],
+    absent: Vec<Absent>,
+}
+
+impl Able {
+    /// What the answer is not about, in words.
+    fn limited(&self, all: usize) -> String {
+        let Some(first) = self.absent.first() else { return String::new() };
+        let more = self.absent.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        let ranked = self.arms[0].len();
+        format!("; of {all} arms only the {ranked} that run here are ranked: {}{more}", first.why)
+    }
+}
+
+/// Leaves out pairs of which an arm cannot run on this machine. What the others say is an answer, about them. One that the
+/// run left out leaves the answer open.
+fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result<Able, Absent> {
+    let places = [board.place(&places[0])?, board.place(&places[1])?];
+    let mut able = Able { arms: [Vec::new(), Vec::new()], absent: Vec::new() };
+    for names in arms[0].iter().zip(arms[1]) {
+        let both = [names.0, names.1];
+        let ran = both
+            .into_iter()
+            .zip(places)
+            .try_for_each(|(name, place)| board.arm(name, place).map(drop));
+        match ran {
+            Ok(()) => able.arms.iter_mut().zip(both).for_each(|(own, name)| own.push(name.clone())),
+            Err(absent) if absent.verdict == NotRunnable => able.absent.push(absent),
+            Err(absent) => return Err(absent),
+        }
+    }
+    match able.absent.first() {
+        Some(first) if able.arms[0].len() < FEWEST => Err(first.clone()),
+        _ => Ok(able),
+    }
 }
 
 /// Of both places the sessions that have all arms, and the share of the samples that other work disturbed.

@@ -38,7 +38,9 @@ impl Job<'_> {
         patience: &Patience<'_>,
     ) -> Result<Connection, Error> {
         let (trust, proxies) = (&self.options.trust, &self.options.proxies);
-        there.map_or_else(|| Connection::open(self.base, (trust, proxies), patience), Ok)
+        let open = || Connection::open(self.base, (trust, proxies), patience);
+        // This server has given the list.
+        there.map_or_else(|| open().map_err(Error::of_known_server), Ok)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Mutex, time::Duration};
 
 use thalweg_core::{Cancelled, Guarantees, Request, atomic_file::Fsync};
 use thalweg_serve::client::{
-    Connections, Extra, Options, Policy, Progress, Proxies, Trust, Watcher, Way,
+    Answered, Connections, Extra, Options, Policy, Progress, Proxies, Trust, Watcher, Way,
 };
 
 /// Nobody is trusted, nothing measured, nothing limited.
@@ -21,6 +21,7 @@ pub fn options() -> Options {
         },
         patience: Duration::from_secs(60),
         retries: 3,
+        answered: Answered::default(),
         connections: Connections::Auto,
         expected: Vec::new(),
         verify: false,

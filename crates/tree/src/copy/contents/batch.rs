@@ -1,7 +1,7 @@
 //! Small files of a tree that must be synced before they get their names: many of them wait for one sync.
 //!
-//! To sync each by itself costs a flush of the disk for each. They keep their temporary names, and the old files theirs,
-//! until one syncfs(2) was made for all of them.
+//! A separate sync of each file costs one flush of the disk each. Instead, the files keep their temporary names until
+//! one syncfs(2) covers all of them. The old files keep their names until then.
 
 use rustix::fs::Stat;
 use std::{os::fd::AsFd, sync::Arc};
@@ -24,10 +24,10 @@ use crate::{
     identity::size,
 };
 
-/// Fewer are synced one by one: syncfs(2) may have to wait for what other processes wrote.
+/// Maximum number of files that are synced one by one: syncfs(2) may have to wait for data of other processes.
 const FEW: usize = 4;
 
-/// Whether a small file of this directory may wait for its name.
+/// Returns `true` if a small file of this directory may wait for its name.
 pub(crate) fn may_wait(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -40,11 +40,11 @@ pub(crate) fn may_wait(
         && entry.directory.is_synced_whole
         && !entry.named_by_caller()
         && !worker.is_by_itself
-        // Others wait to be linked to it.
+        // Other names wait to be linked to it.
         && !has_links
 }
 
-/// Has a file wait; `false` if it cannot.
+/// Queues a file to wait for its name. Returns `false` if it cannot wait.
 pub(crate) fn let_wait(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -75,15 +75,15 @@ pub(crate) fn let_wait(
     true
 }
 
-/// Syncs the files that wait and gives them their names, also in a run that is being stopped: they are whole. Those that
-/// cannot be named are added to [`Worker::to_repeat`].
+/// Syncs the files that wait and gives them their names. This also happens in a copy that is being stopped, because
+/// the files are complete. Files that cannot be named are added to [`Worker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut Worker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
     let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
     for Waiting { directory, from, source, name, stat, there, file, sync } in waiting {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
-        // If something could not be written, each file says whether it was its own.
+        // If the common sync failed, each file is synced separately to find the files that lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
         match name_one(worker, &entry, &stat, file, (there.as_ref(), sync)) {
             Ok(true) => {}

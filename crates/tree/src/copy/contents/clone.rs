@@ -1,4 +1,4 @@
-//! Whole files that become clones: one call, so that nothing has to be kept for a later run.
+//! Clones whole files. A clone is one call, so there is no state for a later run to resume.
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
@@ -22,16 +22,16 @@ use crate::{
     identity::{Id, kind, size},
 };
 
-/// A file is to be a clone.
+/// The consequence if a file cannot be cloned.
 pub(crate) enum Cloning {
-    /// Or an error.
+    /// The copy fails if the kernel refuses to clone the file.
     Must,
-    /// Or, if the kernel refuses, a copy by the rest of this plan.
+    /// If the kernel refuses, the file is copied by the remaining mechanisms of this plan.
     May(Planned),
 }
 
-/// Whether a large file that is to be new in `dir` is cloned into a file of no name: that needs
-/// neither a part nor its lock nor a journal.
+/// Returns how a new large file in `dir` is cloned into an `O_TMPFILE` file. Such a file needs no partial file, no
+/// lock and no journal. Returns `None` if it is not cloned.
 pub(crate) fn cloning(
     worker: &Worker<'_>,
     dir: BorrowedFd<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn cloning(
     match options.reflink {
         _ if !is_wanted => None,
         When::Always => Some(Cloning::Must),
-        // What was asked for by name is to say itself why it cannot.
+        // A mechanism that the caller selected by name must report its own error.
         When::Auto if options.sparse != When::Always && options.request.only.is_none() => {
             plan_of_clone(worker, dir, (source, stat)).map(Cloning::May)
         }
@@ -55,7 +55,7 @@ pub(crate) fn cloning(
     }
 }
 
-/// The plan by which a new file in `dir` is to be a clone, if its plan begins with that.
+/// Returns the plan for a new file in `dir` if its first mechanism is a clone.
 fn plan_of_clone(
     worker: &Worker<'_>,
     dir: BorrowedFd<'_>,
@@ -71,7 +71,7 @@ fn plan_of_clone(
     };
     let pair = worker.shared.pairs.of((stat.st_dev, own.st_dev), facts);
     if pair.is_known_without_clones() {
-        // The driver asks for one all the same, in the file that is to get the bytes: one call.
+        // The driver still tries one clone, in the file that is to receive the bytes. That costs one call.
         return None;
     }
     let plan = pair.plan(options, options.needs, Some(size(stat)));
@@ -80,7 +80,7 @@ fn plan_of_clone(
     first.is_some_and(is_clone).then_some(planned)
 }
 
-/// Takes down that the first mechanism of a plan could not clone.
+/// Records that the first mechanism of a plan could not clone.
 pub(crate) fn was_no_clone(worker: &mut Worker<'_>, errno: Errno, planned: &Planned) {
     let ladder = planned.plan.ladder();
     let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
@@ -96,7 +96,7 @@ pub(crate) fn was_no_clone(worker: &mut Worker<'_>, errno: Errno, planned: &Plan
     record_fallback(worker, step, planned);
 }
 
-/// Makes `sink` a clone of the whole source.
+/// Clones the whole source into `sink`.
 pub(crate) fn clone_whole(
     worker: &mut Worker<'_>,
     (source, stat): (&OwnedFd, &Stat),

@@ -1,4 +1,4 @@
-//! One file to move.
+//! One file to transfer.
 
 use rustix::fs::Stat;
 use std::os::fd::OwnedFd;
@@ -7,9 +7,9 @@ pub(crate) struct Job<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
     pub sink: &'a OwnedFd,
-    /// The sink holds what an earlier run had moved.
+    /// `true` if the sink contains bytes that an earlier run moved.
     pub adopted: bool,
-    /// Where nothing is written it reads as zeros, and it gets the length that it is given: a regular file
-    /// that was empty.
+    /// `true` if unwritten ranges of the sink read as zeros and `ftruncate` sets its length: a regular file that was
+    /// empty.
     pub takes_holes: bool,
 }

@@ -1,4 +1,4 @@
-//! Files that do not fit one buffer: planned by facts, moved by the driver.
+//! Transfers files that do not fit one buffer: planned from facts, moved by the driver.
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
@@ -30,14 +30,14 @@ use crate::{
     journal::Keeper,
 };
 
-/// A part of a file: from where, and how much; `None` means to the end, wherever that is.
+/// A range of a file: start and length. `None` means up to the end of the file, which may move.
 #[derive(Clone, Copy)]
 struct Stretch {
     from: u64,
     len: Option<u64>,
 }
 
-/// Moves a file. `head` bytes of it are in the buffer already.
+/// Moves the bytes of a file. The first `head` bytes are already in the buffer.
 pub(crate) fn move_large(
     worker: &mut Worker<'_>,
     job: &Job<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn move_large(
         let earlier = keeper.earlier();
         let run = worker.run;
         from = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
-        // It may speak of another source, or of more than is left.
+        // The journal may be about another source, or about more bytes than are still there.
         keeper.forget().map_err(at_sink("unlinkat"))?;
         io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
         keeper.note(from);
@@ -66,7 +66,7 @@ pub(crate) fn move_large(
         return move_without_zeros(worker, job, from, keeper);
     }
     if head > from as usize {
-        // A source that lied about its size: it may be one that cannot be read twice.
+        // The source reported a wrong size. Such a source may not be readable twice.
         write_single(worker, job.sink, head)?;
         from = head as u64;
     }
@@ -76,7 +76,7 @@ pub(crate) fn move_large(
     move_stretch(worker, job, Stretch { from, len: None }, keeper).map(drop)
 }
 
-/// Moves the stretches that have bytes and leaves the holes.
+/// Moves the data ranges of a file and skips its holes.
 fn move_extents(
     worker: &mut Worker<'_>,
     job: &Job<'_>,
@@ -92,16 +92,17 @@ fn move_extents(
         let stretch = Stretch { from, len: Some(len) };
         let moved = move_stretch(worker, job, stretch, keeper.as_deref_mut())?;
         if moved < len {
-            // The source was cut short meanwhile: what follows is gone, not a hole.
+            // The source was truncated during the copy. The rest of it is missing and not a hole.
             return Ok(());
         }
         at = to;
     }
     if at < end {
-        // Last, after the data. The kernel may still commit the size first: `Evidence` says what follows from that.
+        // The size is set last, after the data. The kernel may still commit the size first; `Evidence` takes this
+        // into account.
         io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
     }
-    // The size was only a claim.
+    // The reported size may be wrong, so the file is read once more at its end.
     let mut byte = [0];
     match io::pread(job.source, &mut byte, end) {
         Ok(0) => Ok(()),
@@ -112,8 +113,8 @@ fn move_extents(
     }
 }
 
-/// Moves what is not in holes of a part of a file to the same place of another, which others may be
-/// writing too. Less is moved if the source has become shorter.
+/// Moves the data in a range of a file to the same offset of the sink, without the holes. Other processes may write
+/// the sink at the same time. Moves less if the source became shorter.
 pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u64>) -> Attempt<()> {
     let keeps_holes = worker.run.options.sparse == When::Auto && seems_sparse(job.stat);
     let mut at = piece.start;
@@ -133,7 +134,7 @@ pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u6
     Ok(())
 }
 
-/// Moves one stretch by the best mechanism; returns how much there was.
+/// Moves one range by the best mechanism. Returns the number of bytes moved.
 fn move_stretch(
     worker: &mut Worker<'_>,
     job: &Job<'_>,
@@ -174,8 +175,8 @@ fn plan_transfer(
     }
 }
 
-/// Clones a file with holes whole, if the plan begins with that: its stretches one by one
-/// would be the same work many times.
+/// Clones a file with holes as a whole if the plan begins with a clone. Cloning its ranges one by one would repeat
+/// the work. Returns `true` if the file was cloned.
 fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
     let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
     let own = fstat(job.sink).map_err(at_sink("fstat"))?;
@@ -192,7 +193,7 @@ fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
     Ok(false)
 }
 
-/// Reads everything and writes all but the zeros.
+/// Reads everything and writes all blocks except zeros.
 fn move_without_zeros(
     worker: &mut Worker<'_>,
     job: &Job<'_>,
@@ -202,7 +203,7 @@ fn move_without_zeros(
     worker.make_room();
     let begin = at;
     let source = end_of(job.source, kind(job.stat), at);
-    // A pipe has no places to read at.
+    // A pipe cannot be read at an offset.
     let mut source = source.map_err(at_source("fstat"))?;
     loop {
         match source.read(&mut worker.buffer) {
@@ -226,7 +227,8 @@ fn move_without_zeros(
     io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
 }
 
-/// One end of a move. Regular files are addressed; what else there is answers for itself.
+/// Returns one end of a transfer. A regular file is read or written at offset `at`; `End::of` examines any other
+/// file.
 fn end_of(fd: &OwnedFd, kind: FileType, at: u64) -> Result<End<'_>, Errno> {
     let fd = fd.as_fd();
     if kind == FileType::RegularFile {

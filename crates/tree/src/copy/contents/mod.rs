@@ -1,4 +1,4 @@
-//! What a file holds: moved, gone on with, and read again.
+//! The contents of files: copied, resumed and verified.
 
 pub(crate) mod batch;
 pub(crate) mod clone;

@@ -18,7 +18,7 @@ use crate::{
     identity::Id,
 };
 
-/// Under which name the file is written.
+/// Returns the name under which the file is written.
 pub(crate) fn write_target(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn write_target(
     match there {
         Some(there) if there.is_written_into(options) => WriteTarget::Existing,
         None if options.inplace => WriteTarget::Own,
-        // An append-only directory accepts a link of a nameless file, but neither renames nor removes a partial file.
+        // An append-only directory accepts a link of an unnamed file, but neither renames nor removes a partial file.
         None if entry.directory.is_append_only() => {
             if worker.no_tmpfile {
                 WriteTarget::Own
@@ -37,9 +37,9 @@ pub(crate) fn write_target(
                 WriteTarget::Nameless
             }
         }
-        // A staging directory is not visible, so half of a single write never is.
+        // A staging directory is not visible, so an incomplete file in it is not visible either.
         _ if is_single && entry.directory.is_staged => WriteTarget::Own,
-        // With other workers around, no partial file is resumed.
+        // With concurrent workers, partial files are not resumed.
         None if is_single && (!options.resume || is_concurrent(worker)) && !worker.no_tmpfile => {
             WriteTarget::Nameless
         }
@@ -47,7 +47,7 @@ pub(crate) fn write_target(
     }
 }
 
-/// Returns `true` if other workers may write the same file, and no lock prevents it.
+/// Returns `true` if other workers may write this file concurrently, and no lock prevents it.
 fn is_concurrent(worker: &Worker<'_>) -> bool {
     worker.run.concurrency != Concurrency::None
 }
@@ -61,16 +61,16 @@ pub(crate) fn open_sink<'a>(
     (is_single, source, stat): (bool, &OwnedFd, &Stat),
 ) -> Attempt<Sink<'a>> {
     let options = worker.run.options;
-    // A pipe that is open for reading too waits for no reader, and loses what is written to it.
+    // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match write_target {
         WriteTarget::Own => match Sink::own(name_at, access, mode) {
-            // Names that differ in the source may be one name here (case folding).
+            // Different source names may be equal here (case folding).
             Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(Failure::Refused(Refusal::JustCreated))
             }
-            // An earlier run left it unfinished, in a place nobody can see.
+            // An earlier run left it unfinished in a directory that is not visible.
             Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
                 Sink::own(name_at, access, mode)

@@ -1,5 +1,5 @@
-//! Compares a file that the copy would leave as it is with its source: with `--verify`, since the copy vouches for it,
-//! and with `--resume` if nothing vouches for the data that an earlier run wrote.
+//! Compares a file that the copy would skip with its source. With `--verify`, because the copy guarantees its
+//! contents. With `--resume`, if there is no evidence that the data of an earlier run is intact.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,8 +21,9 @@ use crate::{
     read::drop_cached,
 };
 
-/// Compares a file that would be skipped with its source, if the caller asked for it or the file is doubted. What an
-/// earlier run seemed to have finished is replaced if it differs; what the caller wants kept is kept, and is an error.
+/// Compares a file that would be skipped with its source, if the caller requested it or the file is doubted. A file
+/// that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
+/// kept, and a difference is an error.
 pub(crate) fn is_to_be_replaced(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -81,7 +82,7 @@ fn is_equal_to_what_is_there(
     Ok(equal == len && size(&own) == len)
 }
 
-/// Reads a copy and its source, and counts them if they are equal.
+/// Compares a copy with its source by hash, and counts the files if they are equal.
 pub(crate) fn is_equal(
     worker: &mut Worker<'_>,
     ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
@@ -101,13 +102,13 @@ pub(crate) fn is_equal(
     Ok(is_equal)
 }
 
-/// Tells of a copy that seemed to be whole and was not.
+/// Reports a copy that seemed to be complete but was not.
 pub(crate) fn tell_again(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) {
     worker.tally.verified.again += 1;
     worker.run.events.event(&Event::Again { destination: &entry.destination_path() });
 }
 
-/// Compares something without contents that was skipped with its source.
+/// Compares a skipped entry without contents with its source.
 pub(crate) fn check_node(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,

@@ -1,4 +1,4 @@
-//! How much of an unfinished file can be built upon.
+//! Determines how much of a partial file can be kept.
 
 use rustix::fs::fstat;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,8 +12,8 @@ use crate::{
     journal::{Identity, Journal, JournalError, Source},
 };
 
-/// The length of the part that is true: as the journal says if it speaks of this source and of
-/// this start of the machine, else as far as part and source are equal.
+/// Returns the length of the valid start of a partial file. A journal of another source means 0. A journal of this
+/// source and this boot is trusted. Otherwise, the partial file is valid as far as it equals the source.
 pub(crate) fn prefix(
     job: &Job<'_>,
     journal: Option<Result<Journal, JournalError>>,

@@ -1,4 +1,4 @@
-//! Runs a plan for one file, and books which mechanisms moved its bytes.
+//! Runs the plan for one file and records which mechanisms moved its bytes.
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::{Driver, StepDown, Transfer};
@@ -12,7 +12,8 @@ use crate::{
     journal::Keeper,
 };
 
-/// Runs a plan by the driver; books how much each mechanism moved and every fallback. Returns the number of bytes moved.
+/// Runs a plan with the driver. Records the bytes that each mechanism moved, and every fallback. Returns the number
+/// of bytes moved.
 pub(crate) fn run_plan(
     worker: &mut Worker<'_>,
     transfer: &mut Transfer<'_>,
@@ -54,7 +55,7 @@ pub(crate) fn run_plan(
     }
 }
 
-/// Books that a mechanism was left for the next one of the plan.
+/// Records that the driver fell back from one mechanism to the next one of the plan.
 pub(crate) fn record_fallback(worker: &mut Worker<'_>, step: StepDown, planned: &Planned) {
     if let Some(pair) = &planned.pair {
         pair.learn(&step);

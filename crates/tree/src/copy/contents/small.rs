@@ -1,4 +1,4 @@
-//! Files that fit one buffer: one read and one write, and no question that could be left out.
+//! Copies files that fit one buffer, with one read, one write, and no avoidable system call.
 
 use rustix::fs::{FileType, Stat};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::{
     identity::{kind, size},
 };
 
-/// Returns `true` if a file fits the worker's buffer, if its size is correct, and is to be read and written whole.
+/// Returns `true` if a file is to be read and written whole: according to its size it fits the worker's buffer.
 pub(crate) fn is_small(options: &CopyOptions, stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile
         && size(stat) <= single() as u64
@@ -29,17 +29,17 @@ pub(crate) fn is_small(options: &CopyOptions, stat: &Stat) -> bool {
         && !(options.sparse == When::Auto && seems_sparse(stat))
 }
 
-/// What the first read of a small file brought.
+/// Result of the first read of a small file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Contents {
-    /// How many bytes are in the worker's buffer.
+    /// Number of bytes in the worker's buffer.
     pub len: usize,
-    /// They are all there is.
+    /// `true` if these bytes are the whole file.
     pub is_whole: bool,
 }
 
-/// Reads a file whose size is said to be `claimed` bytes. If it has more than the buffer holds, it is not
-/// small whatever it says, and what was read is the beginning of it.
+/// Reads a file that reports a size of `claimed` bytes. A file with more bytes than the buffer holds is not small,
+/// and the buffer then contains its start.
 pub(crate) fn read_single(
     worker: &mut Worker<'_>,
     source: &OwnedFd,
@@ -47,7 +47,7 @@ pub(crate) fn read_single(
 ) -> Attempt<Contents> {
     worker.make_room();
     let room = worker.buffer.len();
-    // A size of 0 often is no size at all (/proc): then ask for all there is room for.
+    // A reported size of 0 is often wrong (/proc), so the read fills the whole buffer.
     let mut ask = if claimed == 0 { room } else { claimed + 1 };
     let mut len = 0;
     loop {
@@ -90,11 +90,11 @@ pub(crate) fn write_single(worker: &mut Worker<'_>, sink: &OwnedFd, len: usize) 
     answer.map_err(|errno| Failure::Sink("write", errno, done))
 }
 
-/// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the
-/// file has changed is reported as always.
+/// Moves the whole of a small file as planned. Bytes that are appended during the copy are not copied; the change is
+/// reported as usual.
 ///
-/// One step of the mechanism that the plan begins with, and whatever it does but to move all of it
-/// is the driver's: that begins at the first byte again.
+/// The first mechanism of the plan gets one step. If that does not move the whole file, the driver starts again at
+/// the first byte.
 pub(crate) fn move_small(
     worker: &mut Worker<'_>,
     source: &OwnedFd,

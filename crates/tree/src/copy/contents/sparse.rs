@@ -1,4 +1,4 @@
-//! Where a file has bytes and where it has holes.
+//! Finds data and holes in files.
 
 use rustix::fs::{SeekFrom, Stat, seek};
 use std::os::fd::BorrowedFd;
@@ -9,16 +9,16 @@ use crate::{
     identity::size,
 };
 
-/// Whether a file has a block less than its size needs: only then holes are looked for.
+/// Returns `true` if a file has at least one block less than its size needs. Only then its holes are searched.
 pub(crate) fn seems_sparse(stat: &Stat) -> bool {
     let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
     size(stat).saturating_sub(allocated) >= BLOCK as u64
 }
 
-/// A stretch of bytes: from, to.
+/// A range of data: start, end.
 pub(crate) type Extent = (u64, u64);
 
-/// The next stretch of bytes at or after `at`; `None` if only a hole is left.
+/// Returns the next range of data at or after `at`; `None` if only a hole follows.
 pub(crate) fn next_extent(fd: BorrowedFd<'_>, at: u64, end: u64) -> Attempt<Option<Extent>> {
     if at >= end {
         return Ok(None);
@@ -26,7 +26,7 @@ pub(crate) fn next_extent(fd: BorrowedFd<'_>, at: u64, end: u64) -> Attempt<Opti
     let from = match seek(fd, SeekFrom::Data(at)) {
         Ok(from) => from,
         Err(Errno::NXIO) => return Ok(None),
-        // A file system without holes.
+        // The file system does not support holes.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, end))),
         Err(errno) => return Err(Failure::Source("lseek", errno)),
     };
@@ -37,18 +37,18 @@ pub(crate) fn next_extent(fd: BorrowedFd<'_>, at: u64, end: u64) -> Attempt<Opti
     Ok(Some((from, to.min(end).max(from + 1))))
 }
 
-// What a hole is made of at least; the smallest block of common file systems.
+// Minimum size of a hole: the smallest block size of common file systems.
 const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// Writes all blocks of `bytes` that are not all zero, to their places from `at` on; returns an
-/// error and how much before it is in its place.
+/// Writes all blocks of `bytes` that are not all zero, at offset `at`. An error contains the offset up to which
+/// everything was written.
 pub(crate) fn write_but_zeros(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Attempt<()> {
     let is_zero = |block: &[u8]| ZEROS.get(..block.len()) == Some(block);
     let mut begin = 0;
     while begin < bytes.len() {
         let rest = &bytes[begin..];
-        // Blocks are counted from the start of the file.
+        // Blocks are aligned to the start of the file.
         let first = BLOCK - ((at as usize).wrapping_add(begin) % BLOCK);
         let (head, tail) = rest.split_at(first.min(rest.len()));
         if is_zero(head) {
@@ -64,7 +64,7 @@ pub(crate) fn write_but_zeros(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Atte
     Ok(())
 }
 
-/// Writes all of it to its place.
+/// Writes all bytes at offset `at`.
 pub(crate) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Attempt<()> {
     while !bytes.is_empty() {
         match io::pwrite(fd, bytes, at) {

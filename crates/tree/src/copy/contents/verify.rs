@@ -1,8 +1,9 @@
 //! Reads a copy and its source again and compares them by a hash.
 //!
-//! This proves that what the system now returns for both is equal: it finds errors of the copying code, torn writes, and
-//! a source that changed. Clean pages are dropped from the cache first (`POSIX_FADV_DONTNEED`), dirty ones are not: a
-//! fresh copy mostly comes from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it first.
+//! This proves that both files read as equal now. It finds errors of the copying code, torn writes, and a source that
+//! changed. Clean pages are dropped from the page cache first (`POSIX_FADV_DONTNEED`), but dirty pages are not, so a
+//! fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it
+//! first.
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::Cancelled;
@@ -15,12 +16,12 @@ use crate::{
     read::forget_cached,
 };
 
-/// Where the copy ends that is compared.
+/// The end of the comparison of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkEnd {
-    /// Where the file ends.
+    /// At the end of the copy.
     Own,
-    /// Where the source ends: a device holds more than what was written to it.
+    /// At the end of the source: a device holds more than what was written to it.
     OfSource,
 }
 
@@ -35,7 +36,7 @@ fn digest(
     hash_file(fd, hash, (buffer, most), go_on, failed)
 }
 
-/// Whether both files hold the same bytes.
+/// Returns `true` if both files contain equal bytes.
 pub(crate) fn are_equal(
     (source, sink, end): (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
     hash: Hash,

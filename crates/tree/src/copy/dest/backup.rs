@@ -1,4 +1,4 @@
-//! Keeps what is about to be replaced under another name.
+//! Keeps files that are about to be replaced, under another name.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use std::{
@@ -25,11 +25,11 @@ use crate::{
     sources::Named,
 };
 
-// Enough for any sane crowd of copies that back up one name.
+// Number of attempts to find a free backup number, while other processes back up files with this name.
 const TRIES: usize = 100;
 
-/// Links the file at `name_at` to the name of its backup, so that a rename over `name_at` loses nothing and the name always
-/// exists. Returns the name of the backup, `None` if there is nothing to keep.
+/// Links the file at `name_at` to the name of its backup. A rename over `name_at` then loses nothing, and the name
+/// always exists. Returns the name of the backup, `None` if no backup is needed.
 pub(crate) fn set_aside(
     options: &CopyOptions,
     name_at: NameAt<'_>,
@@ -54,8 +54,8 @@ pub(crate) fn set_aside(
     Err(Failure::Sink("linkat", Errno::EXIST, 0))
 }
 
-/// Returns `true` if `entry` is read by the name of the backup, or through a symbolic link that may lead to it. A hard link
-/// elsewhere still has the contents when that name is gone.
+/// Returns `true` if `entry` is read through the name of the backup, or through a symbolic link that may lead to it.
+/// A hard link elsewhere keeps the contents when that name is replaced.
 fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     let is_named_alike = Path::new(os(entry.source)).file_name() == Some(os(backup));
     let is_link = entry.from.open().is_ok_and(|from| {
@@ -65,8 +65,8 @@ fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     is_named_alike || is_link
 }
 
-/// `cp -f --backup FILE FILE` copies a file to the name of its backup, as in `cp`: that name, where
-/// this was asked for.
+/// Returns the name of the backup for `cp -f --backup FILE FILE`. As in GNU `cp`, this copies a file to the name of
+/// its backup. Returns `None` for any other copy.
 pub(crate) fn of_itself(
     options: &CopyOptions,
     base: &OwnedFd,
@@ -84,7 +84,7 @@ pub(crate) fn of_itself(
     Ok(found.map(|backup| backup.name))
 }
 
-/// Another name, unless it is taken.
+/// Links the file to another name. Fails with EEXIST if the name exists.
 fn add(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
     match io::link(name_at.dir, name_at.name, name_at.dir, name) {
         Err(errno) if cannot_link(errno) => give_away(name_at, name, true),
@@ -92,13 +92,14 @@ fn add(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
     }
 }
 
-/// Another name, even if it is taken: by way of a third one, as linkat does not replace.
+/// Links the file to another name and replaces a file of that name. This needs a temporary third name, because linkat
+/// does not replace.
 fn replace(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
     let temporary = unique(name_at.name);
     match io::link(name_at.dir, name_at.name, name_at.dir, &*temporary) {
         Ok(()) => {
             let moved = io::rename(name_at.dir, &*temporary, name_at.dir, name, false);
-            // Where both were one file already, rename does nothing and leaves both.
+            // If both names already refer to one file, rename does nothing and leaves both.
             let _ = unlink(name_at.dir, &temporary);
             moved.map_err(at_sink("renameat2"))
         }
@@ -111,14 +112,14 @@ fn cannot_link(errno: Errno) -> bool {
     has_no_links(errno) || errno == Errno::NAMETOOLONG
 }
 
-/// No hard links here: the short moment without a file has to be.
+/// Renames the file, because hard links are not available here. The name does not exist for a short time.
 fn give_away(name_at: NameAt<'_>, name: &CStr, keep: bool) -> Attempt<()> {
     let there = statat(name_at.dir, name_at.name, AtFlags::SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
     match rename(name_at.dir, name_at.name, name, keep) {
-        // As linkat says it: somebody else has given it away.
+        // Reported as `linkat` would report it: another process removed the file.
         Err(Errno::NOENT) => Err(Failure::Sink("linkat", Errno::NOENT, 0)),
         answer => answer.map_err(at_sink("renameat2")),
     }
@@ -148,7 +149,7 @@ fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     [name, format!(".~{number}~").as_bytes()].concat()
 }
 
-/// The highest number of a numbered backup; 0 if there is none.
+/// Returns the highest number of a numbered backup; 0 if none exists.
 fn highest(name_at: NameAt<'_>) -> Attempt<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat(name_at.dir, c".", flags, Mode::empty()).map_err(at_sink("openat"))?;

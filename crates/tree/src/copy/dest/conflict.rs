@@ -1,4 +1,4 @@
-//! What lies under the name of a copy already, and whether the copy may take its place.
+//! Examines the existing entry under the name of a copy, and decides whether the copy may replace it.
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, StatFs, accessat, fstatfs, statat};
 use std::{
@@ -21,37 +21,37 @@ use crate::{
     times,
 };
 
-/// What to do about the name of a copy.
+/// The decision for the name of a copy.
 pub(crate) enum Verdict {
-    /// It is free.
+    /// The name is free.
     New,
-    /// It is a link to this, which is free, and the copy is made there.
+    /// The name is a symbolic link to this free name, and the copy is created there.
     NewBehindLink(SymlinkTarget),
-    /// This gives way.
+    /// The copy replaces this entry.
     Replace(Existing),
-    /// The copy is not made, as this is there.
+    /// The copy is skipped because this entry exists.
     Skip(Skip, Existing),
 }
 
-/// Where a link leads in the end.
+/// The final target of a symbolic link.
 pub(crate) struct SymlinkTarget {
     dir: OwnedFd,
     name: CString,
 }
 
 impl SymlinkTarget {
-    /// Its directory and its name.
+    /// Returns its directory and name.
     pub fn name_at(&self) -> NameAt<'_> {
         NameAt { dir: self.dir.as_fd(), name: &self.name }
     }
 }
 
-/// The destination of one file: new, or in the place of an existing file.
+/// The destination of one file: a new file, or an existing one that is replaced.
 #[derive(Default)]
 pub(crate) struct Destination {
-    /// The file that gives way.
+    /// The file that is replaced.
     pub existing: Option<Existing>,
-    /// Where a dangling symbolic link leads, if the copy is created there.
+    /// The target of a dangling symbolic link, if the copy is created there.
     link_target: Option<SymlinkTarget>,
 }
 
@@ -64,77 +64,79 @@ impl Destination {
         }
     }
 
-    /// The name that the copy gets. `here`: the name of the entry itself.
+    /// Returns the name that the copy gets. `here`: the name of the entry itself.
     pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
         let free = self.link_target.as_ref().map_or(here, SymlinkTarget::name_at);
         self.existing.as_ref().map_or(free, |existing| existing.name_at(here))
     }
 
-    /// `true` if a symbolic link leads to it, perhaps out of the directory.
+    /// `true` if the destination is reached through a symbolic link, possibly in another directory.
     pub fn is_elsewhere(&self) -> bool {
         self.link_target.is_some() || self.existing.as_ref().is_some_and(Existing::is_behind_link)
     }
 }
 
-/// What is there and gives way.
+/// An existing entry that is replaced.
 pub(crate) struct Existing {
-    /// The file; the target if symbolic links are followed.
+    /// The attributes of the entry, or of its target if symbolic links are followed.
     pub stat: Stat,
-    // Where it is, if a link led to it.
+    // The location of the entry, if a symbolic link led to it.
     through: Option<SymlinkTarget>,
-    /// A regular file that keeps its inode: no file beside it could take its name.
+    /// `true` if a regular file keeps its inode, because no other file could be renamed over it.
     pub keeps_inode: bool,
-    /// It is taken away, and the copy takes nothing over from it.
+    /// `true` if the entry is removed, and the copy inherits nothing from it.
     pub is_removed: bool,
-    /// `true` if size and times say that an earlier run finished it, and nothing vouches for its data: it has to be
-    /// compared with the source.
+    /// `true` if size and times indicate that an earlier run finished it, but there is no evidence that its data is
+    /// intact. It must be compared with the source.
     pub is_doubted: bool,
 }
 
 impl Existing {
-    /// Where the file is: what replaces it is made beside it.
+    /// Returns the location of the entry. Its replacement is created in this directory.
     pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
         self.through.as_ref().map_or(here, SymlinkTarget::name_at)
     }
 
-    /// The same of what was met under the name itself; `None` if a link led to it.
+    /// Returns a copy of an entry that was found under the name itself; `None` if a symbolic link led to it.
     pub fn in_place(&self) -> Option<Self> {
         let Self { stat, keeps_inode, is_removed, is_doubted, .. } = *self;
         let is_here = self.through.is_none();
         is_here.then_some(Self { stat, through: None, keeps_inode, is_removed, is_doubted })
     }
 
-    /// Whether a link led to it, into another directory perhaps.
+    /// Returns `true` if a symbolic link led to the entry, possibly in another directory.
     pub fn is_behind_link(&self) -> bool {
         self.through.is_some()
     }
 
-    /// Devices, pipes and sockets: they are written to, and never replaced by a file.
+    /// Returns `true` for devices, pipes and sockets: they are written to and never replaced by a file.
     pub fn is_special(&self) -> bool {
         kind(&self.stat) != FileType::RegularFile && !self.is_taken_away()
     }
 
-    /// Whether the bytes go into what is there, instead of into a new file that takes its name.
+    /// Returns `true` if the bytes are written into the existing entry, and not into a new file that replaces it.
     pub fn is_written_into(&self, options: &CopyOptions) -> bool {
         self.is_special() || self.keeps_inode || (options.inplace && !self.is_taken_away())
     }
 
-    /// Whether what was written to it can be read from it.
+    /// Returns `true` if bytes written to it can be read back.
     pub fn can_be_read_again(&self) -> bool {
         !self.is_special() || kind(&self.stat) == FileType::BlockDevice
     }
 
-    /// Whether a copy of attributes alone leaves it where it is.
+    /// Returns `true` if a copy of attributes alone leaves the entry in place.
     pub fn keeps_contents(&self, options: &CopyOptions) -> bool {
         !self.is_taken_away() && options.backup == Backup::None
     }
 
-    /// Whether the copy takes nothing over from it: a link that is not followed, or by request.
+    /// Returns `true` if the copy inherits nothing from the entry: it is a symbolic link that is not followed, or the
+    /// caller requested its removal.
     pub fn is_taken_away(&self) -> bool {
         self.is_removed || self.is_link()
     }
 
-    /// Returns `true` if GNU `cp` unlinks this destination of `source` before it makes the copy, and says so with `-v`.
+    /// Returns `true` if GNU `cp` unlinks this destination before it creates the copy of `source`, and reports that
+    /// with `-v`.
     pub fn is_unlinked_by_cp(&self, options: &CopyOptions, source: &Stat, is_named: bool) -> bool {
         let has_names = options.preserve.links && self.stat.st_nlink > 1;
         let is_node = kind(source) != FileType::RegularFile && !options.follows(is_named);
@@ -142,14 +144,14 @@ impl Existing {
         options.backup == Backup::None && (self.is_removed || (makes_new && (has_names || is_node)))
     }
 
-    /// A link that is not followed, as it is kept as a backup.
+    /// Returns `true` if the entry is a symbolic link that was not followed.
     fn is_link(&self) -> bool {
         kind(&self.stat) == FileType::Symlink
     }
 }
 
-/// Looks at the name of a copy. A regular source follows a link there, as `cp` does; other sources
-/// replace it.
+/// Examines the name of a copy. For a regular source, a symbolic link there is followed, as in GNU `cp`; other
+/// sources replace the link.
 pub(crate) fn resolve_conflict(
     run: &Run<'_>,
     entry: &CopyEntry<'_>,
@@ -173,7 +175,7 @@ pub(crate) fn resolve_conflict(
                 let free = free.transpose()?.flatten();
                 return free.map(Verdict::NewBehindLink).ok_or(Failure::Refused(Refusal::Dangling));
             }
-            // It leads nowhere: by -f it goes.
+            // A cycle of links leads nowhere. With -f it is removed.
             Err(Errno::LOOP) if options.force => stat,
             answer => {
                 is_followed = true;
@@ -183,7 +185,8 @@ pub(crate) fn resolve_conflict(
         if is_followed {
             through = link_target(dir, entry.name)?;
             if let Some(SymlinkTarget { dir, name }) = &through {
-                // The link may lead elsewhere since it was followed: what counts is what lies where the copy goes.
+                // The link may have changed since it was followed. The decision is about the file at the location
+                // where the copy goes.
                 let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
                 stat = there.map_err(at_sink("newfstatat"))?;
             }
@@ -198,11 +201,11 @@ pub(crate) fn resolve_conflict(
     if kind(&stat) != FileType::RegularFile {
         through = None;
     }
-    // As a backup it is not there any more either.
+    // A file that becomes a backup does not keep its name either.
     let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
-    // What takes the place of another user's trap has nothing of it: not its owner, its mode or its list.
+    // The replacement of a file that another user planted inherits nothing from it: not its owner, mode or ACL.
     let mut is_removed = options.remove_destination || is_kept || is_trap;
-    // As in cp: what may not be opened is removed, or the link to it.
+    // As in GNU `cp`, a file that cannot be opened is removed, or the link to it.
     if options.force
         && as_content
         && !(is_removed || options.attributes_only)
@@ -212,7 +215,7 @@ pub(crate) fn resolve_conflict(
     {
         (through, keeps_inode, is_removed) = (None, false, true);
     }
-    // A file beside it could not take its name.
+    // In an append-only directory no other file could be renamed over it.
     keeps_inode |= through.is_none()
         && !is_removed
         && kind(&stat) == FileType::RegularFile
@@ -245,7 +248,7 @@ pub(crate) fn resolve_conflict(
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
     let may_go = options.force || options.interactive || options.backup != Backup::None;
-    // As in cp: a link that is not followed, or a special file, replaces what is there when it gets another name.
+    // As in GNU `cp`, a symbolic link that is not followed, or a special file, replaces an existing entry by rename.
     let gives_way =
         kind(source) != FileType::RegularFile && !options.follows(entry.named_by_caller());
     let may_go = may_go || (gives_way && !options.attributes_only);
@@ -258,14 +261,14 @@ pub(crate) fn resolve_conflict(
     if as_content {
         may_be_replaced(run, NameAt { dir, name: entry.name }, &there)?;
     }
-    // It would be found out when everything has been written.
+    // Checked now, because otherwise the rename would fail only after everything was written.
     if there.is_taken_away() && entry.directory.is_append_only() {
         return Err(Failure::Sink("renameat2", Errno::PERM, 0));
     }
     Ok(Verdict::Replace(there))
 }
 
-/// Whether something in the way may have been put there by another user so that we write into it.
+/// Returns `true` if another user may have created the existing entry so that this process writes into it.
 fn is_trap(run: &Run<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
     let is_placed =
         there.st_uid != run.me.uid && matches!(kind(there), FileType::RegularFile | FileType::Fifo);
@@ -275,7 +278,8 @@ fn is_trap(run: &Run<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
     is_trap_at(place.dir, place.name).map_err(at_sink("newfstatat"))
 }
 
-/// Replacing needs no right to write the file, but then no file would be safe from us.
+/// Checks that the user may write the existing file. A rename needs no such permission, but without this check every
+/// write-protected file could be replaced.
 pub(crate) fn may_be_replaced(run: &Run<'_>, here: NameAt<'_>, there: &Existing) -> Attempt<()> {
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
@@ -304,8 +308,9 @@ fn reason_to_skip(
     declined.then_some(Skip::Declined)
 }
 
-/// Whether what is there belongs to the user that a copy made by this run would belong to, before or after it gets the
-/// owner of its source. Unknown where the file system chooses owners itself (NFS, FUSE).
+/// Returns `true` if the existing file has the owner of a copy made by this process. That is the owner at creation,
+/// or the preserved owner of the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown
+/// and the result is `true`.
 fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
     let keeps_owner = run.options.preserve.owner;
     let owner = entry.directory.births.owner;
@@ -313,9 +318,9 @@ fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat))
     owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
 
-/// Whether size and times say that an earlier run finished this copy. Times are set last, so equal times mean that all
-/// of it was written; [`Evidence`](crate::evidence::Evidence) says whether it is still there. Without times only the
-/// clock can tell: it was written after the source had its last change.
+/// Returns `true` if size and times indicate that an earlier run finished this file. Times are set last, so equal
+/// times mean that all bytes were written; [`Evidence`](crate::evidence::Evidence) decides whether they are still
+/// intact. If times are not preserved, the file must be newer than the last change of the source.
 fn is_done(
     options: &CopyOptions,
     source: &Stat,
@@ -331,8 +336,9 @@ fn is_done(
     same_kind && source.st_size == there.st_size && time
 }
 
-/// The directory and the name that a link leads to in the end, be there something or not. `None` for a link of `/proc`
-/// (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that.
+/// Returns the directory and the name that a symbolic link finally leads to, existing or not. Returns `None` for a
+/// link of `/proc` (`/dev/stdout`, `/dev/fd/3`). Such a link leads to an open file, and its text need not be the name
+/// of that file.
 fn link_target(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<SymlinkTarget>> {
     match follow(dir, name).map_err(at_sink("readlinkat"))? {
         Followed::At(dir, name) => Ok(Some(SymlinkTarget { dir, name })),

@@ -1,4 +1,4 @@
-//! Makes destination directories, or enters those that are there.
+//! Creates destination directories, or enters existing ones.
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, statat, unlinkat,
@@ -26,16 +26,17 @@ use crate::{
     xattrs::{Holder, Taken},
 };
 
-/// A directory that is there now.
+/// A directory that was created or found.
 struct Made {
     fd: Option<OwnedFd>,
     stage: Option<StagedDir>,
     is_new: bool,
-    /// The mode that the kernel gives such a directory, where it cannot be computed and a stage has another.
+    /// The mode that the kernel gives to such a directory. Set only if it cannot be computed and the staging
+    /// directory has another mode.
     born: Option<u32>,
 }
 
-/// Makes or merges into the directory for `entry`, whose source is open.
+/// Creates the directory for `entry`, or merges into an existing one. The source must be open.
 pub(crate) fn enter(
     run: &Run<'_>,
     entry: &CopyEntry<'_>,
@@ -43,8 +44,8 @@ pub(crate) fn enter(
     stat: &Stat,
 ) -> Attempt<Arc<Directory>> {
     let parent = entry.directory;
-    // Taken now, so that the source need not stay open; given last, as a default list would rule
-    // over what is made inside.
+    // Attributes are read now, so that the source need not stay open. They are set last, because a default ACL would
+    // affect the entries created inside.
     let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
         run.incomplete(entry.error(e));
         Taken::default()
@@ -57,7 +58,7 @@ pub(crate) fn enter(
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
         if made.is_new && born & 0o700 != 0o700 {
-            // A default list of the directory above may have left us out.
+            // A default ACL of the parent directory may have denied access to the owner.
             let open = Mode::from_raw_mode(born | 0o700);
             fchmod(fd, open).map_err(at_sink("fchmod"))?;
             own.st_mode |= 0o700;
@@ -95,7 +96,7 @@ pub(crate) fn enter(
     Ok(Directory::below(run, parent, entered))
 }
 
-/// Makes the directory for `entry`, whose source is open, or finds the one that is there.
+/// Creates the directory for `entry`, or finds the existing one. The source must be open.
 fn make(
     run: &Run<'_>,
     entry: &CopyEntry<'_>,
@@ -118,20 +119,20 @@ fn make(
     if run.options.dry_run {
         return Ok(Made { fd: None, stage: None, is_new: true, born: None });
     }
-    // Where names can only be added, a stage could not get its own.
+    // In an append-only directory a staging directory could not be renamed.
     let needs_none = entry.directory.is_staged || run.concurrency == Concurrency::Linkers;
     if needs_none || entry.directory.is_append_only() {
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, entry.name, mode) {
             Ok(()) => {
                 let fd = open_new(name_at).map_err(|errno| {
-                    // Found by another try, it would not pass for new.
+                    // Removed, because a retry would not treat the existing directory as new.
                     let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
                     Failure::Sink("openat", errno, 0)
                 })?;
                 Ok(Made { fd: Some(fd), stage: None, is_new: true, born: None })
             }
-            // Names that differ in the source may be one name here (case folding).
+            // Different source names may be equal here (case folding).
             Err(Errno::EXIST) => merge(name_at, false),
             Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
         };
@@ -141,8 +142,8 @@ fn make(
     if let Some(left) = &stage.left_alone {
         run.left_alone(|| entry.destination_path(), left);
     }
-    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit. Where the final mode cannot
-    // be computed, the kernel says it.
+    // No other user may read a staging directory, because its entries get owner and mode step by step. If the final
+    // mode cannot be computed, the kernel determines it.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);
@@ -150,7 +151,7 @@ fn make(
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true, born })
 }
 
-/// Whether a link in the destination stands for the directory it leads to.
+/// Returns `true` if a symbolic link in the destination is kept and its target directory is used.
 fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &Stat) -> bool {
     options.keep_directory_symlink
         && kind(there) == FileType::Symlink
@@ -161,19 +162,19 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
 fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<Made> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
     let fd = match openat(dir, name, flags, Mode::empty()) {
-        // One may write into a directory that one may not read.
+        // A user may have write permission for a directory without read permission.
         Err(Errno::ACCESS) => openat(dir, name, flags | OFlags::PATH, Mode::empty()),
         answer => answer,
     };
     Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false, born: None })
 }
 
-/// The mode a directory is made with: we must be able to work in it.
+/// Returns the mode with which a directory is created. It includes full access for the owner.
 fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
 }
 
-/// What has to be set when the directory is complete; `None` if nothing.
+/// Returns the attributes to set when the directory is complete; `None` if there are none.
 fn wanted(
     run: &Run<'_>,
     stat: &Stat,
@@ -187,11 +188,11 @@ fn wanted(
         None => has,
         Some(born) => {
             let bits = run.options.directory_mode(stat.st_mode);
-            // Under a default list the mask has no say (umask(2)): what the kernel gave stays, less
-            // what we need ourselves.
+            // With a default ACL the umask has no effect (umask(2)). The mode given by the kernel is kept, without
+            // the bits that were added for access during the copy.
             let known = run.me.umask().filter(|_| !births.acl);
             let bits = known.map_or(born & (bits | !0o700), |umask| bits & !umask);
-            // So do the kernel's own bits (set-group-id from the parent).
+            // Special bits set by the kernel are kept too (set-group-id from the parent).
             bits | (has & 0o7000)
         }
     };

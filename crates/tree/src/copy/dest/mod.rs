@@ -1,4 +1,4 @@
-//! The destination: what is there, under which name something new is made, and how it gets its own.
+//! The destination: existing entries, temporary names of new ones, and their publication.
 
 pub(crate) mod backup;
 pub(crate) mod conflict;

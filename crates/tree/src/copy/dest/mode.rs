@@ -1,4 +1,4 @@
-//! The mode a new file is made with, so that it need not be changed afterwards where that can be had.
+//! The mode with which a new file is created, chosen so that it need not be changed later if possible.
 
 use rustix::fs::{Stat, fstat};
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use crate::{
     error::{Attempt, at_sink},
 };
 
-/// The mode a file is made with, and the attributes it should have in the end.
+/// Returns the mode with which a file is created, and the attributes that it must have in the end.
 pub(crate) fn modes(
     run: &Run<'_>,
     entry: &CopyEntry<'_>,
@@ -32,12 +32,12 @@ pub(crate) fn modes(
         has_owner: births.owner,
         born_with_acl: births.acl,
     };
-    // What the mode will be, if the kernel follows no rules but the ones known.
+    // The resulting mode, if only the umask affects it.
     let born = |mode: u32| run.me.umask().filter(|_| !births.acl).map(|umask| mode & !umask);
     match (write_target, there) {
         (WriteTarget::Existing, Some(there)) => {
             wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
-            // Used where it cannot be opened, and a new file takes its place.
+            // Used if the existing file cannot be opened and a new file replaces it.
             (full & 0o777, wanted)
         }
         (_, Some(there)) if !keep.mode || !keep.owner => {
@@ -61,8 +61,8 @@ pub(crate) fn modes(
     }
 }
 
-/// Corrects what is known of an opened sink by what it is: a part has the mode 0600 until it is whole, whatever it was to
-/// be made with, and what was there before may have another owner than it had when its name was looked at.
+/// Updates the known attributes of an opened sink from `fstat`. A partial file has mode 0600 until it is complete,
+/// regardless of the requested mode. An existing file may have another owner than when its name was examined.
 pub(crate) fn look_at(
     run: &Run<'_>,
     entry: &CopyEntry<'_>,
@@ -86,12 +86,12 @@ pub(crate) fn look_at(
     Ok(())
 }
 
-/// The mode of a file after this user has written into it: from other users than root the kernel takes the bits by
-/// which it runs as its owner or its group, and a file that takes its place has new contents as well.
+/// Returns the mode of a file after user `uid` has written into it. For users other than root the kernel clears the
+/// set-id bits on write. A file that replaces another one has new contents as well, so the bits are cleared too.
 pub(crate) fn as_written(uid: u32, mode: u32) -> u32 {
     match mode {
         _ if uid == 0 => mode,
-        // Without the right to run it, the bit of the group means a lock.
+        // Without the execute bit of the group, the set-group-id bit means mandatory locking.
         mode if mode & 0o010 == 0 => mode & !0o4000,
         mode => mode & !0o6000,
     }

@@ -1,6 +1,6 @@
-//! A destination file that is written, and gets its name when it is whole.
+//! A destination file that is written first and gets its name when it is complete.
 //!
-//! What is not published is removed when it is dropped, unless it is to be resumed.
+//! A file that is not published is removed on drop, unless it is left for a resumed copy.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use std::{
@@ -33,38 +33,38 @@ use crate::{
 
 /// An open destination file.
 pub(crate) enum Sink<'a> {
-    /// It is written under its own name, which is not visible yet, or which was asked for.
+    /// Written under its own name, either because that is not visible yet or because the caller requested it.
     Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
-    /// It was there before and is written into.
+    /// An existing file that is written into.
     Existing(OwnedFd),
-    /// It has another name, or none, until it is whole.
+    /// Has a temporary name, or none, until it is complete.
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
 impl<'a> Sink<'a> {
-    /// A new file under its own name.
+    /// Creates a new file under its own name.
     pub fn own(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
         let fd = create_new(name_at.dir, name_at.name, access, mode).map_err(at_sink("openat"))?;
         Ok(Self::Own { fd, name_at, published: false })
     }
 
-    /// A file without a name; `None` where the file system has no such thing.
+    /// Creates a file without a name; `None` if the file system does not support `O_TMPFILE`.
     pub fn nameless(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Option<Self>> {
         Ok(AtomicFile::nameless(name_at.dir, name_at.name, access, mode)?.map(Self::Hidden))
     }
 
-    /// A file under the name of an unfinished one.
+    /// Creates or adopts a partial file under its usual temporary name.
     pub fn part(name_at: NameAt<'a>, leftovers: Leftovers) -> Attempt<Self> {
         Ok(Self::Hidden(AtomicFile::part(name_at.dir, name_at.name, leftovers)?))
     }
 
-    /// A file under a name that nobody else uses.
+    /// Creates a file under a unique temporary name.
     pub fn apart(name_at: NameAt<'a>) -> Attempt<Self> {
         Ok(Self::Hidden(AtomicFile::apart(name_at.dir, name_at.name)?))
     }
 
-    /// A file that is there already, to be written into from its start. It is emptied only once it is
-    /// known not to be the source, which may have got this name since the two were compared.
+    /// Opens an existing file to be written from its start. The file is truncated only after a check that it is not
+    /// the source. The source may have been renamed to this name since the first comparison.
     pub fn existing(
         name_at: NameAt<'a>,
         access: OFlags,
@@ -85,7 +85,7 @@ impl<'a> Sink<'a> {
         if may_be_one(stat, &own) && is_one(source, &fd, &own)? {
             return Err(Failure::Refused(Refusal::SameFile(source_path())));
         }
-        // Files of /proc and /sys have no length to take away.
+        // Files of /proc and /sys cannot be truncated.
         if kind(&own) == FileType::RegularFile && own.st_size > 0 {
             io::ftruncate(&fd, 0).map_err(at_sink("ftruncate"))?;
         }
@@ -99,17 +99,17 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// An earlier run left it, and this one goes on with it.
+    /// Returns `true` if an earlier run left the file and this one continues it.
     pub fn is_adopted(&self) -> bool {
         matches!(self, Self::Hidden(file) if file.adopted)
     }
 
-    /// Whether it has a temporary name, and the mode 0600.
+    /// Returns `true` if the file has a temporary name and mode 0600.
     pub fn is_part(&self) -> bool {
         matches!(self, Self::Hidden(file) if file.is_part())
     }
 
-    /// The leftover that was not used, as another user may have made it.
+    /// Returns the leftover that was not used because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         match self {
             Self::Hidden(file) => file.left_alone.as_ref(),
@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The name of this file's journal, if it can have one.
+    /// Returns the name of the journal of this file, if it can have one.
     pub fn journal(&self) -> Option<CString> {
         match self {
             Self::Hidden(file) => file.journal(),
@@ -125,7 +125,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Gives the file its name. `keep`: fail with EEXIST rather than replace what has it.
+    /// Gives the file its name. `keep`: fail with EEXIST instead of replacing an existing file.
     pub fn publish(&mut self, keep: bool) -> Attempt<()> {
         match self {
             Self::Own { published, .. } => *published = true,
@@ -135,8 +135,8 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Leaves the unfinished file for a later run, under the name it returns; `None` if no later run
-    /// would find it: then it goes.
+    /// Leaves the partial file for a later run and returns its name. Returns `None` if no later run would find it;
+    /// it is then removed on drop.
     pub fn leave(&mut self) -> Option<&CStr> {
         match self {
             Self::Hidden(file) => file.leave(),
@@ -145,15 +145,15 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// What became of a complete copy.
+/// Result of publishing a complete copy.
 pub(crate) enum Published {
-    /// It has its name; the name of the backup.
+    /// The copy has its name. Contains the name of the backup.
     Named(Option<CString>),
-    /// Nothing may be replaced, and another process was faster.
+    /// Nothing may be replaced, and another process created the name first.
     Skipped,
 }
 
-/// Gives the copy its name; renames the file that it replaces if a backup is wanted.
+/// Gives the copy its name. Renames the replaced file first if a backup is requested.
 pub(crate) fn publish(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
@@ -165,8 +165,8 @@ pub(crate) fn publish(
         return sink.publish(false).map(|()| Published::Named(None));
     }
     if there.is_none() {
-        // The name was free. Another process has created a file there, or, in a new directory, this copy has created one whose
-        // name the file system takes for the same.
+        // The name was free before. It may have been taken since then, either by another process or by this copy. In
+        // a new directory, the file system may treat two names of this copy as equal.
         let is_fresh = entry.directory.is_fresh;
         let is_wanted = is_fresh || options.replaces_nothing() || options.backup != Backup::None;
         match sink.publish(is_wanted) {
@@ -187,14 +187,14 @@ pub(crate) fn publish(
 impl Drop for Sink<'_> {
     fn drop(&mut self) {
         if let Self::Own { fd, name_at, published: false } = self
-            // All could see it, and another file may have been put in its place.
+            // The file was visible, so another process may have replaced it.
             && is_named(fd, name_at.dir, name_at.name).unwrap_or(false)
         {
-            // An error has no reader any more.
+            // No caller can receive an error here.
             let _ = unlink(name_at.dir, name_at.name);
         }
     }
 }
 
-/// Lets go of an error on a way that already reports a more telling one.
+/// Ignores an error if a more informative one is already reported.
 pub(crate) fn ignore<T>(_: Result<T, Errno>) {}

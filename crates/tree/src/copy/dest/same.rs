@@ -1,4 +1,4 @@
-//! Whether a copy would destroy its own source, by the rules of GNU `cp`.
+//! Decides whether a copy would destroy its own source, by the rules of GNU `cp`.
 
 use rustix::fs::{AtFlags, CWD, FileType, Stat, fstat, stat, statat};
 use std::{os::fd::BorrowedFd, path::Path};
@@ -11,19 +11,19 @@ use crate::{
     names::os,
 };
 
-/// What a source and an existing destination are to each other.
+/// The relation of a source to an existing destination.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// The destination may be replaced.
     Apart,
-    /// It is what it is to become already: nothing is to be done.
+    /// The destination is already the wanted link, so the copy is skipped.
     Linked,
     /// Replacing it would destroy the source.
     Same,
 }
 
-/// Compares them. Both were looked at as the options follow links; `there_name`: what is at the name itself, if that was
-/// looked at too.
+/// Compares source and destination. `source` and `there` were examined with links followed as the options demand.
+/// `there_name` contains the attributes of the destination name itself, if they were examined too.
 pub(crate) fn relation(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
@@ -37,14 +37,14 @@ pub(crate) fn relation(
     }
     let follows = options.follows(entry.named_by_caller());
     if follows && !same {
-        // What is set aside would not be there any more to be read, be it a link to it.
+        // The backup renames the destination, so the source could not be read any more, not even through a link.
         let is_itself = options.backup != Backup::None && is_one_entry(entry, dir);
         return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
     let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let from = entry.from.open()?;
-    // Where links are not followed, what was looked at is what has the name.
+    // If links are not followed, the examined entry is the name itself.
     let source_name = if follows { statat(&from, entry.source, itself) } else { Ok(*source) };
     let there_name = there_name.map_or_else(|| statat(dir, entry.name, itself), |stat| Ok(*stat));
     let (Ok(source_name), Ok(there_name)) = (source_name, there_name) else {
@@ -62,7 +62,7 @@ pub(crate) fn relation(
         }
     }
     if options.backup != Backup::None {
-        // A source that leads to what is set aside would lead nowhere.
+        // A source that is a link to the backed-up file would dangle.
         let dangles = follows && is_link(&source_name) && !is_link(&there_name);
         return answer(if same_name { !one_entry() } else { !dangles });
     }
@@ -81,7 +81,7 @@ pub(crate) fn relation(
     if follows {
         return Ok(Relation::Same);
     }
-    // A link put in the place of what it leads to would lead to itself, and the file would be gone.
+    // A link that replaces its own target would point to itself, and the file would be lost.
     let targets =
         (statat(&from, entry.source, AtFlags::empty()), statat(dir, entry.name, AtFlags::empty()));
     Ok(match targets {
@@ -98,7 +98,7 @@ pub(crate) fn relation(
     })
 }
 
-/// Whether source and destination are one name in one directory, and not two names of one file.
+/// Returns `true` if source and destination are one directory entry, not two names of one file.
 fn is_one_entry(entry: &CopyEntry<'_>, dir: BorrowedFd<'_>) -> bool {
     let path = Path::new(os(entry.source));
     let is_named_alike = path.file_name() == Some(os(entry.name));

@@ -1,4 +1,4 @@
-//! Under which name a file is written until it is whole.
+//! The name under which a file is written until it is complete.
 
 use rustix::fs::{FileType, Stat};
 use thalweg_sys::Errno;
@@ -10,20 +10,20 @@ use crate::{
     identity::kind,
 };
 
-/// Under which name a file is written.
+/// The name under which a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteTarget {
-    /// Its own.
+    /// Its final name.
     Own,
-    /// None, until it is linked.
+    /// No name until it is linked (`O_TMPFILE`).
     Nameless,
-    /// That of an unfinished file.
+    /// The name of a partial file.
     Part,
-    /// It is there already and written into.
+    /// The name of an existing file that is written into.
     Existing,
 }
 
-/// Returns `true` if a copy that failed may be written into the existing file instead of replacing it.
+/// Returns `true` if, after this failure, the copy may be written into the existing file instead of replacing it.
 pub(crate) fn can_be_written_into(
     options: &CopyOptions,
     existing: &Existing,
@@ -32,21 +32,21 @@ pub(crate) fn can_be_written_into(
 ) -> bool {
     let is_refused = match failure {
         Failure::Sink("openat", errno, _) => cannot_be_made(*errno),
-        // A pipe that was read cannot be read again.
+        // The bytes of a pipe cannot be read twice.
         Failure::Sink("renameat2", errno, _) if kind(source) == FileType::RegularFile => {
             cannot_be_replaced(*errno)
         }
         _ => false,
     };
-    // A backup would have to be made beside it too.
+    // A backup would need a new name in this directory too.
     is_refused
         && options.backup == Backup::None
         && !existing.is_written_into(options)
         && !existing.is_taken_away()
 }
 
-/// Whether a folder takes no new file: no right to write it, mounted read-only, or one of `/proc`
-/// or `/sys`. The file that is to be replaced there may be written all the same.
+/// Returns `true` if the errno means that a directory accepts no new file. It may lack write permission, be mounted
+/// read-only, or be part of `/proc` or `/sys`. An existing file in it may still be writable.
 fn cannot_be_made(errno: Errno) -> bool {
     matches!(
         errno,
@@ -54,8 +54,9 @@ fn cannot_be_made(errno: Errno) -> bool {
     )
 }
 
-/// Whether a file does not give up its name: another user's in a sticky folder, one that something
-/// is mounted on, as containers do with /etc/hosts, or any where a filter lets no file be renamed.
+/// Returns `true` if the errno means that a file cannot be replaced by a rename. Examples are another user's file in
+/// a sticky directory, a mount point (as containers do with /etc/hosts), and a system call filter that denies
+/// renames.
 fn cannot_be_replaced(errno: Errno) -> bool {
     matches!(
         errno,
@@ -70,7 +71,7 @@ fn cannot_be_replaced(errno: Errno) -> bool {
     )
 }
 
-/// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
+/// Returns `true` if a file without a name cannot be linked here: older kernels need /proc for that, and it may be
 /// missing.
 pub(crate) fn cannot_be_named(failure: &Failure) -> bool {
     let errnos = [Errno::NOENT, Errno::ACCESS];

@@ -1,4 +1,4 @@
-//! What happens to one file with contents before any byte moves.
+//! The steps for one file with contents before its bytes are moved.
 
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, fstatfs, openat, statat,
@@ -33,11 +33,11 @@ use crate::{
 enum NameOutcome {
     /// The name was copied, linked or skipped.
     Processed,
-    /// Another worker is copying the same file under another name; this name is queued again afterwards.
+    /// Another worker is copying this file under another name; this name is queued again afterwards.
     Waiting,
 }
 
-/// Copies a file with contents: a regular one, or without `-r` whatever can be read.
+/// Copies a file with contents: a regular file, or without `-r` anything readable.
 pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     if worker.run.options.dry_run {
         return would_copy(worker, entry);
@@ -51,14 +51,14 @@ pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) ->
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     worker.take_up(entry, size(&stat));
     let copied = copy_or_leave(worker, entry, &source, &stat);
-    // A name that waits for another one to be copied comes back through the queue and is counted then.
+    // A name that waits for the copy of another name returns through the queue and is counted then.
     if !matches!(copied, Ok(NameOutcome::Waiting)) {
         worker.settle(size(&stat));
     }
     copied.map(drop)
 }
 
-/// Copies the file, links it to an earlier copy, or leaves the existing one.
+/// Copies the file, links it to an earlier copy, or skips it because of an existing file.
 fn copy_or_leave(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -114,8 +114,8 @@ fn copy_or_leave(
     }
 }
 
-/// What would become of a file. Nothing is opened: a FIFO would wait for its writer, and a device
-/// may do something.
+/// Determines the outcome for a file in a dry run. Nothing is opened: opening a FIFO would wait for a writer, and
+/// opening a device may have side effects.
 fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -132,8 +132,14 @@ fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
         worker.skip(entry, reason);
         worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
     } else {
-        if let Verdict::Replace(there) = &verdict {
-            worker.tell_removed(entry, Some(there), &stat);
+        let there = if let Verdict::Replace(there) = &verdict { Some(there) } else { None };
+        worker.tell_removed(entry, there, &stat);
+        if let Some(room) = &worker.run.room
+            && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
+            && !matches!(verdict, Verdict::NewBehindLink(_))
+        {
+            let from = entry.from.open()?;
+            room.count(worker.run.options, (from.as_fd(), &stat), there.map(|there| &there.stat));
         }
         worker.count_file(entry, None);
     }
@@ -146,13 +152,13 @@ fn open_source(worker: &Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
         flags |= OFlags::NOFOLLOW;
     }
     if !worker.run.options.reads_specials() {
-        // What was listed as a file may be a FIFO by now: do not wait for its writer.
+        // A file in the listing may have become a FIFO: `O_NONBLOCK` avoids the wait for a writer.
         flags |= OFlags::NONBLOCK;
     }
     openat(entry.from.open()?, entry.source, flags, Mode::empty()).map_err(at_source("openat"))
 }
 
-/// Gives an existing file the attributes of the source, and leaves its bytes alone.
+/// Gives an existing file the attributes of the source. Its bytes stay unchanged.
 fn give_attributes(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -181,9 +187,9 @@ fn give_attributes(
     Ok(())
 }
 
-/// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more
-/// names, they are linked to the existing file, or it is replaced by a link to the copy that one of
-/// them has already. A newer existing file stays unchanged.
+/// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more names, they are
+/// linked to the existing file. If one of them is already copied, the existing file is replaced by a link to that
+/// copy. A newer existing file stays unchanged.
 fn keep_existing(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -192,7 +198,7 @@ fn keep_existing(
 ) -> Attempt<Option<NameOutcome>> {
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
     let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
-    // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
+    // A symbolic link to the file is not a name of it: hard links to the symbolic link would lead elsewhere.
     let is_its_name = || Ok::<_, Failure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
     let is_linked =
         has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
@@ -214,7 +220,7 @@ fn keep_existing(
         skip_file(worker, entry, reason, (source, stat), &there.stat);
     }
     if matches!(left, LeftName::First) {
-        // What is replaced is met again, and others may be the first by then.
+        // A file that is replaced is claimed again, and another name may be the first by then.
         let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
         wake_for(worker, entry, stat, copy)?;
     }
@@ -236,8 +242,8 @@ fn skip_file(
     }
 }
 
-/// An earlier run wrote the file; it may have been killed before its attributes were complete. The time of access alone is
-/// no reason to give them again: it is that of a source which was read meanwhile.
+/// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were
+/// complete. A different access time alone is no reason, since the source may have been read in the meantime.
 fn apply_attributes_again(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,

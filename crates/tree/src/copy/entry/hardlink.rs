@@ -1,4 +1,4 @@
-//! Files with several names in the source get several names in the destination.
+//! Gives files with several names in the source several names in the destination.
 
 use rustix::fs::Stat;
 use std::{
@@ -23,41 +23,42 @@ use crate::{
     queue::Names,
 };
 
-/// What became of a name that an earlier run, or somebody else, had made, and that is not copied again.
+/// The outcome for an existing name that is not copied again.
 pub(crate) enum LeftName {
-    /// It stays as it is, and is what others are linked to: say so by [`Links::made`] or [`Links::failed`].
+    /// The name stays unchanged, and other names are linked to it. The caller must call [`Links::made`] or
+    /// [`Links::failed`].
     First,
-    /// It stays as it is.
+    /// The name stays unchanged.
     Stays,
-    /// It is a link to the copy of another name now.
+    /// The name is now a link to the copy of another name.
     Linked,
-    /// It waits for that copy.
+    /// The name waits for that copy.
     Waits,
 }
 
-/// What became of a name that was to be linked.
+/// The outcome of linking one name.
 enum Linked {
-    /// It is another name of the copy; that of the backup.
+    /// The name is now another name of the copy. Contains the name of the backup.
     Done(Option<CString>),
-    /// Nothing may be replaced, and another process was faster.
+    /// Nothing may be replaced, and another process created the name first.
     Skipped,
-    /// What had been copied has lost its name to somebody else's file.
+    /// Another process replaced the copy under its name.
     Lost,
-    /// Existing are no hard links here, or no more of this file.
+    /// Hard links are not supported here, or the file has too many of them.
     Refused(Errno),
 }
 
-/// What became of one more name of a file.
+/// The outcome for a further name of a file.
 pub(crate) enum Named {
-    /// It is there, or was left as it was.
+    /// The name exists or was skipped.
     Done,
-    /// The copy it was to be linked to has lost its name: another one has to be made.
+    /// The copy to link to was replaced under its name: another copy must be made.
     Lost,
-    /// It has to be a copy of its own.
+    /// The name must become a separate copy.
     Refused,
 }
 
-/// Makes `entry` another name of what was copied to `name`.
+/// Makes `entry` another name of the copy at `name`.
 fn link(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
@@ -71,7 +72,7 @@ fn link(
         answer => answer?,
     };
     let is_copy = |new: &CStr| name.is_copy(dir, new);
-    // Where others can see it, it gets its name when it is known to be the copy.
+    // In a visible directory the link gets its final name only after it was checked to be the copy.
     let is_hidden = entry.directory.is_fresh;
     if !is_hidden && is_copy(entry.name)? {
         return Ok(Linked::Done(None));
@@ -79,7 +80,7 @@ fn link(
     let new = if is_hidden { entry.name.to_owned() } else { unique(entry.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
-        // Where the copy still has its name, it is the call that has no such thing.
+        // If the copy still has its name, ENOENT means that the call itself is not supported.
         Err(errno @ Errno::NOENT) => {
             let is_there = name.is_copy(there.as_fd(), &name.last)?;
             return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });
@@ -103,7 +104,7 @@ fn link(
         let renamed = rename(dir, &new, entry.name, options.replaces_nothing());
         renamed.map(|()| backup).map_err(at_sink("renameat2"))
     });
-    // Where both are one file, rename does nothing and leaves both.
+    // If both names refer to one file, rename does nothing and leaves both.
     ignore(unlink(dir, &new));
     match linked {
         Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => Ok(Linked::Skipped),
@@ -111,7 +112,7 @@ fn link(
     }
 }
 
-/// Links one more name to a copy, and tells of it.
+/// Links a further name to a copy, and reports it.
 pub(crate) fn link_name(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -125,7 +126,7 @@ pub(crate) fn link_name(
     match linked? {
         Linked::Done(backup) => {
             if !entry.directory.is_fresh {
-                // An earlier run may have been copying the file under this name.
+                // An earlier run may have left a partial file under this name.
                 let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
             }
             worker.tally.links += 1;
@@ -146,8 +147,8 @@ pub(crate) fn link_name(
     Ok(Named::Done)
 }
 
-/// Makes a name that is left as it was one of the copy that another name has already. What is newer
-/// than the source stays.
+/// Replaces an existing name that would be skipped by a link to the copy of another name. A file that is newer than
+/// the source stays.
 pub(crate) fn leave_name(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -178,7 +179,7 @@ pub(crate) fn leave_name(
     }
 }
 
-/// Has those that wait for a name linked to what it became, or one of them copied if it became nothing.
+/// Lets the waiting names be linked to the copy. If there is no copy, one of them is copied.
 pub(crate) fn wake_for(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -195,7 +196,7 @@ pub(crate) fn wake_for(
     copy.map(drop)
 }
 
-/// Sends those that waited for a copy through the queue again.
+/// Queues names again that waited for a copy.
 pub(crate) fn requeue(worker: &Worker<'_>, waiting: Vec<Waiting>) {
     for Waiting { directory, from, source, name } in waiting {
         worker.shared.queue.push(match from {

@@ -1,15 +1,21 @@
-//! Links to the files of the source in the place of copies of them (`cp -l`, `cp -s`).
+//! Creates links to source files instead of copies (`cp -l`, `cp -s`).
 
-use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Stat, linkat, statat, symlinkat};
+use std::os::fd::AsFd;
 
 use crate::{
-    Becomes, Refusal,
-    copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::Worker},
+    Becomes, Refusal, Skip,
+    copy::{
+        copy_entry::CopyEntry,
+        dest::conflict::{Verdict, resolve_conflict},
+        entry::symlink::make_node,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_source},
     identity::Id,
 };
 
-/// Makes a link to anything but a directory. `follow`: to what the source leads to.
+/// Links to a source that is not a directory. `follow`: link to the target of a symbolic link.
 pub(crate) fn link_to_source(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -28,13 +34,29 @@ pub(crate) fn link_to_source(
     }
     let target = entry.source_path();
     if target.is_relative() && !is_current(entry) {
-        return Err(Failure::Refused(Refusal::RelativeLink));
+        // As in cp: no link is created if the existing file is kept.
+        return match reason_to_leave(worker, entry, &stat) {
+            Some(reason) => {
+                worker.skip(entry, reason);
+                Ok(())
+            }
+            None => Err(Failure::Refused(Refusal::RelativeLink)),
+        };
     }
     make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
     Ok(())
 }
 
-/// Whether the link is made where its relative path leads from.
+/// Returns why an existing destination is kept: by `-n`, `-u` or an answer to `-i`.
+fn reason_to_leave(worker: &Worker<'_>, entry: &CopyEntry<'_>, source: &Stat) -> Option<Skip> {
+    let dir = entry.directory.open().ok().flatten().filter(|_| !entry.directory.is_fresh)?;
+    match resolve_conflict(worker.run, entry, dir.as_fd(), source) {
+        Ok(Verdict::Skip(reason, _)) => Some(reason),
+        _ => None,
+    }
+}
+
+/// Returns `true` if the destination is the current directory, from which the relative path of the link starts.
 fn is_current(entry: &CopyEntry<'_>) -> bool {
     let current = statat(CWD, c".", AtFlags::empty());
     current.is_ok_and(|current| Id::of(&current) == entry.directory.own)

@@ -1,4 +1,4 @@
-//! One entry of a directory, by what it is.
+//! Copies one directory entry, by file type.
 
 pub(crate) mod file;
 pub(crate) mod hardlink;

@@ -1,4 +1,4 @@
-//! The directories of a source's path, made below the destination (`cp --parents`).
+//! Creates the directories of a source's path below the destination (`cp --parents`).
 
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use std::{
@@ -20,12 +20,12 @@ use crate::{
     sources::Named,
 };
 
-/// The directories that were made or entered so far. They are complete when all sources are.
+/// The directories created or entered so far. They are complete after all sources are copied.
 pub(crate) struct Parents<'r> {
     shared: &'r CopyShared<'r>,
     base: Arc<Directory>,
     entered: HashMap<Vec<u8>, (Arc<Directory>, Origin)>,
-    // In the order they were entered, each after the one above it.
+    // In the order of entry: each directory comes after its parent.
     order: Vec<Arc<Directory>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    /// A source that goes straight into the base.
+    /// Returns a source that is copied directly into the base directory.
     pub fn of(base: &Arc<Directory>, Named { source, name }: Named) -> Self {
         Self { directory: Arc::clone(base), from: Origin::Caller, source, name }
     }
@@ -50,10 +50,11 @@ impl<'r> Parents<'r> {
         Self { shared, base, entered, order: Vec::new() }
     }
 
-    /// Makes the directories above a source. `None` if that failed; the failure is reported.
+    /// Creates the directories above a source. Reports a failure and returns `None`.
     pub fn enter(&mut self, Named { source, name }: &Named) -> Option<Below> {
         let bytes = name.to_bytes();
-        // What is before the path that is kept: nothing, `/`, or the directory it is inside.
+        // The prefix of the source path that is not kept: empty, `/`, or the directory that the kept path is relative
+        // to.
         let path = source.to_bytes();
         let (path, slash) = path.strip_suffix(b"/").map_or((path, &b""[..]), |path| (path, b"/"));
         let before = path.get(..path.len().saturating_sub(bytes.len()))?.to_owned();
@@ -104,7 +105,7 @@ impl<'r> Parents<'r> {
         Ok((directory, Origin::Named(Arc::new(source))))
     }
 
-    /// Completes the directories: nothing more goes into them. Answers how many there are.
+    /// Completes the directories, which receive no further entries. Returns their number.
     pub fn complete(self) -> u64 {
         let count = self.order.len() as u64;
         drop(self.entered);
@@ -115,7 +116,7 @@ impl<'r> Parents<'r> {
     }
 }
 
-/// Opens a directory on the way to a source, through links as the kernel would go.
+/// Opens a directory on the path of a source. Symbolic links are followed, as in kernel path resolution.
 fn open(from: &Origin, name: &CStr) -> Attempt<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(from.open()?, name, flags, Mode::empty()).map_err(at_source("openat"))

@@ -1,4 +1,4 @@
-//! Makes FIFOs, sockets and device nodes anew.
+//! Copies FIFOs, sockets and device nodes by creating new ones.
 
 use rustix::fs::{AtFlags, FileType, Mode, mknodat, statat};
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use crate::{
     error::{Attempt, at_source},
 };
 
-/// Makes a special file like the source.
+/// Creates a special file like the source.
 pub(crate) fn copy_special(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,

@@ -39,25 +39,25 @@ use crate::{
     xattrs::{ALL, Given, Holder, Taken},
 };
 
-/// Names that are tried for something that is made beside what it replaces.
+/// Number of temporary names that are tried for a node beside the one that it replaces.
 const TRIES: usize = 100;
 
-/// How to open something without contents.
+/// Flags to open an entry without contents.
 const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Something without contents that was just made.
+/// An entry without contents that was just created.
 struct Node<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
-    /// It, opened with `O_PATH`: by its name, another could be changed. `None` for a symbolic link in a stage, which no
-    /// other user can enter.
+    /// The entry, opened with `O_PATH`: through its name, another entry could be changed. `None` for a symbolic link
+    /// in a staging directory, which no other user can enter.
     fd: Option<OwnedFd>,
     /// User and group, if known.
     owner: Option<(u32, u32)>,
 }
 
 impl<'a> Node<'a> {
-    /// Opens it, and refuses what another process has put in its place.
+    /// Opens the entry. Fails if another process replaced it.
     fn find(
         entry: &CopyEntry<'_>,
         stat: &Stat,
@@ -80,7 +80,7 @@ impl<'a> Node<'a> {
         Ok(Self { dir, name, fd: Some(fd), owner: Some((own.st_uid, own.st_gid)) })
     }
 
-    /// How it is named in a call, and the flags that keep the call from following a link.
+    /// Returns the directory, the path and the flags that name the entry in a system call without following a link.
     fn place(&self) -> (BorrowedFd<'_>, &CStr, AtFlags) {
         match &self.fd {
             Some(fd) => (fd.as_fd(), c"", AtFlags::EMPTY_PATH),
@@ -96,7 +96,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Copies a link.
+/// Copies a symbolic link.
 pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
     let stat = stat.map_err(at_source("newfstatat"))?;
@@ -106,8 +106,8 @@ pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> At
     Ok(())
 }
 
-/// Makes something without contents, which is whole at once, and sets its attributes. Counts it as a
-/// link; returns false if it was not made.
+/// Creates an entry without contents, which is complete at once, and sets its attributes. Counts it as a link.
+/// Returns `false` if it was not created.
 pub(crate) fn make_node(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -169,8 +169,8 @@ pub(crate) fn make_node(
     Ok(true)
 }
 
-/// Leaves what is there. Where the source has more names, it is what they are linked to, or it gives way
-/// to a link to the copy that one of them has already.
+/// Keeps the existing entry. If the source has more names, they are linked to it. If one of them is already copied,
+/// the existing entry is replaced by a link to that copy.
 fn leave_node(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -218,7 +218,7 @@ fn make_with_attributes(
                 backup = name;
                 io::rename(dir, &*temporary, dir, entry.name, false).map_err(at_sink("renameat2"))
             });
-            // Between two names of one file nothing is renamed: another linker was faster.
+            // If both names refer to one file, rename does nothing: another linker was faster.
             if renamed.is_err() || worker.run.concurrency == Concurrency::Linkers {
                 ignore(unlink(dir, &temporary));
             }
@@ -232,7 +232,7 @@ fn make_with_attributes(
     Ok(())
 }
 
-/// Makes what will take the place of another; under which name.
+/// Creates the replacement of an existing entry under a temporary name, and returns that name.
 fn make_beside(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,
@@ -241,14 +241,14 @@ fn make_beside(
     (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
 ) -> Attempt<CString> {
     if worker.run.concurrency == Concurrency::Linkers {
-        // One name for all, so that the next one finds what a killed one has left.
+        // All linkers use one name, so that the next one finds the leftover of a killed one.
         let name = beside(entry.name, &[PART, b".link"].concat());
         if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
             return Ok(name);
         }
         unlink(dir, &name).map_err(at_sink("unlinkat"))?;
     }
-    // What has that name is not ours to publish.
+    // An existing entry with a unique name belongs to another process and must not be published.
     for _ in 0..TRIES {
         let name = unique(entry.name);
         if make(dir, &name)? {
@@ -265,7 +265,7 @@ fn dress_node(
     dir: BorrowedFd<'_>,
     name: &CStr,
 ) {
-    // A link to the source has nothing of its own.
+    // A link to the source shares the attributes of the source.
     if worker.run.options.becomes != Becomes::Copy {
         return;
     }
@@ -283,21 +283,21 @@ fn dress_node(
     if keep.owner && node.owner != Some((stat.st_uid, stat.st_gid)) {
         let chown = |uid, gid| chownat(at, path, uid, gid, itself);
         let owned = attributes::own(worker.run.me.uid, stat.st_uid, stat.st_gid, chown);
-        // Set-id bits speak of the owner.
+        // Set-id bits are only valid for the original owner.
         if owned != Ok(true) {
             mode &= !attributes::SPECIAL;
         }
         dressed = owned.map(drop).map_err(at_sink("fchownat"));
     }
     if keep.looks_at_xattrs() {
-        // Links have no lists.
+        // Symbolic links have no ACLs.
         let born_with_acl = entry.directory.births.acl && kind(stat) != FileType::Symlink;
         let given = give_xattrs(worker, entry, &node, born_with_acl);
         let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
         mode &= attributes::SPECIAL | allowed;
         dressed = dressed.and(given.and_then(|given| given.answer));
     }
-    // After the owner, whose change clears set-id bits.
+    // The mode is set after the owner, because a change of owner clears set-id bits.
     if let Some(fd) = node.fd.as_ref().filter(|_| keep.mode && kind(stat) != FileType::Symlink) {
         dressed = dressed.and(chmod_opened(fd, mode).map_err(at_sink("fchmodat2")));
     }
@@ -320,7 +320,7 @@ fn give_xattrs(
     let source = openat(entry.from.open()?, entry.source, NODE, Mode::empty());
     let source = source.map_err(at_source("openat"))?;
     let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
-        // Without /proc there is no way to them; links and devices hardly ever have any.
+        // Without /proc these attributes cannot be accessed; symbolic links and devices rarely have any.
         Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => {
             return Ok(Given::default());
         }

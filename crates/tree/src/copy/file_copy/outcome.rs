@@ -1,4 +1,4 @@
-//! What follows an attempt: book the copy, or keep what a later attempt or run can use.
+//! The steps after an attempt: count the copy, or keep the parts that a later attempt or a later run can use.
 
 use rustix::fs::fstat;
 use thalweg_core::atomic_file::remove_leftover;
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl FileCopy<'_, '_> {
-    /// Books the copy, or the file that was skipped instead.
+    /// Counts the copy, or the file that was skipped instead.
     pub(super) fn conclude(
         &mut self,
         file: &Prepared<'_>,
@@ -37,12 +37,12 @@ impl FileCopy<'_, '_> {
                 return Ok(None);
             }
         };
-        // Small files of a tree never had a partial file, and a call for each would cost.
+        // Small files of a tree never had a partial file, and one call for each would be expensive.
         let is_clone = matches!(file.choice.method, Method::Clone(_));
         let may_have_part = is_clone || entry.named_by_caller();
         let is_nameless = file.target == WriteTarget::Nameless;
         if is_nameless && may_have_part && !entry.directory.is_fresh {
-            // The copy is complete, whether or not an old partial file can be removed.
+            // The copy is complete, even if an old partial file cannot be removed.
             let _ = remove_leftover(file.name_at.dir, file.name_at.name, Id::of(stat));
         }
         self.worker.tell_removed(entry, self.existing(), stat);
@@ -51,7 +51,7 @@ impl FileCopy<'_, '_> {
         Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
     }
 
-    /// Keeps a partial file that a later run can resume, removes any other, and decides whether the next attempt may
+    /// Keeps a partial file that a later run can resume, and removes any other. Decides whether the next attempt may
     /// succeed.
     pub(super) fn give_up(
         &mut self,
@@ -60,7 +60,7 @@ impl FileCopy<'_, '_> {
     ) -> Result<(), Stopped> {
         let Stopped::Failed(failure) = stopped else { return Err(stopped) };
         let (options, existing) = (self.worker.run.options, self.existing());
-        // A partial file is of no use if the bytes go into the old file next.
+        // If the next attempt writes into the old file, the partial file is not needed.
         let is_given_up =
             existing.is_some_and(|there| can_be_written_into(options, there, self.stat, &failure));
         let is_left = options.resume && failure.may_be_resumed() && !is_given_up;
@@ -69,9 +69,9 @@ impl FileCopy<'_, '_> {
                 journal.write();
                 self.leave_part(&mut file.sink);
             }
-            // The partial file goes, and `failure` is the error to report.
+            // The partial file is removed, and `failure` is the error to report.
             Some(journal) => drop(journal.forget()),
-            // A file was truncated before the first byte; a device has lost what was overwritten.
+            // A regular file was truncated before the first byte. A device lost the bytes that were overwritten.
             None if file.target == WriteTarget::Existing
                 && existing.is_some_and(|there| !there.is_special() || self.worker.of_file > 0) =>
             {
@@ -79,7 +79,7 @@ impl FileCopy<'_, '_> {
             }
             None => {}
         }
-        // The adopted partial file was damaged where its journal called it true; it is removed.
+        // The adopted partial file was damaged in a range that its journal declared valid, so it is removed.
         if file.sink.is_adopted() && matches!(failure, Failure::Differ) {
             tell_again(self.worker, self.entry);
             return Err(Stopped::LookAgain);

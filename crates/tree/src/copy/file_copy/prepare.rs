@@ -30,23 +30,23 @@ use crate::{
     journal::{Identity, Keeper, Source},
 };
 
-/// How the bytes of a file are moved.
+/// The method that moves the bytes of a file.
 pub(super) enum Method {
     /// A clone of the whole file.
     Clone(Cloning),
     /// A mechanism that moves the whole of a small file.
     Small(Arc<Planned>),
-    /// One write of what is in the worker's buffer already.
+    /// One write of the bytes that are already in the worker's buffer.
     Buffer,
     /// The driver. The start of the file may be in the worker's buffer.
     Driver,
 }
 
-/// The first step's choice for a file.
+/// The choice of method for a file.
 pub(super) struct Choice {
     pub method: Method,
     pub contents: Contents,
-    /// Set if this file is timed: how long it took to read it.
+    /// If this file is timed, the time it took to read it.
     pub reading: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Prepared<'a> {
     pub sink: Sink<'a>,
     pub journal: Option<Keeper<BorrowedFd<'a>>>,
     pub wanted: Wanted,
-    /// `true` if the copy takes over the access list of the file that it replaces.
+    /// `true` if the copy inherits the ACL of the file that it replaces.
     pub inherits_acl: bool,
     pub choice: Choice,
 }
@@ -94,7 +94,7 @@ impl<'c> FileCopy<'c, '_> {
         Ok(Choice { method, contents, reading: clock.map(|began| began.elapsed()) })
     }
 
-    /// The mechanism for a new small file if reading and writing is not the cheapest.
+    /// Returns the mechanism for a new small file if read and write is not the cheapest.
     fn plan_small(&mut self) -> Option<Arc<Planned>> {
         let (options, shared) = (self.worker.run.options, self.worker.shared);
         let device = self.entry.directory.own.dev;
@@ -131,7 +131,7 @@ impl<'c> FileCopy<'c, '_> {
         let mut journal = sink.journal().map(|name| {
             Keeper::new((name_at.dir, name), Source::Local(Identity::of(stat)), may_exist)
         });
-        // Without its partial file a journal says nothing.
+        // A journal is useless without its partial file.
         if let Some(journal) = journal.as_mut().filter(|_| !sink.is_adopted()) {
             journal.forget().map_err(at_sink("unlinkat"))?;
         }

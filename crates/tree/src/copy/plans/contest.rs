@@ -1,9 +1,10 @@
-//! Evidence about small files: whether they go faster by read and write, or by a mechanism that
-//! copies without their bytes coming to us. No profile has it, since opening both files is part of
-//! it. The files of a run themselves are timed, the two ways by turns; then the rule of all choices
-//! decides for files of about that size. Where files can be cloned nothing is timed.
+//! Measures whether small files are copied faster by read and write or by a mechanism that keeps the bytes in the
+//! kernel. A profile cannot contain this, because the cost of opening both files is part of it. Files of the copy
+//! itself are timed, with both methods by turns. Then the general selection rule decides for files of about that
+//! size. If files can be cloned, nothing is timed.
 //!
-//! Nothing is kept for the next run: finding out again costs a few hundred files their worse way.
+//! Nothing is stored for the next run: a new measurement only means that a few hundred files are copied by the slower
+//! method.
 
 use rustix::fs::Stat;
 use std::{
@@ -28,14 +29,14 @@ use crate::{
     identity::size,
 };
 
-/// What the workers of a run have found out together, on the pair of file systems they met last.
+/// Measurements shared by all workers of a copy, on the pair of file systems met last.
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
     seen: AtomicU32,
     state: Mutex<State>,
 }
 
-/// What one worker knows of it, so that nothing shared is touched for a file whose way is known.
+/// A worker's cached decisions, so that files with a known method need no shared state.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     is_awake: bool,
@@ -43,15 +44,15 @@ pub(crate) struct Known {
     classes: [ClassMethod; CLASSES],
 }
 
-/// How files of a class go.
+/// The method for files of one size class.
 #[derive(Clone, Debug, Default)]
 enum ClassMethod {
-    /// Not known yet.
+    /// Not decided yet.
     #[default]
     Open,
-    /// By read and write, and nothing more is asked.
+    /// Read and write, without further measurements.
     Plain,
-    /// By this.
+    /// This plan.
     Planned(Arc<Planned>),
 }
 
@@ -63,33 +64,34 @@ struct State {
     classes: [Class; CLASSES],
 }
 
-/// How a small file is to go if not by read and write.
+/// A plan for a small file, as an alternative to read and write.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub plan: Arc<Plan>,
     pub pair: Option<Arc<Pair>>,
 }
 
-/// The mechanism that read and write are compared with.
+/// The mechanism that is compared with read and write.
 #[derive(Debug)]
 struct Rival {
     name: &'static str,
     planned: Planned,
 }
 
-/// Whether files can be cloned here. Then there is no contest: nothing is less work.
+/// Support for clones on this pair of file systems. If clones work, nothing is compared, because a clone is always
+/// the least work.
 #[derive(Debug, Default)]
 enum Clones {
-    /// They cannot, or they must not.
+    /// Cloning is not supported or not allowed.
     #[default]
     None,
-    /// The next file finds out, by this plan.
+    /// The next file tries this plan.
     Untried(Planned),
-    /// They can, and the rival does it.
+    /// Cloning works, and the rival does it.
     Work,
 }
 
-/// Where a file goes and comes from, as far as it matters here.
+/// Source and destination of a small file.
 pub(crate) struct Places<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
@@ -98,27 +100,27 @@ pub(crate) struct Places<'a> {
     pub device: u64,
 }
 
-/// Files before anything is asked: a copy of a few need not be.
+/// Number of files before anything is queried: a copy of a few files does not need it.
 const PRELUDE: u32 = 32;
-/// Files before a contest: in a smaller tree what it finds out would come too late.
+/// Number of files before a comparison starts: in a smaller tree the result would come too late.
 const LARGE: u32 = 1000;
-// Files are compared with those that have as many digits to the base 16: mechanisms differ in how
-// their cost grows.
+// Number of size classes. Sizes with an equal number of hexadecimal digits form a class, because the cost of
+// mechanisms grows differently with size.
 const CLASSES: usize = 16;
 
-/// What is known of one class of sizes.
+/// Measurements or decision for one size class.
 #[derive(Clone, Debug)]
 enum Class {
-    /// Still going: the samples of read and write, and of the rival.
+    /// Still measuring: samples of read and write, and of the rival.
     Open([Samples; 2]),
-    /// The plan, unless read and write are the choice.
+    /// The chosen plan; `None` means read and write.
     Decided(Option<Arc<Plan>>),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Samples {
     count: u32,
-    /// Sum of the logarithms of their costs, so that one interrupted file does not decide.
+    /// Sum of the logarithms of the costs, so that one interrupted file does not decide.
     sum: f64,
 }
 
@@ -128,13 +130,13 @@ impl Default for Class {
     }
 }
 
-/// Samples of each way. They scatter by about a third, so the mean is known to about 3 %.
+/// Number of samples of each method. They scatter by about a third, so the mean is known to about 3 %.
 const SAMPLES: u32 = 128;
-// What a call costs beyond its bytes is about what a page costs: makes sizes comparable.
+// Makes sizes comparable: the fixed cost of a call is about the cost of one page.
 const CALL: f64 = 4096.0;
 
 impl Contests {
-    /// How the next file is to go, if not by read and write.
+    /// Returns the plan for the next file; `None` means read and write.
     pub fn plan(
         &self,
         known: &mut Known,
@@ -142,7 +144,7 @@ impl Contests {
         (options, pairs): (&CopyOptions, &Pairs),
     ) -> Option<Arc<Planned>> {
         let stat = places.stat;
-        // Across file systems nothing is cheaper, and an empty file may be one that lies.
+        // Across file systems no other mechanism is cheaper, and an empty file may report a wrong size.
         if stat.st_dev != places.device || stat.st_size == 0 {
             return None;
         }
@@ -178,7 +180,7 @@ impl Contests {
         }
     }
 
-    /// Whether times are still wanted for files of this size.
+    /// Returns `true` if files of this size are still timed.
     pub fn is_open(&self, known: &Known, size: u64) -> bool {
         known.is_awake && matches!(known.classes[class(size)], ClassMethod::Open) && {
             let state = self.state();
@@ -188,12 +190,12 @@ impl Contests {
         }
     }
 
-    /// Takes the time of one file.
+    /// Records the time of one file.
     pub fn note(&self, is_planned: bool, size: u64, took: Duration) {
         self.state().note(is_planned, size, took);
     }
 
-    /// The driver left this mechanism: if it is the rival, it does not take part any more.
+    /// Records that the driver fell back from this mechanism. If it is the rival, the comparison ends.
     pub fn left(&self, known: &mut Known, mechanism: &str) {
         let mut state = self.state();
         if cloner().is_some_and(|cloner| cloner.info().name == mechanism) {
@@ -205,7 +207,7 @@ impl Contests {
         known.classes = Default::default();
     }
 
-    /// A file was cloned.
+    /// Records that a file was cloned.
     pub fn cloned(&self) {
         let mut state = self.state();
         if matches!(state.clones, Clones::Untried(_)) {
@@ -219,11 +221,11 @@ impl Contests {
 }
 
 impl State {
-    /// How all files of a class go from now on, if that is settled; if not, how the next one goes.
+    /// Returns the method for all further files of a class, if it is decided; otherwise the plan for the next file.
     fn way(&self, class: usize, may_compare: bool) -> (Option<ClassMethod>, Option<Arc<Planned>>) {
         let Some(rival) = &self.rival else { return (Some(ClassMethod::Plain), None) };
         let own = |plan: &Arc<Plan>| {
-            // Of the worker's own: to count users of a shared one would keep the processors waiting.
+            // Each worker gets its own copy: the reference count of a shared plan would be contended between cores.
             let plan = Arc::new(Plan::clone(plan));
             Arc::new(Planned { plan, pair: rival.planned.pair.clone() })
         };
@@ -260,12 +262,12 @@ impl State {
     }
 }
 
-/// The rival on this pair of file systems: the first mechanism that the planner would allow and that
-/// leaves it to the file system how blocks are copied. And whether it is worth trying to clone.
+/// Returns the rival on this pair of file systems: the first usable mechanism that lets the file system choose how
+/// blocks are copied. Also returns whether cloning is worth trying.
 fn rivals(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> (Option<Rival>, Clones) {
     let nothing = (None, Clones::None);
     let Ok(fs) = filesystem(places.dir) else { return nothing };
-    // Elsewhere a size is only a claim, and the rival believes it.
+    // On these file systems the reported size may be wrong, and the rival relies on it.
     if fs.remote || fs.name.starts_with("fuse") || fs.name == "overlay" {
         return nothing;
     }
@@ -297,7 +299,7 @@ fn rivals(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> (Option<
     (Some(Rival { name, planned: planned(&[name]) }), clones)
 }
 
-/// The plan that follows from the cost of the rival, as a ratio to that of read and write.
+/// Returns the plan that follows from the cost of the rival, as a ratio to that of read and write.
 fn decide(rival: &'static str, ratio: f64) -> Plan {
     let plain = candidate(LAST_RESORT.info().name, Some(1.0));
     Plan::of(vec![plain, candidate(rival, Some(ratio))], Prefer::Wall)
@@ -345,7 +347,7 @@ mod tests {
 
     const AWAKE: fn() -> Known = || Known { is_awake: true, ..Known::default() };
 
-    /// Whether the rival is chosen for files of 1,000 bytes, from the nanoseconds that they took.
+    /// Returns `true` if the rival is chosen for files of 1,000 bytes, given the times in nanoseconds.
     fn after(kernel: u64, plain: u64) -> bool {
         let contests = contests(State { rival: Some(rival()), ..State::default() });
         for n in 0..SAMPLES {
@@ -384,7 +386,7 @@ mod tests {
         contests.cloned();
         assert!(matches!(goes(&contests), (Some(ClassMethod::Planned(_)), None)));
         assert!(!contests.is_open(&AWAKE(), 1000));
-        // A file that the rival refuses ends that.
+        // A file that the rival cannot copy ends the use of clones.
         contests.left(&mut AWAKE(), rival().name);
         assert!(matches!(goes(&contests), (Some(ClassMethod::Plain), None)));
     }

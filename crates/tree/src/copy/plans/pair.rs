@@ -1,5 +1,5 @@
-//! What has been learnt about moving large files from one file system to another: the facts, which
-//! are asked for once, and the mechanisms that refused, which are not tried again.
+//! Facts about copying from one file system to another. They are queried once. Mechanisms that failed for good are
+//! not tried again.
 
 use std::{
     collections::HashMap,
@@ -14,24 +14,25 @@ use crate::{CopyOptions, When};
 #[derive(Debug, Default)]
 pub(crate) struct Pairs(Mutex<HashMap<(u64, u64), Arc<Pair>>>);
 
-/// One pair.
+/// Facts about one pair of file systems.
 #[derive(Debug)]
 pub(crate) struct Pair {
     facts: Facts,
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
 
-// The kernel or a file system does not do it at all. Other refusals may be about one file.
+// Errors that mean that the kernel or the file system does not support a mechanism at all. Other errors may concern
+// one file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
 impl Pairs {
-    /// The pair that a transfer between regular files belongs to; its facts are asked for once.
+    /// Returns the pair for a transfer between regular files. Its facts are queried once.
     pub fn of(&self, devices: (u64, u64), facts: impl FnOnce() -> Facts) -> Arc<Pair> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
-            // The copy is a new file, whatever room was made in it beforehand; and another file of the
-            // pair may change, even if this one cannot.
+            // Facts of one file do not apply to the pair: the copy is a new file, even if space was preallocated in
+            // it. Other source files of the pair may change, even if this one cannot.
             (facts.sink.filled, facts.source.unchanging) = (false, false);
             Arc::new(Pair { facts, unfit: Mutex::default() })
         });
@@ -40,7 +41,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// The plan for a file of `len` bytes.
+    /// Returns the plan for a file of `len` bytes.
     pub fn plan(&self, options: &CopyOptions, needs: Guarantees, len: Option<u64>) -> Plan {
         let facts = Facts { len, needs, ..self.facts.clone() };
         let mut request = request(options);
@@ -51,12 +52,13 @@ impl Pair {
         Plan::make(&facts, &request, options.profile.as_deref())
     }
 
-    /// Whether a clone is asked for only because this kernel may know more than we do.
+    /// Returns `true` if this file system is known not to support clones. A clone is still tried, because the running
+    /// kernel may be newer than this knowledge.
     pub fn is_known_without_clones(&self) -> bool {
         self.facts.sink.fs.as_ref().is_some_and(FileSystem::is_known_without_clones)
     }
 
-    /// Learns from a refusal at the first byte.
+    /// Records a mechanism that failed at the first byte and will always fail.
     pub fn learn(&self, step: &StepDown) {
         let for_good = step.errno.is_empty() || FOR_GOOD.contains(&step.errno);
         if step.at == 0 && for_good {
@@ -67,10 +69,10 @@ impl Pair {
     }
 }
 
-/// The request to the planner that the options amount to.
+/// Returns the planner request that corresponds to the options.
 pub(crate) fn request(options: &CopyOptions) -> Request {
     let mut request = options.request.clone();
-    // A clone of a file with holes has them too; so with `cp`.
+    // A clone of a file with holes has these holes too, so `When::Never` for `sparse` excludes clones, as in GNU `cp`.
     if options.reflink == When::Never || options.sparse == When::Never {
         let infos = MECHANISMS.iter().map(|m| m.info());
         let may_clone = infos.filter(|info| info.nature.blocks != Blocks::Own);

@@ -1,8 +1,8 @@
-//! Numbers and strings as a plan has them: little-endian, each with its length before it.
+//! Reads numbers and byte strings of a plan. Numbers are little-endian, and strings follow their length.
 
 use super::PlanError;
 
-/// What is left to read.
+/// The bytes that remain to be read.
 pub(super) struct Left<'a>(pub &'a [u8]);
 
 impl<'a> Left<'a> {
@@ -36,7 +36,7 @@ impl<'a> Left<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// Nothing may follow.
+    /// Checks that no bytes remain.
     pub fn end(&self) -> Result<(), PlanError> {
         if self.0.is_empty() { Ok(()) } else { Err(PlanError::Nonsense("something follows")) }
     }

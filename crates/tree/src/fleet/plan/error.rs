@@ -1,26 +1,26 @@
-//! Why a file is not a plan.
+//! The errors of reading a plan.
 
 use thalweg_sys::Errno;
 
-/// Why a file is not a plan, or a record of it no task.
+/// The reason why a file is not a valid plan, or a record not a valid task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("pread: {0}")]
     Read(Errno),
-    /// It ends before it should.
+    /// The file is truncated.
     #[error("it is cut short")]
     Short,
-    /// It begins otherwise.
+    /// The file does not start with the magic number.
     #[error("it does not begin as one")]
     Magic,
-    /// Another version wrote it.
+    /// The file has an unsupported version.
     #[error("it is of version {0}, and 1 is understood")]
     Version(u32),
-    /// A checksum is not that of its bytes.
+    /// A checksum does not match.
     #[error("the checksum of its {0} is wrong")]
     Sum(&'static str),
-    /// What it says makes no sense.
+    /// A value is invalid.
     #[error("{0}")]
     Nonsense(&'static str),
 }

@@ -1,4 +1,4 @@
-//! Reads a plan: its index at once, a task when it is its turn.
+//! Reads a plan: the index at once, and each task when it is needed.
 
 use rustix::fs::fstat;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,16 +14,16 @@ use crate::{identity::size, read::fill};
 #[derive(Debug)]
 pub struct Plan {
     file: OwnedFd,
-    /// Which plan it is.
+    /// The ID of the plan.
     pub id: u64,
-    /// Of which folder.
+    /// The directory that was surveyed.
     pub of: Surveyed,
-    /// Its tasks.
+    /// The index of the tasks.
     pub index: Vec<Indexed>,
 }
 
 impl Plan {
-    /// Reads what leads to the tasks, believing nothing.
+    /// Reads head and index, and validates every field.
     pub fn read(file: OwnedFd) -> Result<Self, PlanError> {
         let size = size(&fstat(&file).map_err(PlanError::Read)?);
         let (id, of) = parse_head(&bytes(&file, 0, HEAD)?)?;
@@ -51,13 +51,13 @@ impl Plan {
         Ok(task)
     }
 
-    /// Bytes of all tasks.
+    /// Returns the number of bytes of all tasks.
     pub fn bytes(&self) -> u64 {
         self.index.iter().fold(0, |sum, line| sum.saturating_add(line.bytes))
     }
 }
 
-/// So many bytes at a place: the file was seen to be longer.
+/// Reads `len` bytes at an offset. The caller has checked `len` against the size of the file.
 fn bytes(file: &OwnedFd, at: u64, len: usize) -> Result<Vec<u8>, PlanError> {
     let mut bytes = vec![0; len];
     let got = fill(file.as_fd(), &mut bytes, at).map_err(PlanError::Read)?;

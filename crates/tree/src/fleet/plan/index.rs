@@ -1,4 +1,4 @@
-//! Where the tasks of a plan are, and how much work each is: the index at its end, and what leads to it.
+//! The index at the end of a plan, with the position and size of each task, and the head and tail that locate it.
 
 use rustix::fs::Stat;
 use xxhash_rust::xxh3::xxh3_64;
@@ -10,45 +10,45 @@ use super::{
 };
 use crate::identity::mtime;
 
-/// More tasks than this have no room in a worker's memory.
+/// Maximum number of tasks: more do not fit into the memory of a worker.
 pub const MOST_TASKS: usize = 1 << 23;
 
 /// The first bytes of a plan.
 pub(super) const MAGIC: &[u8; 8] = b"thwgplan";
 pub(super) const VERSION: u32 = 1;
-/// Bytes of the head, of a line of the index, and of the tail.
+/// Length in bytes of the head, of an index line, and of the tail.
 pub(super) const HEAD: usize = 56;
 pub(super) const LINE: usize = 32;
 pub(super) const TAIL: usize = 32;
 
-/// A task, seen from outside.
+/// The index entry of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Indexed {
-    /// Where its record begins.
+    /// Offset of its record.
     pub offset: u64,
-    /// Bytes of the record.
+    /// Length of the record in bytes.
     pub len: u32,
-    /// Files in it; 0 for a stretch.
+    /// Number of files; 0 for a range of a large file.
     pub files: u32,
-    /// Bytes to move.
+    /// Number of bytes to move.
     pub bytes: u64,
     /// XXH3 of the record.
     pub hash: u64,
 }
 
-/// What leads to the index.
+/// The tail of a plan, which locates the index.
 pub(super) struct Tail {
     pub at: u64,
     pub count: usize,
     pub hash: u64,
 }
 
-/// The folder that was surveyed, as far as all machines see it alike.
+/// The surveyed directory, identified by values that most file systems show equally on all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surveyed {
     /// Its inode number.
     pub ino: u64,
-    /// Its time of modification: seconds, nanoseconds.
+    /// Its modification time: seconds, nanoseconds.
     pub mtime: (i64, u32),
 }
 
@@ -58,8 +58,8 @@ impl Surveyed {
         Self { ino: stat.st_ino, mtime: (seconds, nanoseconds as u32) }
     }
 
-    /// Whether this may be the same folder. It may have changed, and some file systems number anew on each machine;
-    /// but one that is not mounted, or another one, differs in both.
+    /// Returns `true` if this may be the surveyed directory. The directory may have changed, and some file systems
+    /// assign other inode numbers on each machine. But an unmounted or wrong directory differs in both values.
     pub fn may_be(self, other: Self) -> bool {
         self.ino == other.ino || self.mtime == other.mtime
     }
@@ -78,7 +78,7 @@ pub(super) fn head(id: u64, of: Surveyed) -> Vec<u8> {
     head
 }
 
-/// The number of a plan, which its journals name, and of what it is one.
+/// Returns the ID of a plan, which its journals contain, and the surveyed directory.
 pub(super) fn parse_head(bytes: &[u8]) -> Result<(u64, Surveyed), PlanError> {
     let mut left = Left(bytes);
     if left.take(MAGIC.len())? != MAGIC {
@@ -113,7 +113,7 @@ impl Tail {
         tail
     }
 
-    /// The last bytes of a plan of `size` bytes.
+    /// Parses the last bytes of a plan of `size` bytes.
     pub fn parse(bytes: &[u8], id: u64, size: u64) -> Result<Self, PlanError> {
         let mut left = Left(bytes);
         let (at, count, hash, sum) = (left.u64()?, left.u64()?, left.u64()?, left.u64()?);
@@ -140,7 +140,7 @@ impl Indexed {
         into.extend(self.hash.to_le_bytes());
     }
 
-    /// A line of the index; records lie between the head and `end`.
+    /// Parses an index line. Records must be between the head and `end`.
     pub(super) fn parse(line: &[u8], end: u64) -> Result<Self, PlanError> {
         let mut left = Left(line);
         let (offset, len, files) = (left.u64()?, left.u32()?, left.u32()?);

@@ -1,4 +1,4 @@
-//! A task as it stands in the plan.
+//! The record of a task in a plan.
 
 use rustix::fs::Stat;
 use std::{ffi::CString, ops::Range, sync::Arc};
@@ -7,53 +7,53 @@ use thalweg_core::atomic_file::name::is_reserved;
 use super::{PlanError, bytes::Left};
 use crate::identity::{ctime, mtime, size};
 
-/// More files are not in one task.
+/// Maximum number of files in one task.
 pub const MOST_FILES: u32 = 1 << 16;
-/// The longest path of a folder in a plan. What lies deeper is left to who finishes.
+/// Maximum length of a directory path in a plan. Deeper files are left to the finisher.
 pub const LONGEST_FOLDER: usize = u16::MAX as usize - 1;
-/// The longest record.
+/// Maximum length of a record.
 pub const MOST_RECORD: usize = 64 << 20;
 
 const LONGEST_NAME: usize = 255;
 const FILES: u8 = 1;
 const STRETCH: u8 = 2;
-/// In the place of a length: the folder is that of the file before.
+/// Value in place of a path length: the directory is that of the previous file.
 const SAME: u16 = u16::MAX;
 
-/// A source at the time of the survey: any difference means that it has changed.
+/// A source at the time of the survey. Any difference means that it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Time of modification: seconds, nanoseconds.
+    /// Modification time: seconds, nanoseconds.
     pub mtime: (i64, u32),
-    /// Time of the last change of anything, likewise.
+    /// Change time: seconds, nanoseconds.
     pub ctime: (i64, u32),
 }
 
 /// A file of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The path of its folder below the source, empty for the source itself.
+    /// The path of its directory relative to the source; empty for the source itself.
     pub folder: Arc<[u8]>,
-    /// Its name there.
+    /// Its name in the directory.
     pub name: CString,
-    /// What it was.
+    /// Its attributes at the time of the survey.
     pub seen: Seen,
 }
 
-/// What a worker does at a time. Done twice, or by two at once, it changes nothing.
+/// A unit of work. Repeating it, or doing it on two workers at once, is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Whole files.
     Files(Vec<Entry>),
-    /// A part of a large file.
+    /// A range of a large file.
     Stretch {
-        /// The number of the file, by which its parts are found.
+        /// The number of the file, which determines the name of its partial file.
         file: u64,
         /// The file.
         entry: Entry,
-        /// The bytes.
+        /// The range in bytes.
         range: Range<u64>,
     },
 }
@@ -66,7 +66,7 @@ impl Seen {
 }
 
 impl Task {
-    /// How many whole files it has.
+    /// Returns the number of whole files in the task.
     pub fn files(&self) -> u32 {
         match self {
             Self::Files(files) => files.len() as u32,
@@ -74,7 +74,7 @@ impl Task {
         }
     }
 
-    /// How many bytes it moves.
+    /// Returns the number of bytes to move.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Files(files) => {
@@ -84,7 +84,7 @@ impl Task {
         }
     }
 
-    /// The record in the plan.
+    /// Returns the record for the plan.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut into = Vec::new();
         match self {
@@ -108,7 +108,7 @@ impl Task {
         into
     }
 
-    /// Reads a record, believing nothing: what it names lies in the source.
+    /// Parses a record and validates every field: the paths must stay inside the source.
     pub fn parse(record: &[u8]) -> Result<Self, PlanError> {
         let mut left = Left(record);
         let task = match left.u8()? {
@@ -186,7 +186,7 @@ fn entry(left: &mut Left<'_>, before: Option<&Entry>) -> Result<Entry, PlanError
     Ok(Entry { folder, name, seen: Seen { size, mtime, ctime } })
 }
 
-/// One name of a path: it leads neither up nor elsewhere, and to nothing that is ours.
+/// Checks one name of a path: it must not be `.` or `..`, contain a slash, or be reserved for files of this program.
 fn check(name: &[u8]) -> Result<CString, PlanError> {
     let is_plain = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
     let name = CString::new(name).ok().filter(|_| is_plain && name.len() <= LONGEST_NAME);
@@ -238,7 +238,7 @@ mod tests {
             assert!(Task::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
         }
         let long = "x".repeat(256);
-        // Its length does not fit, so the record is another one.
+        // The length does not fit, so the record is parsed as a different one.
         assert!(Task::parse(&Task::Files(vec![file("", &long)]).to_bytes()).is_err());
     }
 

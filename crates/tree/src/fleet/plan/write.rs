@@ -1,4 +1,4 @@
-//! Writes a plan as its tasks are found: what stays in memory is a line of the index for each.
+//! Writes a plan while its tasks are found. Only one index line per task stays in memory.
 
 use std::os::fd::{AsFd, OwnedFd};
 use thalweg_sys::{Errno, io};
@@ -9,10 +9,10 @@ use super::{
     index::{Indexed, MOST_TASKS, Surveyed, Tail, head},
 };
 
-/// Written at a time.
+/// Size of the write buffer.
 const BUFFER: usize = 1 << 20;
 
-/// A plan that is not whole yet.
+/// An incomplete plan.
 pub(crate) struct PlanWriter {
     file: OwnedFd,
     id: u64,
@@ -22,12 +22,12 @@ pub(crate) struct PlanWriter {
 }
 
 impl PlanWriter {
-    /// Into an empty file.
+    /// Starts a plan in an empty file.
     pub fn new(file: OwnedFd, id: u64, of: Surveyed) -> Self {
         Self { file, id, at: 0, buffer: head(id, of), index: Vec::new() }
     }
 
-    /// Adds a task; false if there is no room for more.
+    /// Adds a task. Returns `false` if the maximum number of tasks is reached.
     pub fn add(&mut self, task: &Task) -> Result<bool, Errno> {
         if self.index.len() == MOST_TASKS {
             return Ok(false);
@@ -47,7 +47,7 @@ impl PlanWriter {
         Ok(true)
     }
 
-    /// Completes the file.
+    /// Writes the index and the tail, and returns the complete file.
     pub fn end(mut self) -> Result<OwnedFd, Errno> {
         let at = self.at + self.buffer.len() as u64;
         let mut index = Vec::new();
@@ -56,7 +56,7 @@ impl PlanWriter {
         self.buffer.extend(index);
         self.buffer.extend(tail.bytes(self.id));
         self.flush()?;
-        // Servers tell of a full disk when a file is closed.
+        // Network file systems report a full disk when a file is closed.
         io::flush(self.file.as_fd())?;
         Ok(self.file)
     }

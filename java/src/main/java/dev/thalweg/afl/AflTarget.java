@@ -20,7 +20,11 @@ import dev.thalweg.internal.Libc;
  * case the fuzzer sends; an exception that leaves it is a crash, and no answer in time is a hang. Two processes work
  * together: this one keeps the fuzzer's pipes and starts a second JVM with the same command line, which runs the
  * input; when the fuzzer kills that one for a hang, it is replaced. Without a fuzzer the input runs once, on the file
- * that the last argument names, or on standard input, and what it throws is printed.
+ * that the last argument names, or on standard input, and prints the verdict that the fuzzer gets.
+ *
+ * <p>A crash is also what is uncaught, during a run, in a thread that the input started: wait for those threads. An input
+ * that ends the JVM (System.exit, Runtime.halt) is no crash, whatever the exit value, unless AFL_CRASH_EXITCODE names it.
+ * Only Runtime.halt(128 + N) is taken for the signal N that ends a JVM (ILL, ABRT, BUS, FPE, KILL, SEGV, SYS).
  *
  * <p>The fuzzer is told {@code AFL_SKIP_BIN_CHECK=1}, for its program is {@code java}.
  */
@@ -66,6 +70,8 @@ public final class AflTarget {
             });
         }
     }
+
+    private static final int SIGABRT = 6;
 
     private AflTarget() {}
 
@@ -114,22 +120,30 @@ public final class AflTarget {
         }
     }
 
-    /** Without a fuzzer: prints what is thrown, and ends with 1 if that is a crash. */
+    /** Without a fuzzer: prints the fuzzer's verdict and what is thrown, and ends with 134 (SIGABRT) if that is a crash. */
     private static void once(Path file, Input input, Options options) throws IOException {
         byte[] bytes = file == null ? System.in.readAllBytes() : Files.readAllBytes(file);
         if (isWatched()) {
             Libc.ABORT.link();
         }
+        var run = new Run(input, options);
+        var exit = new Thread(() -> System.err.println("no crash: the input ended the JVM (System.exit)"));
+        Runtime.getRuntime().addShutdownHook(exit);
         Coverage.begin();
+        Throwable thrown = run.on(bytes);
         try {
-            input.run(bytes);
-        } catch (Throwable thrown) {
-            boolean crash = options.isCrash().test(thrown);
-            System.err.println(crash ? "crash:" : "expected:");
+            Runtime.getRuntime().removeShutdownHook(exit);
+        } catch (IllegalStateException exiting) {
+            // A thread of the input has called exit.
+            return;
+        }
+        boolean crash = run.isCrash(thrown);
+        System.err.println(crash ? "crash:" : thrown == null ? "no crash" : "expected:");
+        if (thrown != null) {
             thrown.printStackTrace();
-            if (crash) {
-                end();
-            }
+        }
+        if (crash) {
+            end();
         }
     }
 
@@ -144,6 +158,7 @@ public final class AflTarget {
             // Not kill(2): its signal may go to another thread, and the exit below may be faster than that one wakes.
             Libc.ABORT.attempt();
         }
-        System.exit(1);
+        // As a shell reports that signal: the exit values of the input are others.
+        Runtime.getRuntime().halt(128 + SIGABRT);
     }
 }

@@ -29,7 +29,9 @@ final class Phase {
     private static final VarHandle WORD = ValueLayout.JAVA_INT.varHandle();
     // Behind the phase: whether test cases come by shared memory, which the first worker learns and the later ones ask.
     private static final long SHARED_INPUT = Integer.BYTES;
-    private static final int BYTES = 2 * Integer.BYTES;
+    // And whether the worker ends by its own exit, not by a signal.
+    private static final long EXITS = 2 * Integer.BYTES;
+    private static final int BYTES = 3 * Integer.BYTES;
 
     // Kept, for what nobody can reach loses its descriptor, by which later workers open it.
     private final SharedMemory memory;
@@ -69,6 +71,14 @@ final class Phase {
 
     void setSharesInput(boolean shares) {
         segment.set(ValueLayout.JAVA_INT, SHARED_INPUT, shares ? 1 : 0);
+    }
+
+    boolean exits() {
+        return (int) WORD.getAcquire(segment, EXITS) != 0;
+    }
+
+    void setExits(boolean exits) {
+        WORD.setRelease(segment, EXITS, exits ? 1 : 0);
     }
 
     int get() {

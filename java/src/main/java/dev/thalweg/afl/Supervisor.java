@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 
 /**
  * Owns the fuzzer's pipes, and keeps a worker running. It takes no part in a run: the worker talks to the fuzzer
@@ -17,7 +18,9 @@ final class Supervisor {
     static final String SUPERVISOR = "THALWEG_AFL_SUPERVISOR";
     static final String PHASE = "THALWEG_AFL_PHASE";
 
-    private static final int SIGKILL = 9;
+    /** Signals that end a JVM without its shutdown hooks: ILL, ABRT, BUS, FPE, KILL, SEGV, SYS. */
+    private static final Set<Integer> DEADLY = Set.of(4, 6, 7, 8, 9, 11, 31);
+
     /** How long a fuzzer that has its status takes to ask for the next run, at the very most. */
     private static final int NEXT_RUN_MS = 1000;
     /** A worker that never gets as far as a run is not started for ever. */
@@ -42,7 +45,7 @@ final class Supervisor {
         while (early < MOST_EARLY_DEATHS) {
             int exit = waitFor(start());
             int owed = phase.get();
-            if (owed == Phase.IDLE && exit == 0) {
+            if (owed == Phase.IDLE && exit == 0 && !phase.exits()) {
                 return;
             }
             if (owed == Phase.GREETS) {
@@ -60,6 +63,7 @@ final class Supervisor {
     }
 
     private Process start() throws IOException {
+        phase.setExits(false);
         var builder = new ProcessBuilder(ownCommand()).inheritIO();
         builder.environment().put(SUPERVISOR, Long.toString(ProcessHandle.current().pid()));
         builder.environment().put(PHASE, phase.name());
@@ -90,10 +94,10 @@ final class Supervisor {
     /** Says what a dead worker still owed; false if the fuzzer is gone. */
     private boolean speakFor(int owed, int exit) {
         return switch (owed) {
-            case Phase.OWES_PID -> sayPid() && status.write(statusOf(exit));
-            case Phase.OWES_STATUS -> status.write(statusOf(exit));
+            case Phase.OWES_PID -> sayPid() && status.write(waitStatus(exit));
+            case Phase.OWES_STATUS -> status.write(waitStatus(exit));
             // If the fuzzer has the status, it asks for the next run; if not, it waits for it.
-            case Phase.SAYS_STATUS -> control.isReadableWithin(NEXT_RUN_MS) || status.write(statusOf(exit));
+            case Phase.SAYS_STATUS -> control.isReadableWithin(NEXT_RUN_MS) || status.write(waitStatus(exit));
             default -> true;
         };
     }
@@ -103,8 +107,11 @@ final class Supervisor {
         return status.write((int) ProcessHandle.current().pid());
     }
 
-    /** The wait status (wait(2)) of what Process tells: 128 + N for a process that signal N ended. */
-    private static int statusOf(int exit) {
-        return exit > 128 && exit <= 128 + 64 ? exit - 128 : exit == 0 ? SIGKILL : exit << 8;
+    /**
+     * The wait status (wait(2)) of what Process reports: 128 + N for a process that signal N ended, and for one that exited
+     * with that value. By an exit AFL++ means no crash, unless AFL_CRASH_EXITCODE names its value.
+     */
+    private int waitStatus(int exit) {
+        return !phase.exits() && DEADLY.contains(exit - 128) ? exit - 128 : exit << 8;
     }
 }

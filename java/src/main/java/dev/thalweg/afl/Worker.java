@@ -21,14 +21,12 @@ final class Worker {
     private static final int WARM_TURNS = 20_000;
     private static final int WARM_CASE = 64;
 
-    private final AflTarget.Input input;
-    private final AflTarget.Options options;
+    private final Run run;
     private final Path file;
     private final int pid = (int) ProcessHandle.current().pid();
 
     Worker(AflTarget.Input input, AflTarget.Options options, Path file) {
-        this.input = input;
-        this.options = options;
+        this.run = new Run(input, options);
         this.file = file;
     }
 
@@ -48,6 +46,8 @@ final class Worker {
         var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
         var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
         var phase = Phase.open(System.getenv(Supervisor.PHASE));
+        // System.exit(130) and a death by signal 2 have the same exit value.
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> phase.setExits(true)));
         var talk = new Conversation(control, status, phase);
         if (phase.get() == Phase.STARTS) {
             warmUp();
@@ -84,12 +84,7 @@ final class Worker {
 
     private int runOn(byte[] bytes) {
         Coverage.begin();
-        try {
-            input.run(bytes);
-            return 0;
-        } catch (Throwable thrown) {
-            return options.isCrash().test(thrown) ? SIGABRT : 0;
-        }
+        return run.isCrash(run.on(bytes)) ? SIGABRT : 0;
     }
 
     /** Where test cases come from. */

@@ -12,7 +12,7 @@ import java.time.Duration;
 
 /**
  * The end that reads messages. Closing it is the goodbye: the producer gets {@link RingException.Closed}. For one thread
- * at a time; {@link #close()} from any.
+ * at a time: a call while another thread is in one throws IllegalStateException. {@link #close()} from any.
  *
  * <p>When everything committed has been received and the producer is gone, receiving throws {@link RingException.Closed}
  * after its goodbye, else {@link RingException.PeerDied}. {@link RingException.Corrupt} if the producer writes what
@@ -133,8 +133,13 @@ public final class Consumer implements AutoCloseable {
      * @throws IllegalStateException there is a sample already, or this end is closed
      */
     public Sample receive() throws IOException {
-        find(Deadline.NEVER);
-        return next();
+        end.enter();
+        try {
+            find(Deadline.NEVER);
+            return next();
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -145,8 +150,13 @@ public final class Consumer implements AutoCloseable {
      * @throws IOException as {@link #receive()}, and {@link RingException.TimedOut}
      */
     public Sample receive(Duration patience) throws IOException {
-        find(Deadline.in(patience));
-        return next();
+        end.enter();
+        try {
+            find(Deadline.in(patience));
+            return next();
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -156,7 +166,12 @@ public final class Consumer implements AutoCloseable {
      * @throws IOException as {@link #receive()}
      */
     public Sample tryReceive() throws IOException {
-        return find(null) ? next() : null;
+        end.enter();
+        try {
+            return find(null) ? next() : null;
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -167,8 +182,13 @@ public final class Consumer implements AutoCloseable {
      * @throws IllegalStateException there is a sample already, or this end is closed
      */
     public Samples receiveAll() throws IOException {
-        find(Deadline.NEVER);
-        return all();
+        end.enter();
+        try {
+            find(Deadline.NEVER);
+            return all();
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -179,8 +199,13 @@ public final class Consumer implements AutoCloseable {
      * @throws IOException as {@link #receiveAll()}, and {@link RingException.TimedOut}
      */
     public Samples receiveAll(Duration patience) throws IOException {
-        find(Deadline.in(patience));
-        return all();
+        end.enter();
+        try {
+            find(Deadline.in(patience));
+            return all();
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -203,19 +228,24 @@ public final class Consumer implements AutoCloseable {
      * @throws IOException as {@link #tryReceive()}
      */
     public boolean holdsUp() throws IOException {
-        end.check();
-        synchronized (end) {
-            int waiting = end.waiting();
-            if (holds == null || holds.count() == 0 || End.isAwake(waiting)) {
-                return false;
+        end.enter();
+        try {
+            end.check();
+            synchronized (end) {
+                int waiting = end.waiting();
+                if (holds == null || holds.count() == 0 || End.isAwake(waiting)) {
+                    return false;
+                }
+                // Nothing new, but it wakes who sleeps, so that it looks.
+                end.publish(holds.tail());
+                if (!holds.sleepsOn(waiting)) {
+                    return false;
+                }
             }
-            // Nothing new, but it wakes who sleeps, so that it looks.
-            end.publish(holds.tail());
-            if (!holds.sleepsOn(waiting)) {
-                return false;
-            }
+            return !find(null);
+        } finally {
+            end.leave();
         }
-        return !find(null);
     }
 
     /** Says goodbye and gives everything back. Once is enough; more does no harm. */
@@ -232,15 +262,29 @@ public final class Consumer implements AutoCloseable {
 
     /** The payload of the next of several messages, which begins at a position; null if there are no more. */
     MemorySegment payloadOf(Samples given, long at, long number) throws RingException.Corrupt {
-        if (given != lent) {
-            throw new IllegalStateException("the samples are closed");
+        end.enter();
+        try {
+            if (given != lent) {
+                throw new IllegalStateException("the samples are closed");
+            }
+            end.check();
+            return at < head ? payloadAt(at, checked(at, number)) : null;
+        } finally {
+            end.leave();
         }
-        end.check();
-        return at < head ? payloadAt(at, checked(at, number)) : null;
     }
 
     /** Gives a message back to the producer, or several, up to a position. */
     void release(Object given, long to, long messages) {
+        end.enter();
+        try {
+            releaseTo(given, to, messages);
+        } finally {
+            end.leave();
+        }
+    }
+
+    private void releaseTo(Object given, long to, long messages) {
         if (given != lent) {
             return;
         }
@@ -262,21 +306,26 @@ public final class Consumer implements AutoCloseable {
 
     /** Keeps a message, which counts as received from now on. */
     Held hold(Sample given, long at, int length) {
-        if (given != lent) {
-            throw new IllegalStateException("the sample is closed");
-        }
-        MemorySegment bytes = payloadAt(at, length);
-        if (!trusted) {
-            bytes = Arena.ofAuto().allocate(length, Geometry.ALIGN).copyFrom(bytes).asReadOnly();
-        }
-        synchronized (end) {
-            if (holds == null) {
-                holds = new Holds(tail);
+        end.enter();
+        try {
+            if (given != lent) {
+                throw new IllegalStateException("the sample is closed");
             }
-            holds.hold(at);
+            MemorySegment bytes = payloadAt(at, length);
+            if (!trusted) {
+                bytes = Arena.ofAuto().allocate(length, Geometry.ALIGN).copyFrom(bytes).asReadOnly();
+            }
+            synchronized (end) {
+                if (holds == null) {
+                    holds = new Holds(tail);
+                }
+                holds.hold(at);
+            }
+            releaseTo(given, at + Frame.occupied(length), 1);
+            return new Held(this, at, bytes);
+        } finally {
+            end.leave();
         }
-        release(given, at + Frame.occupied(length), 1);
-        return new Held(this, at, bytes);
     }
 
     /** Gives back a message that was held. From any thread, and when this end is closed too. */

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * What both ends of a ring share: the two memories, the link, and waiting for the other. The steps are those of
@@ -69,6 +70,9 @@ final class End implements Runnable {
     private int endedSleep;
     private int looks;
     private Gone gone;
+    /** A thread is inside a call of this end. */
+    private final AtomicBoolean used = new AtomicBoolean();
+
     private volatile boolean closing;
     private boolean closed;
 
@@ -93,6 +97,24 @@ final class End implements Runnable {
         if (closing) {
             throw new IllegalStateException("this end of the ring is closed");
         }
+    }
+
+    /**
+     * Begins a call of this end; {@link #leave} ends it. Two threads inside would write over each other's messages.
+     */
+    void enter() {
+        if (!tryEnter()) {
+            throw new IllegalStateException(
+                    "this end of the ring is in use by another thread; give each thread an end of its own, or a lock");
+        }
+    }
+
+    boolean tryEnter() {
+        return used.compareAndSet(false, true);
+    }
+
+    void leave() {
+        used.setRelease(false);
     }
 
     boolean isClosing() {
@@ -187,6 +209,9 @@ final class End implements Runnable {
         if (found != NOTHING) {
             return found;
         }
+        if (VirtualPause.isNeeded()) {
+            return parkFor(look, deadline);
+        }
         waits++;
         var spinner = new Spinner(nextWait, alone);
         while (true) {
@@ -208,6 +233,27 @@ final class End implements Runnable {
                     found = look(look);
                 }
             }
+            if (found != NOTHING) {
+                return found;
+            }
+        }
+    }
+
+    /** As {@link #waitFor}, for a virtual thread: it never blocks in the kernel, and the peer need not wake it. */
+    private long parkFor(Look look, Deadline deadline) throws IOException {
+        var pause = new VirtualPause();
+        Deadline doubt = Deadline.in(DOUBT);
+        while (true) {
+            if (deadline.isOver()) {
+                throw new RingException.TimedOut();
+            }
+            pause.once(deadline);
+            check();
+            if (doubt.isOver()) {
+                gone(true);
+                doubt = Deadline.in(DOUBT);
+            }
+            long found = look(look);
             if (found != NOTHING) {
                 return found;
             }

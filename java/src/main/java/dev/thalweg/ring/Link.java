@@ -272,10 +272,7 @@ final class Link {
         polled.set(JAVA_INT, 0, watched);
         polled.set(JAVA_SHORT, 4, events);
         polled.set(JAVA_INT, POLLED, process);
-        // Rounded up, or a wait of less than a millisecond would be none.
-        long left = deadline.left() / 1_000_000 + (deadline.left() % 1_000_000 == 0 ? 0 : 1);
-        int timeout = deadline.isForEver() ? -1 : (int) Math.min(left, Integer.MAX_VALUE);
-        return Libc.POLL.once(polled, 2L, timeout);
+        return Sockets.poll(polled, 2, deadline);
     }
 
     private MemorySegment option(int name, String called, int size) throws SystemCallException {

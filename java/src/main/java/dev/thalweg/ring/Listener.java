@@ -186,9 +186,7 @@ public final class Listener implements AutoCloseable {
             MemorySegment polled = scratch.allocate(8, 4);
             polled.set(JAVA_INT, 0, socket);
             polled.set(JAVA_SHORT, 4, POLLIN);
-            long left = deadline.left() / 1_000_000 + 1;
-            int timeout = deadline.isForEver() ? -1 : (int) Math.min(left, Integer.MAX_VALUE);
-            long got = Libc.POLL.once(polled, 1L, timeout);
+            long got = Sockets.poll(polled, 1, deadline);
             if (got < 0 && got != -Libc.EINTR) {
                 throw Libc.failure("poll", path.toString(), (int) -got);
             }

@@ -12,7 +12,8 @@ import java.time.Duration;
 
 /**
  * The end that writes messages. Closing it is the goodbye: the consumer receives what was committed, then
- * {@link RingException.Closed}. For one thread at a time; {@link #close()} from any.
+ * {@link RingException.Closed}. For one thread at a time: a call while another thread is in one throws
+ * IllegalStateException. {@link #close()} from any.
  *
  * <p>What waits throws {@link RingException.PeerDied} or {@link RingException.Closed} if the consumer is gone, with the
  * messages that it had released, and {@link RingException.Corrupt} if the consumer writes what cannot be.
@@ -174,8 +175,7 @@ public final class Producer implements AutoCloseable {
      * @throws IllegalStateException there is a loan already, or this end is closed
      */
     public Loan loan(long length) throws IOException {
-        room(length, Deadline.NEVER);
-        return new Loan(this, length);
+        return lend(length, Deadline.NEVER);
     }
 
     /**
@@ -187,8 +187,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}, and {@link RingException.TimedOut}
      */
     public Loan loan(long length, Duration patience) throws IOException {
-        room(length, Deadline.in(patience));
-        return new Loan(this, length);
+        return lend(length, Deadline.in(patience));
     }
 
     /**
@@ -199,7 +198,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public Loan tryLoan(long length) throws IOException {
-        return room(length, null) ? new Loan(this, length) : null;
+        return lend(length, null);
     }
 
     /**
@@ -209,8 +208,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public void send(MemorySegment message) throws IOException {
-        room(message.byteSize(), Deadline.NEVER);
-        copyAndCommit(message);
+        sendCopy(message, Deadline.NEVER);
     }
 
     /**
@@ -231,8 +229,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long, Duration)}
      */
     public void send(byte[] message, Duration patience) throws IOException {
-        room(message.length, Deadline.in(patience));
-        copyAndCommit(MemorySegment.ofArray(message));
+        sendCopy(MemorySegment.ofArray(message), Deadline.in(patience));
     }
 
     /**
@@ -243,11 +240,7 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as {@link #loan(long)}
      */
     public boolean trySend(byte[] message) throws IOException {
-        boolean room = room(message.length, null);
-        if (room) {
-            copyAndCommit(MemorySegment.ofArray(message));
-        }
-        return room;
+        return sendCopy(MemorySegment.ofArray(message), null);
     }
 
     /**
@@ -258,8 +251,13 @@ public final class Producer implements AutoCloseable {
      * @throws IllegalStateException there is a loan or a batch already, or this end is closed
      */
     public Batch batch() throws IOException {
-        checkFree();
-        return new Batch(this, head);
+        end.enter();
+        try {
+            checkFree();
+            return new Batch(this, head);
+        } finally {
+            end.leave();
+        }
     }
 
     /**
@@ -269,8 +267,13 @@ public final class Producer implements AutoCloseable {
      * @throws IOException as the class says, and {@link RingException.TimedOut}
      */
     public void drain(Duration patience) throws IOException {
-        check();
-        tail = found(drained, Deadline.in(patience));
+        end.enter();
+        try {
+            check();
+            tail = found(drained, Deadline.in(patience));
+        } finally {
+            end.leave();
+        }
     }
 
     /** Says goodbye and gives everything back. Once is enough; more does no harm. */
@@ -287,6 +290,15 @@ public final class Producer implements AutoCloseable {
 
     /** Makes the next message visible. */
     void commit(Loan given, long length) {
+        end.enter();
+        try {
+            commitOne(given, length);
+        } finally {
+            end.leave();
+        }
+    }
+
+    private void commitOne(Loan given, long length) {
         take(given);
         writeHeader(head, sent, (int) length);
         publish(head + Frame.occupied(length), 1);
@@ -294,29 +306,39 @@ public final class Producer implements AutoCloseable {
 
     /** Room for one more message of a batch that ends at this position; null if there is none now. */
     MemorySegment extend(Batch given, long at, long length) throws IOException {
-        if (given != lent) {
-            throw new IllegalStateException("committed or closed already");
+        end.enter();
+        try {
+            if (given != lent) {
+                throw new IllegalStateException("committed or closed already");
+            }
+            check();
+            if (!roomAt(at, length, null)) {
+                return null;
+            }
+            // The commit finds the frames by their lengths.
+            end.own.bytes.set(JAVA_LONG, end.own.at(at), Frame.firstWord((int) length, checksums));
+            return payloadAt(at, length);
+        } finally {
+            end.leave();
         }
-        check();
-        if (!roomAt(at, length, null)) {
-            return null;
-        }
-        // The commit finds the frames by their lengths.
-        end.own.bytes.set(JAVA_LONG, end.own.at(at), Frame.firstWord((int) length, checksums));
-        return payloadAt(at, length);
     }
 
     /** Makes the messages of a batch visible that ends at this position. */
     void commit(Batch given, long to, long messages) {
-        take(given);
-        long at = head;
-        for (long number = sent; number < sent + messages; number++) {
-            int length = (int) end.own.bytes.get(JAVA_LONG, end.own.at(at));
-            writeHeader(at, number, length);
-            at += Frame.occupied(length);
-        }
-        if (messages > 0) {
-            publish(to, messages);
+        end.enter();
+        try {
+            take(given);
+            long at = head;
+            for (long number = sent; number < sent + messages; number++) {
+                int length = (int) end.own.bytes.get(JAVA_LONG, end.own.at(at));
+                writeHeader(at, number, length);
+                at += Frame.occupied(length);
+            }
+            if (messages > 0) {
+                publish(to, messages);
+            }
+        } finally {
+            end.leave();
         }
     }
 
@@ -362,10 +384,29 @@ public final class Producer implements AutoCloseable {
         Reference.reachabilityFence(this);
     }
 
-    private void copyAndCommit(MemorySegment message) {
+    private Loan lend(long length, Deadline deadline) throws IOException {
+        end.enter();
+        try {
+            return room(length, deadline) ? new Loan(this, length) : null;
+        } finally {
+            end.leave();
+        }
+    }
+
+    private boolean sendCopy(MemorySegment message, Deadline deadline) throws IOException {
         long length = message.byteSize();
-        MemorySegment.copy(message, JAVA_BYTE, 0, end.own.bytes, JAVA_BYTE, end.own.at(head) + Frame.HEADER, length);
-        commit(null, length);
+        end.enter();
+        try {
+            if (!room(length, deadline)) {
+                return false;
+            }
+            long to = end.own.at(head) + Frame.HEADER;
+            MemorySegment.copy(message, JAVA_BYTE, 0, end.own.bytes, JAVA_BYTE, to, length);
+            commitOne(null, length);
+            return true;
+        } finally {
+            end.leave();
+        }
     }
 
     /** Room for a payload; false only without patience. */

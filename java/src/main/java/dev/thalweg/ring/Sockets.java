@@ -67,9 +67,10 @@ final class Sockets {
     static int connect(Path path, Deadline deadline) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = address(path, arena);
-            int socket = socket(SOCK_SEQPACKET | SOCK_CLOEXEC);
+            boolean virtual = VirtualPause.isNeeded();
+            int socket = socket(SOCK_SEQPACKET | SOCK_CLOEXEC | (virtual ? SOCK_NONBLOCK : 0));
             try {
-                if (!deadline.isForEver()) {
+                if (!virtual && !deadline.isForEver()) {
                     // struct timeval; zero would be for ever.
                     MemorySegment patience = arena.allocate(16, 8);
                     long micros = Math.max(deadline.left() / 1000, 1);
@@ -78,6 +79,11 @@ final class Sockets {
                     Libc.SETSOCKOPT.on("SO_SNDTIMEO", socket, SOL_SOCKET, SO_SNDTIMEO, patience, 16);
                 }
                 long refused = Libc.CONNECT.attempt(socket, address, ADDRESS_LENGTH);
+                var pause = new VirtualPause();
+                while (virtual && refused == -Libc.EAGAIN && !deadline.isOver()) {
+                    pause.once(deadline);
+                    refused = Libc.CONNECT.attempt(socket, address, ADDRESS_LENGTH);
+                }
                 if (refused == -Libc.EAGAIN) {
                     throw new RingException.TimedOut();
                 }
@@ -92,6 +98,24 @@ final class Sockets {
                 throw failure;
             }
         }
+    }
+
+    /**
+     * {@code poll(2)} until the deadline, rounded up to milliseconds: a wait of less would be none. A virtual thread looks
+     * again and again instead of blocking.
+     */
+    static long poll(MemorySegment polled, long count, Deadline deadline) {
+        if (VirtualPause.isNeeded()) {
+            var pause = new VirtualPause();
+            long got = Libc.POLL.once(polled, count, 0);
+            while (got == 0 && !deadline.isOver()) {
+                pause.once(deadline);
+                got = Libc.POLL.once(polled, count, 0);
+            }
+            return got;
+        }
+        long left = deadline.left() / 1_000_000 + (deadline.left() % 1_000_000 == 0 ? 0 : 1);
+        return Libc.POLL.once(polled, count, deadline.isForEver() ? -1 : (int) Math.min(left, Integer.MAX_VALUE));
     }
 
     private static SystemCallException unreachable(Path path, int errno) {

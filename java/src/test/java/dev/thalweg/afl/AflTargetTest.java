@@ -21,6 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import dev.thalweg.SharedMemory;
@@ -94,6 +95,34 @@ class AflTargetTest {
             assertFalse(said.contains("+++"), fine + ": " + said);
         }
         assertTrue(shown(fuzzer, target, "busy", 3000).contains(HUNG));
+        nobodyIsLeft();
+    }
+
+    /** By the fork server, by a single run under a tool, and by hand. */
+    @ParameterizedTest
+    @CsvSource({
+        "exit0,0", "exit1,1", "exit130,130", "exit134,134", "halt0,0", "halt1,1", "halt130,130", "expects,0",
+        "nothing,0", "thread,-1", "virtual,-1", "throw,-1"
+    })
+    void aRunHasOneVerdict(String input, int exit) throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        boolean crash = exit < 0;
+        cases(Map.of("1", bytes(input), "2", bytes("harmless")));
+        var target = fuzzer.java(Maze.class, List.of());
+        var tool = List.of("afl-fuzz", "-V", "1", "-t", Integer.toString(GENEROUS), "-i", "in", "-o", "out");
+        var fuzzed = fuzzer.run(tool, target, Map.of()).said();
+        assertTrue(fuzzed.contains("orig:1"), fuzzed);
+        assertEquals(crash, fuzzed.contains("results in a crash"), fuzzed);
+        String said = shown(fuzzer, target, input, GENEROUS);
+        assertEquals(crash, said.contains("+++ Program killed by signal"), said);
+        var command = new ArrayList<>(target);
+        command.add("input");
+        var once = fuzzer.run(command, Map.of());
+        assertEquals(crash ? 134 : exit, once.status(), once.said());
+        if (!input.startsWith("halt")) {
+            String verdict = crash ? "crash:" : "no crash";
+            assertTrue(once.said().lines().anyMatch(line -> line.startsWith(verdict)), once.said());
+        }
         nobodyIsLeft();
     }
 

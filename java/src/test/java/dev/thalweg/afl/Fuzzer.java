@@ -138,7 +138,8 @@ final class Fuzzer {
         }
     }
 
-    private Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
+    /** Runs a command as it is. */
+    Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
         Process process = start(command, more);
         try {
             return ended(process, command);

@@ -17,12 +17,14 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -107,6 +109,67 @@ class RingTest {
             ring.producer().drain(LONG);
         }
         assertThrows(RingException.TooLarge.class, () -> Geometry.of(SMALL.withCapacity(Long.MAX_VALUE), 1));
+    }
+
+    /** Each thread sends its name: a message that two wrote has both. */
+    @Test
+    void severalThreadsAtOneEndAreToldAndTheRingStaysWhole() throws Exception {
+        try (var ring = Pair.of(SMALL)) {
+            var waits = new CompletableFuture<Throwable>();
+            var waiter = Thread.ofPlatform().start(() -> {
+                try {
+                    ring.consumer().receive(LONG).close();
+                    waits.complete(null);
+                } catch (Exception failure) {
+                    waits.complete(failure);
+                }
+            });
+            while (ring.consuming().tryEnter()) {
+                ring.consuming().leave();
+                Thread.onSpinWait();
+            }
+            for (Executable call : List.<Executable>of(
+                    ring.consumer()::tryReceive,
+                    () -> ring.consumer().receive(SOON),
+                    () -> ring.consumer().receiveAll(SOON))) {
+                var refused = assertThrows(IllegalStateException.class, call);
+                assertTrue(refused.getMessage().contains("another thread"), refused.getMessage());
+            }
+            ring.producer().send(new byte[1]);
+            assertNull(waits.get());
+            waiter.join();
+
+            var senders = Executors.newFixedThreadPool(4);
+            for (int sender = 0; sender < 4; sender++) {
+                byte name = (byte) sender;
+                senders.submit(() -> {
+                    byte[] message = new byte[100];
+                    Arrays.fill(message, name);
+                    for (int number = 0; number < 20_000; number++) {
+                        try {
+                            ring.producer().send(message, SOON);
+                        } catch (IllegalStateException | RingException.TimedOut refused) {
+                            // Another thread is in it, or has just filled it.
+                        }
+                    }
+                    return null;
+                });
+            }
+            senders.shutdown();
+            long received = 0;
+            while (!senders.isTerminated() || received + 1 < ring.producer().sent()) {
+                try (var sample = ring.consumer().tryReceive()) {
+                    if (sample != null) {
+                        byte[] got = bytes(sample);
+                        for (byte each : got) {
+                            assertEquals(got[0], each);
+                        }
+                        received++;
+                    }
+                }
+            }
+            assertEquals(ring.producer().sent(), ring.consumer().received());
+        }
     }
 
     @Test

@@ -33,9 +33,22 @@ public final class Maze {
                     Thread.onSpinWait();
                 }
             }
+            case "exit0", "exit1", "exit130", "exit134" -> System.exit(Integer.parseInt(new String(bytes).substring(4)));
+            case "halt0", "halt1", "halt130" -> Runtime.getRuntime().halt(Integer.parseInt(new String(bytes).substring(4)));
+            case "thread" -> join(Thread.ofPlatform().start(() -> fail(new IllegalStateException("in a thread"))));
+            case "virtual" -> join(Thread.ofVirtual().start(() -> fail(new IllegalStateException("in a thread"))));
+            case "expects" -> join(Thread.ofPlatform().start(() -> fail(new Expected())));
             case "asleep" -> Thread.sleep(Long.MAX_VALUE);
             default -> walk(bytes);
         }
+    }
+
+    private static void fail(RuntimeException with) {
+        throw with;
+    }
+
+    private static void join(Thread thread) throws InterruptedException {
+        thread.join();
     }
 
     private static int deeper(int depth) {
