@@ -4,11 +4,11 @@
 //! copies share one kernel, because programs mix short sizes. A band continues while its kernel is not shown to lose,
 //! and does not lose by more than the noise or a few percent.
 //!
-//! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. In
-//! short copies of one size again and again, which a branch predictor learns better than a mixture, it may lose a few
-//! percent at most, and less than it gains elsewhere.
+//! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. A
+//! branch predictor learns short copies of a single repeated size better than a mixture. In those copies, the kernel
+//! may lose a few percent at most, and less than it gains elsewhere.
 //!
-//! Of the kernels that may begin a band, the one whose band is longest is chosen: fewer bands are fewer branches to
+//! If several kernels may begin a band, the kernel with the longest band is chosen: fewer bands are fewer branches to
 //! mispredict. The gap between two bands was not measured, so each gets half of its octaves. Above the cache sizes the
 //! kernels do not change their behaviour, so the last band continues without limit if it was measured there.
 

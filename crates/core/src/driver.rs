@@ -1,7 +1,7 @@
 //! Moves the bytes of one transfer, and falls back from one mechanism of the plan to the next.
 //!
-//! The engine is [`TransferRun`], whose steps never sleep. [`Driver::run`] is the loop around it
-//! for callers without an event loop: it waits for the endpoints, calls the watcher and limits the
+//! The engine is [`TransferRun`]; its steps never sleep. [`Driver::run`] is the loop around it for
+//! callers without an event loop. It waits for the endpoints, calls the watcher and limits the
 //! rate.
 
 use std::{

@@ -18,7 +18,7 @@ pub enum Kind {
     Memory,
     /// A regular file or a memfd.
     File,
-    /// One end of a pipe or a FIFO.
+    /// An end of a pipe or a FIFO.
     Pipe,
     /// A connected stream socket.
     Socket,

@@ -144,8 +144,7 @@ impl Facts {
         }
     }
 
-    /// Returns `true` if both endpoints are files whose bytes this kernel stores without a server or a user-space file
-    /// system.
+    /// Returns `true` if both endpoints are files that this kernel stores without a server or a user-space file system.
     pub fn kept_here(&self) -> bool {
         let is_here = |end: &EndFacts| {
             let fs = end.fs.as_ref();
@@ -197,7 +196,7 @@ pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns the number of bytes between an endpoint's offset and the end of its file. `None` if the size is not
-/// meaningful: for streams, and for the files of /proc and /sys, whose size is 0 or a page.
+/// meaningful: for streams, and for the files of /proc and /sys, which report 0 or a page.
 fn left_in(end: &End<'_>) -> Option<u64> {
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;

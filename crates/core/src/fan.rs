@@ -29,7 +29,7 @@ pub struct Fan {
     pub share_pages: bool,
 }
 
-/// One sink of a fan.
+/// A sink of a fan.
 #[derive(Debug)]
 pub struct Branch<'a> {
     /// The sink.

@@ -42,7 +42,7 @@ pub enum Stop {
 /// Returns an error for endpoints that the kernel handles incorrectly through io_uring.
 ///
 /// If a direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring is short, the kernel does not advance the
-/// offset, and io_uring continues at the old one. The same bytes are then repeated, and the end of the file is always
+/// offset, and io_uring continues at the old one. These bytes are then repeated, and the end of the file is always
 /// short. Observed on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
 pub fn fits(facts: &Facts) -> Result<(), Unfit> {
     for end in [&facts.source, &facts.sink] {
@@ -63,7 +63,7 @@ pub struct Lanes<'a> {
     grain: u64,
 }
 
-/// One piece of a job. Its buffer holds `filled` bytes of the source from `start + base` on, of which `sent` are in the
+/// A piece of a job. Its buffer holds `filled` bytes of the source from `start + base` on; `sent` of them are in the
 /// sink.
 #[derive(Clone, Copy, Debug)]
 struct Piece {

@@ -68,7 +68,7 @@ pub trait Mover {
 pub struct Info {
     /// The key in profiles, studies and flags: the file's name with `-` for `_`.
     pub name: &'static str,
-    /// One line for `thalweg list` and the manual.
+    /// Summary in one line, for `thalweg list` and the manual.
     pub summary: &'static str,
     /// System calls on the hot path.
     pub calls: &'static [&'static str],
@@ -267,7 +267,7 @@ impl Info {
 }
 
 impl<'a> Transfer<'a> {
-    /// Returns both endpoints as descriptors, for mechanisms whose pairs do not include memory.
+    /// Returns both endpoints as descriptors, for mechanisms that do not serve memory.
     pub fn descriptors(self, info: &Info) -> Result<(End<'a>, End<'a>), Error> {
         match (self.source, self.sink) {
             (Source::Fd(source), Sink::Fd(sink)) => Ok((source, sink)),
@@ -280,7 +280,7 @@ impl<'a> Transfer<'a> {
 /// slow source would keep the driver and its watcher waiting for hours.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Takes steps of at most the rest of `budget` until one moves nothing or fails, or [`LONGEST`] has passed. On error,
+/// Takes steps of at most the rest of `budget` until one moves nothing or fails, or 50 ms have passed. On error,
 /// `moved` includes the earlier steps.
 pub fn advance_by_steps(
     budget: u64,

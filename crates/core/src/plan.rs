@@ -39,7 +39,7 @@ pub struct Request {
 /// A verdict for every mechanism on one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// One verdict per mechanism, best first: the chosen one, the usable ones in order, then the unfit.
+    /// The verdicts on all mechanisms, best first: the chosen one, the usable ones in order, then the unfit.
     pub verdicts: Vec<Verdict>,
     /// The reason that no mechanism could be chosen. The plan then has no ladder.
     pub impossible: Option<String>,

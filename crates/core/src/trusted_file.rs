@@ -27,7 +27,7 @@ use crate::{
 const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Why a file or a directory is not used.
+/// The reason that a file or a directory is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// It belongs neither to this user nor to root.

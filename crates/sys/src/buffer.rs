@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of a buffer in bytes: a cache line, which is sufficient for every processor's copy instruction.
 const LINE: usize = 64;
 
-/// Zeroed bytes, aligned to 64, whose pages are not touched before they are used. The allocator guarantees an alignment
+/// Zeroed bytes, aligned to 64. Their pages are not touched before they are used. The allocator guarantees an alignment
 /// of 16 only, and places large blocks 16 bytes into a page. On some processors, `rep movsb` is slow at such addresses,
 /// and the kernel copies with it (docs/planner.md).
 #[derive(Debug, Default)]

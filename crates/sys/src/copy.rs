@@ -64,7 +64,7 @@ pub fn clone_range(
     let source = i64::from(source.as_fd().as_raw_fd());
     let range = CloneRange { source, source_at, len, sink_at };
     uncounted(Call::Clone, || {
-        // SAFETY: FICLONERANGE reads one file_clone_range, whose layout CloneRange has.
+        // SAFETY: FICLONERANGE reads one file_clone_range, and CloneRange has its layout.
         let setter = unsafe { Setter::<FICLONERANGE, CloneRange>::new(range) };
         // SAFETY: the setter above is the whole argument; the call writes no user memory.
         unsafe { ioctl(sink, setter) }

@@ -174,7 +174,7 @@ pub fn inherit() -> Inherited {
 }
 
 impl Inherited {
-    /// Runs `body` under the inherited script, whose counts are shared with the starting thread. At the end, adds the
+    /// Runs `body` under the inherited script, which shares its counts with the starting thread. At the end, adds the
     /// number of calls made to that thread's count.
     #[inline]
     pub fn enter<R>(self, body: impl FnOnce() -> R) -> R {

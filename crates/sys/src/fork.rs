@@ -37,9 +37,9 @@ impl Mark {
     }
 }
 
-/// Returns a page that the kernel zeroes in every child (MADV_WIPEONFORK, Linux 4.14), whatever
-/// call created the child. A child that creates a mark writes its own id there, which differs from
-/// its parent's.
+/// Returns a page that the kernel zeroes in every child (MADV_WIPEONFORK, Linux 4.14), for every
+/// call that creates a child. A child that creates a mark writes its own id there, which differs
+/// from its parent's.
 fn page() -> Option<&'static AtomicU32> {
     static PAGE: OnceLock<Option<usize>> = OnceLock::new();
     let address = (*PAGE.get_or_init(|| {

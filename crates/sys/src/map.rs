@@ -118,7 +118,7 @@ impl Map {
         // SAFETY: the first page is followed by `whole` bytes and another page.
         let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: `inner` and `whole` lie inside the new mapping, to which there is no reference.
+        // SAFETY: `inner` and `whole` are inside the new mapping, and no reference to it exists.
         unsafe { rustix::mm::mprotect(inner.cast(), whole, protection) }?;
         Ok(map)
     }
@@ -143,7 +143,7 @@ impl Map {
         self.len == 0
     }
 
-    /// Returns the memory of an anonymous map; `None` for a file mapping, whose bytes other processes may change.
+    /// Returns the memory of an anonymous map. `None` for a file mapping, as other processes may change its bytes.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self.kind {
             Kind::Anonymous => {

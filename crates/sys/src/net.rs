@@ -34,7 +34,7 @@ pub fn send_more(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
 pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
     let len = size_of_val(&bytes) as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the option is read from `bytes`, whose length is given.
+    // SAFETY: the option is read from `bytes`, and `len` is its length.
     let answer = unsafe {
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
         libc::setsockopt(fd, level, name, (&raw const bytes).cast(), len)
@@ -47,7 +47,7 @@ pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
     let on: libc::c_int = 1;
     let len = size_of_val(&on) as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the option is read from `on`, whose length is given.
+    // SAFETY: the option is read from `on`, and `len` is its length.
     let answer = unsafe {
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
     };

@@ -38,7 +38,7 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// One received message.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
     /// Length in bytes. 0 means that the other end is closed, because empty messages are never sent.
@@ -114,9 +114,10 @@ fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
-/// `sendmsg(2)` with SCM_RIGHTS: sends one message completely or not at all. EINVAL for an empty message or more than
-/// [`MOST_FDS`] descriptors, EMSGSIZE if it is larger than the socket's buffer, EPIPE (no signal) if the other end is
-/// closed, EAGAIN if its queue is full.
+/// `sendmsg(2)` with SCM_RIGHTS: sends one message completely or not at all. Never raises SIGPIPE.
+///
+/// EINVAL for an empty message or more than [`MOST_FDS`] descriptors. EMSGSIZE if the message is larger than the
+/// socket's buffer. EPIPE if the other end is closed. EAGAIN if its queue is full.
 pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     if message.is_empty() || fds.len() > MOST_FDS {
         return Err(Errno::INVAL);

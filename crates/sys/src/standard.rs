@@ -6,7 +6,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One bit for each of the descriptors 0, 1 and 2.
+/// Bit `n` is set if descriptor `n` (0, 1 or 2) was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// A constructor: the loader calls it before Rust's start-up code, while there is only one thread.

@@ -42,7 +42,7 @@ pub struct Completion {
     pub slot: u32,
     /// The kind of operation.
     pub op: Op,
-    /// Bytes moved; 0 from a read means the end. CANCELED: a write whose linked read was short.
+    /// Bytes moved; 0 from a read means the end. CANCELED: a write after a short linked read.
     pub result: Result<u32, Errno>,
 }
 
@@ -89,7 +89,7 @@ pub struct Uring<'fd> {
     area: Area,
     slots: Vec<Slot>,
     ready: VecDeque<Completion>,
-    /// Entries pushed whose completion has not been taken off the ring.
+    /// Pushed entries without a completion taken off the ring so far.
     pushed: usize,
     registered: bool,
     /// `true` if the kernel took only part of the queued entries. A pair may be split, so nothing

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The wait before the next attempt after a sleep failed for lack of memory.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// One word, and the sockets that are shut down once it is marked.
+/// A watched word, and the sockets that are shut down once it is marked.
 #[derive(Debug)]
 struct Entry {
     id: u64,

@@ -22,7 +22,7 @@ const WRITABLE: u32 = 0o022;
 /// The number of symbolic links that the kernel follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// Why a leftover is not used.
+/// The reason that a leftover is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// A FIFO, a device, a symbolic link or a directory.

@@ -63,7 +63,7 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Returns the point of a kernel whose band may include this size: it may begin a band here, or it is as good as
+    /// Returns the point of a kernel if its band may include this size: it may begin a band here, or it is as good as
     /// the C library and no kernel is surely faster.
     fn may_go_on(&self, kernel: &str) -> Option<&Point<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
@@ -203,8 +203,8 @@ pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtS
     Some((band, &sizes[points.len()..]))
 }
 
-/// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`. Of
-/// bands with the same length, the first is used.
+/// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`. If
+/// several bands have this length, the first is used.
 fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
     sizes: &'s [AtSize<'c>],
     chosen: usize,

@@ -10,7 +10,7 @@ fn at(kernel: &str, size: u64, ratio: f64) -> Cell {
     Cell { source, sink, wall, cpu: wall, ..cell(kernel, size, ratio) }
 }
 
-/// Returns the bands of cells whose sizes are in KiB.
+/// Returns the bands of cells with sizes in KiB.
 fn bands(mut cells: Vec<Cell>) -> Vec<(u64, String)> {
     for cell in &mut cells {
         cell.size *= KIB;

@@ -1,8 +1,8 @@
 //! Finds the mechanism that moves the bytes of this transfer fastest: the candidates take turns on its first pieces,
 //! and the best continues (docs/decisions/013).
 //!
-//! The state machine receives byte counts and costs, and returns the mechanism whose turn it is. It reads no clock and
-//! makes no system calls, so that tests can run it in simulated worlds.
+//! The state machine receives byte counts and costs, and returns the mechanism to run next. It reads no clock and makes
+//! no system calls, so that tests can run it in simulated worlds.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Look {
     }
 }
 
-/// One mechanism in a comparison.
+/// Result of a single mechanism in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
     /// Its name.
@@ -67,7 +67,7 @@ pub(super) struct Contest {
 
 struct Contender {
     name: &'static str,
-    // One entry per round; `None` for a round in which this mechanism did not run.
+    // Samples by round; `None` for a round in which this mechanism did not run.
     pieces: Vec<Option<Sample>>,
 }
 
@@ -143,7 +143,7 @@ impl Contest {
         self.contenders.iter().any(|contender| contender.name == name)
     }
 
-    /// Returns the mechanism whose turn it is; `None` if the contest is over.
+    /// Returns the mechanism that has the turn; `None` if the contest is over.
     pub fn turn(&self) -> Option<&'static str> {
         match &self.phase {
             Phase::Trying { left, .. } => left.last().map(|n| self.contenders[*n].name),
@@ -401,7 +401,7 @@ fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
     best.is_some_and(|best| own.counted(prefer) > best * HOPELESS)
 }
 
-/// Returns the rounds whose pieces were all of one kind (disk or cache), and of the kind of the last such round.
+/// Returns the rounds with pieces of a single kind (disk or cache): the kind of the last such round.
 fn comparable(contenders: &[Contender]) -> Vec<usize> {
     let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
     let kind = |round: usize| {

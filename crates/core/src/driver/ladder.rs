@@ -93,7 +93,7 @@ impl Ladder {
         self.rungs.iter().rposition(is_last).unwrap_or(0)
     }
 
-    /// Moves to the mechanism whose turn it is. Returns `true` if that is a different one.
+    /// Moves to the mechanism that has the turn. Returns `true` if that is a different one.
     fn take_turn(&mut self) -> bool {
         let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
         let before = self.at;
@@ -124,7 +124,7 @@ impl Ladder {
         self.contest.take().map_or(Vec::new(), Contest::into_looks)
     }
 
-    /// Falls back to another mechanism, `at` bytes into the transfer; `None` if there is none left.
+    /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.
     ///
     /// After a refusal, the next rung follows, and the mechanism that refused is not tried again. Any other errno leads
     /// to the last resort at once. A plain read and write of the same range either works or fails with the true errno

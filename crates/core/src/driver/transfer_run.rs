@@ -321,7 +321,7 @@ impl<'a> TransferRun<'a> {
         None
     }
 
-    /// Records the fallback to another mechanism, or fails if there is none left.
+    /// Records the fallback to another mechanism, or fails if no mechanism is left.
     fn step_down(&mut self, error: Error) -> Option<Step> {
         let below = if self.memory_is_given {
             None

@@ -48,7 +48,7 @@ impl Promise {
     }
 }
 
-/// The number of turns in a transfer, chosen so that slow mechanisms cost a small part of it.
+/// One turn is this fraction (1/64) of a transfer, so that slow mechanisms cost a small part of it.
 pub(super) const TURN: u64 = 64;
 /// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a shorter transfer has no turns.
 pub(super) const LEAST_TURN: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! One measurement of a profile.
+//! A measurement of a profile.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum Load {
     /// No load from the measuring program.
     #[default]
     Idle,
-    /// One busy process on every core but one.
+    /// A busy process on every core but one.
     Loaded,
 }
 
@@ -59,7 +59,7 @@ impl SinkState {
     }
 }
 
-/// One measurement.
+/// A measurement of one mechanism, with its conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Key of the source: `file:ext4`, `pipe`, `socket:inet`.

@@ -331,7 +331,7 @@ mod tests {
         assert!((both.wall.ratio - 1.0).abs() < 1e-9);
         assert!(both.wall.lo < 0.5 && both.wall.hi > 2.0);
         assert!(both.cited("read-write").ends_with("idle, readers of 64K and of 1M"));
-        // With one reader only, a profile is like those from before two readers were measured.
+        // A profile with one reader only is like those from before two readers were measured.
         profile.cells.retain(|cell| cell.sink == "pipe");
         let one = of_splice(&profile, Some(1 << 15), Load::Idle);
         assert!(one.by_reader.is_empty() && (one.wall.ratio - 0.5).abs() < 1e-9);

@@ -36,9 +36,8 @@ impl Profile {
         text.map(|text| Self::parse(&text).map_err(|reason| invalid(path, reason))).transpose()
     }
 
-    /// Reads only the cells whose source and sink are wanted, in a fraction of the time. The result is for choosing,
-    /// and must not be [saved](Self::save). If another program has formatted the file, the result may contain all
-    /// cells.
+    /// Reads only the cells with a wanted source and sink, in a fraction of the time. The result is for choosing, and
+    /// must not be [saved](Self::save). If another program has formatted the file, the result may contain all cells.
     pub fn load_between(
         path: &Path,
         wanted: &dyn Fn(&str, &str) -> bool,

@@ -59,7 +59,7 @@ impl Machine {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Returns the keys of `self` whose value in `now` differs or is missing.
+    /// Returns the keys of `self` that have a different value in `now`, or none.
     pub fn differences(&self, now: &Self) -> Vec<Stale> {
         let differing = self.0.iter().filter(|(key, was)| now.0.get(*key) != Some(was));
         differing

@@ -83,7 +83,8 @@ fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
 
 #[test]
 fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
-    // One reader sees sendfile lose, the other sees it win. A third mechanism loses with both.
+    // The first reader sees sendfile lose, the second sees it win. A third mechanism loses with
+    // both.
     let ranked = rank(
         vec![
             by_readers("read-write", [1.0, 1.0], 1.0),

@@ -20,7 +20,7 @@ pub enum Effect {
     Zero,
 }
 
-/// One fault. The first matching rule of a script applies.
+/// A fault. The first matching rule of a script applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The call that the rule concerns.

@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug)]
 pub struct FileSystem {
     /// The kernel's name for its type: "ext4", "fuse.sshfs". If no mount is found (pipes, sockets, memfds, other mount
-    /// namespaces), the name for its magic number, or that number. ext2 and ext3 are "ext4", whose code serves them.
+    /// namespaces), the name for its magic number, or that number. For ext2 and ext3 it is "ext4", because the ext4
+    /// code serves them.
     pub name: String,
     /// The device number (st_dev).
     pub dev: u64,
@@ -71,13 +72,13 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     Ok(found)
 }
 
-/// Returns `true` for the usual types whose bytes this kernel stores, on a disk or in memory.
+/// Returns `true` for the usual types that this kernel stores on a disk or in memory.
 fn is_usual(name: &str) -> bool {
     ["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name)
 }
 
-/// Returns `true` if close(2) may still report bytes that were not stored. One call, whose answer applies to all files
-/// of this file system. `false` for types without a `flush` operation in the Linux kernel.
+/// Returns `true` if close(2) may still report bytes that were not stored. Makes one call; the answer applies to all
+/// files of this file system. `false` for types without a `flush` operation in the Linux kernel.
 pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
     Ok(!is_usual(&name_of_magic(fstatfs(fd)?.f_type as u32)))
 }
@@ -98,7 +99,7 @@ fn mount_number(fd: BorrowedFd<'_>) -> Option<u64> {
     has.then_some(told.stx_mnt_id)
 }
 
-/// One line of mountinfo (proc_pid_mountinfo(5)).
+/// A line of mountinfo (proc_pid_mountinfo(5)).
 #[derive(Debug, PartialEq, Eq)]
 struct Mount<'t> {
     number: u64,

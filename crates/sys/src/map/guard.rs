@@ -23,7 +23,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<us
 ///
 /// # Safety
 ///
-/// None: it accesses no memory.
+/// No requirements: it accesses no memory.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy(_to: *mut u8, _from: *const u8, _len: usize) -> Result<usize, Errno> {
     Err(Errno::NOSYS)
@@ -46,7 +46,7 @@ mod x86 {
     ///
     /// # Safety
     ///
-    /// As `super::copy`, and the handler must be installed.
+    /// The requirements of `super::copy`; in addition, the handler must be installed.
     #[unsafe(naked)]
     pub(super) unsafe extern "sysv64" fn copy_guarded(
         to: *mut u8,

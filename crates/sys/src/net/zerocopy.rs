@@ -1,4 +1,4 @@
-//! Zero-copy sends whose memory stays borrowed until the kernel has released it.
+//! Zero-copy sends. Their memory stays borrowed until the kernel has released it.
 //!
 //! The kernel numbers the zero-copy sends of a socket, and reports ranges of completed numbers on
 //! its error queue (Documentation/networking/msg_zerocopy.rst).
@@ -50,7 +50,7 @@ impl<'m> ZerocopySends<'m> {
         Ok(sent)
     }
 
-    /// Returns the number of sends whose memory the kernel may still read.
+    /// Returns the number of sends that the kernel may still read memory for.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }

@@ -4,7 +4,7 @@ use crate::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// One allocation of `slots` buffers. The caller, `Uring::check`, checks bounds.
+/// A single allocation of `slots` buffers. The caller, `Uring::check`, checks bounds.
 pub(super) struct Area {
     base: NonNull<u8>,
     layout: Layout,

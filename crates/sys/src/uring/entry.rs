@@ -8,7 +8,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use rustix::fd::RawFd;
 
-/// One operation after the seam: real, with its permitted length, or replaced by a result.
+/// An operation after the seam: real, with its permitted length, or replaced by a result.
 pub(super) enum Leg {
     Real(u32),
     Made(Result<u32, Errno>),
