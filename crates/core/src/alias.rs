@@ -1,28 +1,28 @@
-//! Does a change of the source, made after the call has returned, show in the sink?
+//! Tests whether a change of the source after a transfer shows in the sink.
 //!
-//! The answer is found by doing it, never assumed: kernels are changing what splice and vmsplice do.
+//! The answer is found by experiment, because kernels change the behaviour of splice and vmsplice.
 
 use serde::Serialize;
 
 use crate::{Kind, Mechanism, Pair, Unfit, probe, scratch::Site};
 
-/// What the sink showed.
+/// The bytes found in the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Alias {
     /// The bytes as they were when the call was made.
     Copied,
-    /// The bytes written to the source afterwards.
+    /// The bytes written to the source after the call.
     Shared,
 }
 
-/// Whether the question makes sense: the source can still be written, the sink still be read.
+/// Returns `true` if the test is possible: the source can still be written, and the sink can be read.
 pub fn applies(pair: Pair) -> bool {
     matches!(pair.source, Kind::Memory | Kind::File)
         && matches!(pair.sink, Kind::Memory | Kind::File | Kind::Pipe | Kind::Socket)
 }
 
-/// Moves a page, writes over the source, looks at the sink.
+/// Moves a page, overwrites the source, and examines the sink.
 pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<Alias, Unfit> {
     let (before, after) = (probe::pattern(1), probe::pattern(2));
     let mut scratch = probe::tried(mechanism, pair, site, &before)?;

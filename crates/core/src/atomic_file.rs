@@ -1,9 +1,9 @@
-//! Files that appear when they are whole.
+//! Files that appear under their name only when they are complete.
 //!
-//! Until it is published, an [`AtomicFile`] has no name at all (`O_TMPFILE`), or is locked under the
-//! name of an unfinished file ([`name`]), by which every command knows it again after a kill. What is
-//! not published goes when it is dropped. A [`Destination`] is what a person named: such a file, or
-//! something that is written as it stands.
+//! Until it is published, an [`AtomicFile`] has no name (`O_TMPFILE`), or it is a locked partial file under a reserved
+//! name ([`name`]). Every command recognizes these names after a process was killed. A file that was not published is
+//! removed when the value is dropped. A [`Destination`] is an output that a user named: an atomic file, or a device or
+//! stream that is written directly.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat};
 use std::{
@@ -28,7 +28,7 @@ use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 use ownership::{LeftAlone, distrust_name, remove_own};
 
-/// A call on a destination that failed.
+/// A system call on a destination that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Failed { what: "the destination", call, errno: *errno, moved: 0 })]
 pub struct CallFailed {
@@ -36,31 +36,31 @@ pub struct CallFailed {
     pub errno: Errno,
 }
 
-/// Names the call of an errno.
+/// Returns a function that adds the name of the system call to an errno.
 pub fn failed(call: &'static str) -> impl Fn(Errno) -> CallFailed {
     move |errno| CallFailed { call, errno }
 }
 
-/// What becomes of an unfinished file that a dead process left under the wanted name.
+/// Handling of an unfinished file that a dead process left under the wanted name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leftovers {
-    /// It is gone on with; otherwise it is removed.
+    /// `true` to resume it, `false` to remove it.
     pub resume: bool,
-    /// Neither is done to this file: the source, if it has such a name.
+    /// A file that is neither resumed nor removed: the source, if it has such a name.
     pub spare: Id,
 }
 
-/// An open file that gets its name when it is whole.
+/// An open file that gets its name when it is complete.
 #[derive(Debug)]
 pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
     pub fd: OwnedFd,
-    /// An earlier run left it, and this one goes on with it.
+    /// `true` if an earlier run left the file and this run resumes it.
     pub adopted: bool,
-    /// A leftover of the usual name that was not used, as another user may have made it.
+    /// A leftover under the usual partial name that was not used, as another user may have created it.
     pub left_alone: Option<LeftAlone>,
     dir: D,
     name: N,
-    /// `None`: it has no name yet.
+    /// The temporary name; `None` if the file has no name yet (`O_TMPFILE`).
     part: Option<Part>,
     settled: bool,
 }
@@ -68,23 +68,24 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
 #[derive(Debug)]
 struct Part {
     name: CString,
-    /// The name by which a later run finds it; another one where a living process has that.
+    /// `true` for the name under which a later run finds the file. Another name is used while a living process has
+    /// that.
     is_usual: bool,
 }
 
-/// The mode of a partial file: nobody else reads or changes it before owner and mode are final, and
-/// a later run can tell it from a file of another user ([`ownership`]).
+/// The mode of a partial file. No other user can read or change it before owner and mode are final. A later run can
+/// distinguish it from a file of another user ([`ownership`]).
 const PART_MODE: u32 = 0o600;
-// Enough for any sane number of copies racing for one name.
+// Enough for any realistic number of copies that race for one name.
 const TRIES: usize = 100;
-// The kernel closes the files of a killed process's io_uring some time after that process is gone, and with them goes
-// the lock: without this wait a resume would begin anew beside the part that it was started for.
+// The kernel closes the files of a killed process's io_uring some time after the process is gone, and only then
+// releases the lock. Without this wait, a resume would start a new file beside the partial file that it should resume.
 const WAITS: usize = 50;
 const WAIT: Duration = Duration::from_millis(20);
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
-    /// A file that will be `name` in `dir`: without a name until then where the file system has such
-    /// files. Otherwise it is a part, whose mode is 0600 whatever `mode` says ([`Self::is_part`]).
+    /// Creates a file that will be `name` in `dir`. It has no name until then if the file system supports `O_TMPFILE`.
+    /// Otherwise it is a partial file ([`Self::is_part`]) of mode 0600, whatever `mode` is.
     pub fn create(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
         match open_nameless(dir.as_fd(), OFlags::RDWR, mode)? {
             Some(fd) => Ok(Self::new(fd, dir, name, None)),
@@ -92,7 +93,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         }
     }
 
-    /// A file without a name; `None` where the file system has no such thing.
+    /// Creates a file without a name; `None` if the file system does not support `O_TMPFILE`.
     pub fn nameless(
         dir: D,
         name: N,
@@ -103,8 +104,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(opened.map(|fd| Self::new(fd, dir, name, None)))
     }
 
-    /// A file of mode 0600 under the name of an unfinished one. It is locked for as long as it is
-    /// open, so that no other run takes it for a leftover.
+    /// Creates or resumes a partial file of mode 0600. It is locked as long as it is open, so that no other run takes
+    /// it for a leftover.
     pub fn part(dir: D, name: N, leftovers: Leftovers) -> Result<Self, CallFailed> {
         let found = open_part(dir.as_fd(), name.as_ref(), leftovers)?;
         let mut file = Self::new(found.fd, dir, name, Some(found.part));
@@ -112,8 +113,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(file)
     }
 
-    /// A file of mode 0600 under a name that nobody else uses, for a folder into which other machines write files
-    /// of the same names: their locks may not be seen here. No later run goes on with it.
+    /// Creates a file of mode 0600 under a unique name, which no later run resumes. This is for a directory into which
+    /// other machines write files of the same names, as their locks may not be visible here.
     pub fn apart(dir: D, name: N) -> Result<Self, CallFailed> {
         for _ in 0..TRIES {
             let part = Part { name: unique(name.as_ref()), is_usual: false };
@@ -130,29 +131,29 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Self { fd, adopted: false, left_alone: None, dir, name, part, settled: false }
     }
 
-    /// Whether it has a temporary name: then its mode is 0600 until the caller changes it.
+    /// Returns `true` if the file has a temporary name. Its mode is then 0600 until the caller changes it.
     pub fn is_part(&self) -> bool {
         self.part.is_some()
     }
 
-    /// The folder that it will be in.
+    /// Returns the directory of the file.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 
-    /// The name that it will have there.
+    /// Returns the final name of the file in its directory.
     pub fn name(&self) -> &CStr {
         self.name.as_ref()
     }
 
-    /// The name of this file's journal, if it can have one.
+    /// Returns the name of this file's journal, if it can have one.
     pub fn journal(&self) -> Option<CString> {
-        // Beside the usual part there is another run's journal, if any.
+        // A journal under the usual name belongs to the process that has the usual partial name.
         let is_usual = self.part.as_ref().is_some_and(|part| part.is_usual);
         is_usual.then(|| beside(self.name.as_ref(), JOURNAL))
     }
 
-    /// Gives the file its name. `keep`: fail with EEXIST rather than replace what has it.
+    /// Gives the file its final name. With `keep`, fails with EEXIST instead of replacing an existing file.
     pub fn publish(&mut self, keep: bool) -> Result<(), CallFailed> {
         let (dir, name) = (self.dir.as_fd(), self.name.as_ref());
         match &self.part {
@@ -174,13 +175,13 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(())
     }
 
-    /// Returns `true` if another file has the name now, which this one would replace.
+    /// Returns `true` if a file of the final name exists, which publishing would replace.
     pub fn replaces(&self) -> bool {
         statat(self.dir.as_fd(), self.name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Leaves the unfinished file for a later run, under the name it returns; `None` if no later run
-    /// would find it: then it goes.
+    /// Keeps the unfinished file for a later run, and returns its name. Returns `None` if no later run would find the
+    /// file; it is then removed.
     pub fn leave(&mut self) -> Option<&CStr> {
         let part = self.part.as_ref().filter(|part| part.is_usual)?;
         self.settled = true;
@@ -188,7 +189,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     }
 }
 
-/// A file that is set aside, without its folder and its name. It keeps its lock, and is not removed when it is dropped.
+/// An unfinished file without its directory and final name. It keeps its lock, and is not removed when it is dropped.
 #[derive(Debug)]
 pub struct Parked {
     fd: OwnedFd,
@@ -196,16 +197,17 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// The file again, that will be `name` in `dir`: those it had before.
+    /// Restores the file. `dir` and `name` must be those it had before.
     pub fn unpark<D: AsFd, N: AsRef<CStr>>(self, dir: D, name: N) -> AtomicFile<D, N> {
         AtomicFile::new(self.fd, dir, name, self.part)
     }
 }
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
-    /// Sets the file aside, which is not to be used here any more. `None` if there is no descriptor for that.
+    /// Detaches the file from this value, which must not be used any more. `None` if the descriptor cannot be
+    /// duplicated.
     pub fn park(&mut self) -> Option<Parked> {
-        // The duplicate has the lock too.
+        // The duplicate shares the lock (flock).
         let fd = self.fd.try_clone().ok()?;
         self.settled = true;
         Some(Parked { fd, part: self.part.take() })
@@ -215,13 +217,13 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
 impl<D: AsFd, N: AsRef<CStr>> Drop for AtomicFile<D, N> {
     fn drop(&mut self) {
         if let Some(part) = self.part.as_ref().filter(|_| !self.settled) {
-            // The lock is still held, so the name is still ours. An error has no reader any more.
+            // The lock is still held, so the name is still ours. The error cannot be reported from here.
             let _ = unlink(self.dir.as_fd(), &part.name);
         }
     }
 }
 
-/// A new file of this name.
+/// Creates a new file of this name; EEXIST if the name exists.
 pub fn create_new(
     dir: BorrowedFd<'_>,
     name: &CStr,
@@ -232,12 +234,12 @@ pub fn create_new(
     openat(dir, name, flags, Mode::from_raw_mode(mode))
 }
 
-/// A rename; `keep`: to a name that must be free.
+/// Renames an entry. With `keep`, fails with EEXIST if the new name exists.
 pub fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
     if keep { io::rename_new(dir, from, dir, to) } else { io::rename(dir, from, dir, to, false) }
 }
 
-/// Removes a name; it may be gone already.
+/// Removes a name. Succeeds if it does not exist.
 pub fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
@@ -253,7 +255,7 @@ fn open_nameless(
     let flags = access | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(dir, c".", flags, Mode::from_raw_mode(mode)) {
         Ok(fd) => Ok(Some(fd)),
-        // Old kernels take O_TMPFILE for O_DIRECTORY.
+        // Kernels without O_TMPFILE (before 3.11) see O_DIRECTORY only.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => Ok(None),
         Err(errno) => Err(CallFailed { call: "openat", errno }),
     }
@@ -266,18 +268,19 @@ struct OpenPart {
     left_alone: Option<LeftAlone>,
 }
 
-/// Removes the part, with its journal, that a dead process left of `target`, for a caller who needs none. `spare`
-/// stays: it may be the source.
+/// Removes the partial file of `target`, and its journal, if the process that wrote them is dead. The file `spare` is
+/// kept, as it may be the source.
 pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<(), CallFailed> {
     let part = Part { name: beside(target, PART), is_usual: true };
     match leftover(dir, &part.name)? {
-        // Locked until the name is gone: who made it a moment ago must not begin in it.
+        // The lock is held until the name is removed, so that a process that just created the name does not start
+        // writing to the file.
         Leftover::Free(locked) if !is(&locked, spare)? => remove_part(dir, target, &part),
         _ => Ok(()),
     }
 }
 
-/// Removes a part that is locked.
+/// Removes a partial file that the caller has locked, and its journal.
 fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &Part) -> Result<(), CallFailed> {
     if part.is_usual {
         let _ = remove_own(dir, &beside(target, JOURNAL));
@@ -292,7 +295,7 @@ fn open_part(
 ) -> Result<OpenPart, CallFailed> {
     let usual = || Part { name: beside(target, PART), is_usual: true };
     let another = || Part { name: unique(target), is_usual: false };
-    // A part would be worth nothing beside a journal that another user wrote.
+    // A partial file cannot be resumed with a journal that another user may have written.
     let journal = beside(target, JOURNAL);
     let mut left_alone = distrust_name(dir, &journal, FileType::RegularFile)
         .map(|why| LeftAlone { name: journal, why });
@@ -318,9 +321,10 @@ fn open_part(
                     left_alone.get_or_insert(LeftAlone { name, why });
                 }
                 Leftover::Free(fd) if is(&fd, leftovers.spare)? => part = another(),
-                // Under another name it has no journal: it is begun anew.
+                // A partial file under another name has no journal, so it is restarted.
                 Leftover::Free(fd) if leftovers.resume && part.is_usual => {
-                    // Killed just before it got its name, it has its final mode. A file system without modes refuses.
+                    // A process killed just before the rename has set the final mode already. A file system without
+                    // modes refuses the call.
                     let _ = fchmod(&fd, Mode::from_raw_mode(PART_MODE));
                     return Ok(OpenPart { fd, part, adopted: true, left_alone });
                 }
@@ -350,7 +354,7 @@ mod tests {
         let part = folder.path().join(".n.thalweg-part");
         let alive = fs::File::create(&part).unwrap();
         alive.lock().unwrap();
-        // Whichever number comes next, there is a leftover of that name.
+        // Occupies every name that the next counter values can produce.
         let name = unique(c"n").into_string().unwrap();
         let (stem, number) = name.rsplit_once('-').unwrap();
         let number: u64 = number.parse().unwrap();

@@ -1,14 +1,16 @@
-//! Kernels by size, from memory to memory and for filling it: from measured cells to the bands of
-//! `tuned`.
+//! Kernels for copying and filling memory, by size: turns measured cells into the bands of `tuned`.
 //!
-//! A kernel has to beat the C library by more than the noise to begin a band; else the C library
-//! stands. Short copies, which programs mix, have one kernel. A band goes on while its kernel is not shown
-//! to lose, and does not lose by more than the noise or a few percent. Where copies between places that no cache
-//! holds were measured too, it must not lose there either; and where short ones of one size again and again were, which
-//! a processor learns as it does not learn a mixture, it loses a few percent there at most, and less than it gains. Of those that may begin one, the one that goes on longest does: fewer
-//! bands are fewer branches to mispredict. Between two bands nobody measured, and each has its half of
-//! the octaves. Above the caches neither changes its character, so the last band goes on where it got
-//! there.
+//! A kernel must beat the C library by more than the noise to begin a band; otherwise the C library is used. All short
+//! copies share one kernel, because programs mix short sizes. A band continues while its kernel is not shown to lose,
+//! and does not lose by more than the noise or a few percent.
+//!
+//! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. A
+//! branch predictor learns short copies of a single repeated size better than a mixture. In those copies, the kernel
+//! may lose a few percent at most, and less than it gains elsewhere.
+//!
+//! If several kernels may begin a band, the kernel with the longest band is chosen: fewer bands are fewer branches to
+//! mispredict. The gap between two bands was not measured, so each gets half of its octaves. Above the cache sizes the
+//! kernels do not change their behaviour, so the last band continues without limit if it was measured there.
 
 mod longest;
 
@@ -24,7 +26,7 @@ use longest::{AtSize, Beside, give_up_least, halfway, longest};
 
 const MEMORY: &str = "memory";
 
-/// What bands are about.
+/// The work that bands are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Copy,
@@ -32,7 +34,7 @@ enum Work {
 }
 
 impl Work {
-    /// As the cells have it.
+    /// Returns the source of the cells of this work.
     fn source(self) -> &'static str {
         match self {
             Self::Copy => MEMORY,
@@ -40,7 +42,7 @@ impl Work {
         }
     }
 
-    /// So many times its size is in the caches.
+    /// Returns the number of bytes in the caches per byte of work.
     fn touches(self) -> u64 {
         match self {
             Self::Copy => 2,
@@ -49,49 +51,49 @@ impl Work {
     }
 }
 
-/// The kernel for the sizes up to one.
+/// The kernel for the sizes up to `upto`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// In bytes; halfway, in octaves, from the last size at which this was measured best to the first of
-    /// the next band.
+    /// The largest size in bytes. It is halfway, in octaves, between the last size at which this kernel
+    /// was measured best and the first size of the next band.
     pub upto: u64,
-    /// Whether it serves all larger sizes too, which were not measured: only the last one, and only if
-    /// what it touches at that size did not fit the caches.
+    /// `true` if the band serves all larger sizes too, although these were not measured. This applies only to the last
+    /// band, and only if its memory did not fit the caches at that size.
     pub extrapolated: bool,
     /// The kernel.
     pub kernel: String,
-    /// Its times against the C library's: the smallest of its gains among the measured sizes of
-    /// the band. Exactly 1 for the C library itself.
+    /// Its time divided by the C library's: the smallest gain among the measured sizes of the band. Exactly 1 for the C
+    /// library itself.
     pub ratio: Ratio,
-    /// Sessions behind it.
+    /// Sessions behind the ratio.
     pub sessions: u32,
-    /// When it was measured.
+    /// The date of the measurement.
     pub at: String,
 }
 
-/// Why measured bands cannot be used in this process.
+/// The reason that measured bands cannot be used in this process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BandsError {
     /// The profile names a kernel that this build does not have.
     #[error("no kernel of the name {0}")]
     Unknown(String),
-    /// The kernels refuse the bands.
+    /// The kernels reject the bands.
     #[error("{0}")]
     Unfit(tuned::Unfit),
 }
 
 impl Profile {
-    /// What was measured of copy kernels, as bands of rising sizes; empty if nothing was.
+    /// Returns the bands of copy kernels, by rising size; empty if nothing was measured.
     pub fn kernel_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
         self.bands_beside(Work::Copy, largest_cache, (load, prefer))
     }
 
-    /// The same of the kernels that fill.
+    /// Returns the bands of fill kernels, by rising size; empty if nothing was measured.
     pub fn fill_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
         self.bands_beside(Work::Fill, largest_cache, (load, prefer))
     }
 
-    /// The same on a machine with this largest cache, which is asked for where there is a band.
+    /// Returns the bands for a machine with this largest cache. `cache` is called only if there is a band.
     fn bands_beside(
         &self,
         work: Work,
@@ -108,7 +110,7 @@ impl Profile {
             let within = |least| move |cell: &&&Cell| (least..=size).contains(&cell.size);
             let beside = Beside {
                 cold: cold.iter().filter(within(size)).copied().collect(),
-                // A band that begins here has the sizes since the one below, too.
+                // A band that begins here includes the sizes above the previous one.
                 repeated: repeated.iter().filter(within(below + 1)).copied().collect(),
             };
             sizes.extend(AtSize::of(cells, &beside, prefer));
@@ -133,8 +135,8 @@ impl Profile {
         bands
     }
 
-    /// What was measured of a work with this sink, by rising sizes; under that load, or under any if nothing was
-    /// under that.
+    /// Returns the cells of a work with this sink, by rising size. If nothing was measured under that load, cells of
+    /// any load are used.
     fn cells_of(&self, work: Work, sink: &str, load: Load) -> Vec<&Cell> {
         let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == sink;
         let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);
@@ -144,7 +146,7 @@ impl Profile {
         cells
     }
 
-    /// Both, ready for [`Bands::install`].
+    /// Returns the bands for copying and filling, ready for [`Bands::install`].
     pub fn kernels(&self, load: Load, prefer: Prefer) -> Result<Bands, BandsError> {
         let unknown = |name: &str| BandsError::Unknown(name.to_owned());
         let copies = rows(&self.kernel_bands(load, prefer), |name| {
@@ -157,9 +159,9 @@ impl Profile {
         bands.map_err(BandsError::Unfit)
     }
 
-    /// Has memory copied and filled by the kernels that were measured best on the idle machine, for
-    /// the rest of the process. The first profile that knows of any decides; others, and one that was measured
-    /// on another machine, change nothing: `stale` is what [`Profile::stale`] answered.
+    /// Makes the rest of the process copy and fill memory with the kernels that were measured best on the idle machine.
+    /// The first profile with such measurements decides; later calls have no effect. `stale` is the result of
+    /// [`Profile::stale`]. If a difference in it influences memory, the call has no effect.
     pub fn install_kernels(&self, stale: &[Stale]) {
         if stale.iter().any(Stale::touches_memory) {
             return;
@@ -170,14 +172,14 @@ impl Profile {
         {
             return;
         }
-        // Kernels of another build are not used: the C library's stay.
+        // If the profile names kernels of another build, the C library's remain.
         if let Ok(bands) = self.kernels(idle.0, idle.1) {
             let _ = bands.install();
         }
     }
 }
 
-/// Bands as the kernels take them.
+/// Converts bands to the form that `thalweg_kernels` accepts.
 fn rows<R>(
     bands: &[Band],
     named: impl Fn(&str) -> Result<R, BandsError>,
@@ -190,12 +192,12 @@ fn rows<R>(
 }
 
 impl Band {
-    /// The largest size it serves.
+    /// Returns the largest size that the band serves.
     pub fn end(&self) -> u64 {
         if self.extrapolated { u64::MAX } else { self.upto }
     }
 
-    /// The band of a size among rising ones; `None` where the C library serves it unmeasured.
+    /// Returns the band of a size; `None` if the C library serves it without a measurement.
     pub fn of(bands: &[Self], size: u64) -> Option<&Self> {
         bands.iter().find(|band| size <= band.end())
     }

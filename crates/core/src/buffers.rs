@@ -1,20 +1,20 @@
-//! How large buffers are: as the processor's cache likes them, and no larger than the job.
+//! Buffer sizes: chosen for the processor's cache, and no larger than the transfer.
 
 use thalweg_sys::host::second_cache;
 
 use crate::{Kind, Source, Transfer, growth::length};
 
-/// How many bytes a job has, as far as that is known before.
+/// The number of bytes in a transfer, as far as it is known in advance.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
-    /// It has no more.
+    /// The requested limit, in bytes.
     limit: Option<u64>,
-    /// What the source tells. It may grow, and files of /proc tell 0.
+    /// The size that the source reports, in bytes. A file may grow, and files of /proc report 0.
     told: Option<u64>,
 }
 
 impl Amount {
-    /// Asks a source that is a file.
+    /// Returns the amount of a transfer. The size of the source is known if the source is a file.
     pub fn of(transfer: &Transfer<'_>) -> Self {
         let told = match &transfer.source {
             Source::Fd(end) if end.kind == Kind::File => {
@@ -25,13 +25,14 @@ impl Amount {
         Self { limit: transfer.limit(), told }
     }
 
-    /// A buffer of `wished` bytes, or a smaller one where the job is. What the source tells is no
-    /// promise, so it never asks for less than `least`.
+    /// Returns the size of a buffer: `wished` bytes, or fewer if the transfer is smaller. The
+    /// reported size of the source is not reliable, so it never reduces the buffer below `least`.
     pub fn fits(self, wished: usize, least: usize) -> usize {
         wished.min(usize::try_from(self.expected(least)).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// How many buffers of `size` it fills, with the same caution.
+    /// Returns the number of buffers of `size` bytes that the transfer fills, with the same lower
+    /// bound as [`Self::fits`].
     pub fn pieces(self, size: usize, least: usize) -> u64 {
         self.expected(least).div_ceil(size as u64).max(1)
     }
@@ -42,8 +43,8 @@ impl Amount {
     }
 }
 
-/// Sizes of a buffer that bytes pass through, the default first: the one that fits the cache, and
-/// the first of `listed` where the cache is not known.
+/// Returns the sizes of a buffer that the processor copies through, the default first. The default
+/// is the size that fits the cache, or the first of `listed` if the cache size is unknown.
 pub fn sizes(listed: &[u64]) -> &'static [u64] {
     let mut sizes = listed.to_vec();
     if let Some(cache) = second_cache() {
@@ -53,8 +54,8 @@ pub fn sizes(listed: &[u64]) -> &'static [u64] {
     Box::leak(sizes.into_boxed_slice())
 }
 
-/// Which of the sizes is the largest that fits: beside the buffer, as much of both files passes
-/// through the cache, and the rest is left to everything else.
+/// Returns the index of the largest size that fits the cache. The buffer takes a quarter of it. As
+/// much of either file passes through the cache, and the rest is left for other data.
 fn fitting(sizes: &[u64], cache: u64) -> usize {
     const SHARES: u64 = 4;
     let all = || sizes.iter().enumerate();

@@ -1,8 +1,9 @@
-//! Whether a file is still as it was.
+//! Detects changes of a file.
 
 use rustix::fs::Stat;
 
-/// Whether a file was written, cut or changed in its attributes between two looks.
+/// Returns `true` if a file was written, truncated or changed in its attributes between two calls
+/// of `stat`.
 pub fn changed(before: &Stat, after: &Stat) -> bool {
     let look = |stat: &Stat| {
         let modified = (stat.st_mtime, stat.st_mtime_nsec);

@@ -1,4 +1,4 @@
-//! A pipe of our own between two ends, and the exact count of what is inside it.
+//! A private pipe between two endpoints, with an exact count of the bytes in it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_sys::{
@@ -8,26 +8,26 @@ use thalweg_sys::{
 
 use crate::{End, Error, Info, Side, spares};
 
-/// The longest length handed to one system call: the kernel cuts at `MAX_RW_COUNT` anyway.
+/// The longest length for one system call. The kernel truncates at `MAX_RW_COUNT` anyway.
 const LONGEST: u64 = 0x7fff_f000;
 
-/// `len` as a length for one call.
+/// Returns `len` as a length for one call.
 pub fn chunk(len: u64) -> usize {
     len.min(LONGEST) as usize
 }
 
-/// A pipe that bytes pass through by reference, with the count of those inside.
+/// A pipe that bytes pass through by reference, with their count.
 pub struct Conduit {
-    // There until it is dropped.
+    // `None` only during drop.
     pipe: Option<Pipe>,
     wished: usize,
     waiting: u64,
-    // Read out of the pipe by `drain` and not yet written; still part of `waiting`.
+    // Read out of the pipe by `drain` and not written yet. Still part of `waiting`.
     spill: Vec<u8>,
 }
 
 impl Conduit {
-    /// A pipe of the wished capacity, or as much of it as the kernel grants.
+    /// Creates a pipe of the wished capacity, or as much of it as the kernel grants.
     pub fn new(info: &Info, wished: usize) -> Result<Self, Error> {
         let pipe = match spares::pipe(wished) {
             Some(pipe) => pipe,
@@ -40,27 +40,28 @@ impl Conduit {
         self.pipe.as_ref().expect("it is taken in drop alone")
     }
 
-    /// Bytes inside.
+    /// Returns the number of bytes in the pipe.
     pub fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// What the kernel granted.
+    /// Returns the capacity that the kernel granted.
     pub fn capacity(&self) -> u64 {
         self.pipe().capacity() as u64
     }
 
-    /// The writing end, for a call other than splice; tell [`filled`](Self::filled) what it put in.
+    /// Returns the writing end, for a call other than splice. Report its bytes to
+    /// [`filled`](Self::filled).
     pub fn writer(&self) -> BorrowedFd<'_> {
         self.pipe().writer.as_fd()
     }
 
-    /// Counts bytes that went in by some other call.
+    /// Counts bytes that another call has put in.
     pub fn filled(&mut self, count: u64) {
         self.waiting += count;
     }
 
-    /// One splice from `source` into the pipe, of at most `most` bytes.
+    /// Splices once from `source` into the pipe, at most `most` bytes.
     pub fn fill(&mut self, source: &mut End<'_>, most: u64) -> Result<u64, Errno> {
         let len = chunk(most.min(self.capacity()));
         let writer = &self.pipe().writer;
@@ -70,7 +71,7 @@ impl Conduit {
         Ok(got as u64)
     }
 
-    /// One splice out of the pipe into `sink`.
+    /// Splices once from the pipe into `sink`.
     pub fn empty(&mut self, sink: &mut End<'_>) -> Result<u64, Errno> {
         let len = chunk(self.waiting);
         let reader = &self.pipe().reader;
@@ -80,8 +81,8 @@ impl Conduit {
         Ok(put as u64)
     }
 
-    /// Delivers exactly what is inside by plain read and write; what a failed write leaves behind
-    /// is kept for the next call, and so is everything once a call moves nothing.
+    /// Delivers all bytes in the pipe by plain read and write. Bytes left after a failed write, or
+    /// after a call that moved nothing, are kept for the next call.
     pub fn drain(&mut self, info: &Info, sink: &mut End<'_>) -> Result<u64, Error> {
         let mut drained = 0;
         while self.waiting > 0 {
@@ -110,7 +111,7 @@ impl Conduit {
 
 impl Drop for Conduit {
     fn drop(&mut self) {
-        // With bytes inside it is no spare part.
+        // A pipe that still contains bytes cannot be reused.
         if let Some(pipe) = self.pipe.take().filter(|_| self.waiting == 0) {
             spares::give_pipe(self.wished, pipe);
         }

@@ -1,7 +1,8 @@
-//! Moves the bytes of one transfer down a plan's ladder of mechanisms.
+//! Moves the bytes of one transfer, and falls back from one mechanism of the plan to the next.
 //!
-//! The engine is [`TransferRun`], one step of which never sleeps. [`Driver::run`] is the loop round
-//! it: it waits, asks the watcher and keeps the pace, where an event loop does so by itself.
+//! The engine is [`TransferRun`]; its steps never sleep. [`Driver::run`] is the loop around it for
+//! callers without an event loop. It waits for the endpoints, calls the watcher and limits the
+//! rate.
 
 use std::{
     os::fd::BorrowedFd,
@@ -25,13 +26,14 @@ pub use pace::Pace;
 pub use report::{Outcome, Report, Share, StepDown};
 pub use transfer_run::{Step, TransferRun};
 
-/// Looks at a transfer between its steps: a progress bar, a cancel button, a journal.
+/// Observer of a transfer, called between its steps: a progress bar, a cancel button, a journal.
 pub trait Watch {
-    /// Called at least every few tens of milliseconds while bytes move, with the bytes in the sink.
+    /// Receives the number of bytes in the sink, at least every few tens of milliseconds while
+    /// bytes move.
     fn progress(&mut self, moved: u64) -> Result<(), Cancelled>;
 }
 
-/// Watches nothing.
+/// A watcher that ignores all progress.
 impl Watch for () {
     fn progress(&mut self, _: u64) -> Result<(), Cancelled> {
         Ok(())
@@ -44,20 +46,21 @@ impl<F: FnMut(u64) -> Result<(), Cancelled>> Watch for F {
     }
 }
 
-/// Drives transfers; the settings are those of the person who asked, not of a mechanism.
+/// Drives transfers. Its settings come from the user, and belong to no mechanism.
 #[derive(Clone, Debug, Default)]
 pub struct Driver {
-    /// Bytes per second not to exceed.
+    /// The maximum rate, in bytes per second.
     pub limit: Option<u64>,
 }
 
-/// How long one call into a mechanism should take: short enough for a live bar and a quick Ctrl-C.
+/// The target duration of one call into a mechanism: short enough for a live progress bar and a
+/// quick Ctrl-C.
 pub const STEP: Duration = Duration::from_millis(40);
-/// How long a wait for a slow end lasts before the watcher is asked again.
+/// The longest wait for a slow endpoint before the watcher is called again.
 const WAIT: Duration = Duration::from_millis(100);
 
 impl Driver {
-    /// Moves everything, or says in the outcome how far it came and why it stopped.
+    /// Moves all bytes. The outcome reports the bytes moved and, on failure, the reason.
     pub fn run(&self, transfer: &mut Transfer<'_>, plan: &Plan, watch: &mut dyn Watch) -> Outcome {
         let started = Instant::now();
         let cpu = Usage::now_process();
@@ -67,7 +70,7 @@ impl Driver {
         outcome
     }
 
-    /// The same without the times in the report, for one of many small transfers.
+    /// Like [`Self::run`], without the times in the report: for one of many small transfers.
     pub fn run_untimed(
         &self,
         transfer: &mut Transfer<'_>,
@@ -77,7 +80,7 @@ impl Driver {
         Self::run_at(Pace::new(self.limit, STEP), transfer, plan, watch)
     }
 
-    /// The same at a pace that others may keep too.
+    /// Like [`Self::run_untimed`], at a pace that may be shared with other transfers.
     pub fn run_at(
         pace: Pace,
         transfer: &mut Transfer<'_>,
@@ -96,7 +99,7 @@ impl Driver {
     }
 }
 
-/// Takes steps until the run is over.
+/// Takes steps until the transfer is complete or fails.
 fn step_through(
     mut pace: Pace,
     run: &mut TransferRun<'_>,
@@ -120,7 +123,7 @@ fn step_through(
     }
 }
 
-/// Why a transfer ends before its source does.
+/// The reason that a transfer ends before its source does.
 pub(crate) enum Stop {
     Cancelled,
     Failed(Error),
@@ -132,7 +135,7 @@ impl From<Cancelled> for Stop {
     }
 }
 
-/// Waits until an end may go on, asking now and then whether it should.
+/// Waits until an endpoint is ready. Calls `look` at least every [`WAIT`] to notice cancellation.
 pub(crate) fn wait(
     fd: BorrowedFd<'_>,
     side: Side,

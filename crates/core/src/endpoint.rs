@@ -1,4 +1,4 @@
-//! The two ends of a transfer: memory, or an open file descriptor of a known kind.
+//! The two endpoints of a transfer: memory, or an open file descriptor of a known kind.
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use serde::{Deserialize, Serialize};
@@ -10,30 +10,30 @@ use thalweg_sys::{Errno, io};
 
 use crate::Guarantees;
 
-/// What an end is, as far as mechanisms care.
+/// The kind of an endpoint, as far as it matters to mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A slice of this process's memory.
     Memory,
-    /// A regular file, a memfd among them.
+    /// A regular file or a memfd.
     File,
-    /// One end of a pipe or a FIFO.
+    /// An end of a pipe or a FIFO.
     Pipe,
     /// A connected stream socket.
     Socket,
-    /// A character or block device, a terminal among them.
+    /// A character or block device, including terminals.
     Device,
-    /// `/dev/null` as a sink: it takes everything and keeps nothing.
+    /// `/dev/null` as a sink: it accepts all bytes and discards them.
     Null,
 }
 
 impl Kind {
-    /// All kinds, in the order the manual lists them.
+    /// All kinds, in the order of the manual.
     pub const ALL: [Self; 6] =
         [Self::Memory, Self::File, Self::Pipe, Self::Socket, Self::Device, Self::Null];
 
-    /// The lower-case name used in profiles and on the command line.
+    /// Returns the lower-case name used in profiles and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -52,20 +52,21 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An open file descriptor as one end of a transfer.
+/// An open file descriptor as an endpoint of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
     /// The descriptor.
     pub fd: BorrowedFd<'a>,
-    /// What it is.
+    /// The kind of endpoint.
     pub kind: Kind,
-    /// Where the next byte is, for an end that can be addressed. The descriptor's own offset is
-    /// neither used nor moved then. `None` for streams, and for files opened with `O_APPEND`.
+    /// The offset of the next byte, for an endpoint that can be addressed by offset. The
+    /// descriptor's own offset is then neither used nor moved. `None` for streams, and for files
+    /// opened with `O_APPEND`.
     pub at: Option<u64>,
 }
 
 impl<'a> End<'a> {
-    /// Looks at an open descriptor. A file or block device starts at the descriptor's own offset.
+    /// Examines an open descriptor. A file or block device starts at the descriptor's own offset.
     pub fn of(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
         let stat = fstat(fd)?;
         let (kind, addressed) = match FileType::from_raw_mode(stat.st_mode) {
@@ -77,25 +78,26 @@ impl<'a> End<'a> {
             FileType::Directory => return Err(Errno::ISDIR),
             _ => (Kind::File, !fcntl_getfl(fd)?.contains(OFlags::APPEND)),
         };
-        // Some files of /proc and /sys refuse to seek: they are streams to us.
+        // Some files of /proc and /sys refuse to seek. They are treated as streams.
         let at = if addressed { rustix::fs::tell(fd).ok() } else { None };
         Ok(Self { fd, kind, at })
     }
 
-    /// The same from its first byte, if it can be addressed.
+    /// Examines an open descriptor. An endpoint that can be addressed by offset starts at its first
+    /// byte.
     pub fn from_start(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
         let end = Self::of(fd)?;
         Ok(Self { at: end.at.and(Some(0)), ..end })
     }
 
-    /// The same end, at offset `at`.
+    /// Returns the endpoint with offset `at`.
     #[must_use]
     pub fn at(mut self, at: u64) -> Self {
         self.at = Some(at);
         self
     }
 
-    /// One `pread` or `read`; moves `at` by what came.
+    /// Makes one `pread` or `read`, and advances `at` by the bytes read.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let got = match self.at {
             Some(at) => io::pread(self.fd, buffer, at)?,
@@ -105,7 +107,7 @@ impl<'a> End<'a> {
         Ok(got)
     }
 
-    /// One `pwrite` or `write`; moves `at` by what went.
+    /// Makes one `pwrite` or `write`, and advances `at` by the bytes written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let put = match self.at {
             Some(at) => io::pwrite(self.fd, bytes, at)?,
@@ -115,17 +117,17 @@ impl<'a> End<'a> {
         Ok(put)
     }
 
-    /// The call that [`read`](Self::read) makes.
+    /// Returns the name of the call that [`read`](Self::read) makes.
     pub fn read_call(&self) -> &'static str {
         if self.at.is_some() { "pread" } else { "read" }
     }
 
-    /// The call that [`write`](Self::write) makes.
+    /// Returns the name of the call that [`write`](Self::write) makes.
     pub fn write_call(&self) -> &'static str {
         if self.at.is_some() { "pwrite" } else { "write" }
     }
 
-    /// Moves the offset past `count` bytes that some other call moved.
+    /// Advances the offset by `count` bytes that another call moved.
     pub fn forward(&mut self, count: u64) {
         if let Some(at) = &mut self.at {
             *at += count;
@@ -133,29 +135,29 @@ impl<'a> End<'a> {
     }
 }
 
-// Major 1, minor 3 (Documentation/admin-guide/devices.txt), as the kernel packs them.
+// Major 1, minor 3 (Documentation/admin-guide/devices.txt), in the kernel's encoding.
 const NULL_DEVICE: u64 = (1 << 8) | 3;
 
-/// Where bytes come from.
+/// The source of a transfer.
 #[derive(Debug)]
 pub enum Source<'a> {
-    /// These bytes.
+    /// Memory of this process.
     Memory(&'a [u8]),
     /// An open descriptor.
     Fd(End<'a>),
 }
 
-/// Where bytes go.
+/// The sink of a transfer.
 #[derive(Debug)]
 pub enum Sink<'a> {
-    /// This memory; it is full after as many bytes as it is long.
+    /// Memory of this process. It is full when all its bytes are written.
     Memory(&'a mut [u8]),
     /// An open descriptor.
     Fd(End<'a>),
 }
 
 impl Source<'_> {
-    /// What kind of end it is.
+    /// Returns the kind of endpoint.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Memory(_) => Kind::Memory,
@@ -165,7 +167,7 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
-    /// What kind of end it is.
+    /// Returns the kind of endpoint.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Memory(_) => Kind::Memory,
@@ -174,28 +176,29 @@ impl Sink<'_> {
     }
 }
 
-/// A job: these bytes, there, with these promises.
+/// A transfer of bytes from a source to a sink, with the required guarantees.
 #[derive(Debug)]
 pub struct Transfer<'a> {
-    /// Where the bytes come from.
+    /// The source.
     pub source: Source<'a>,
-    /// Where they go.
+    /// The sink.
     pub sink: Sink<'a>,
-    /// How many to move; `None` = until the source ends.
+    /// The number of bytes to move; `None` until the source ends.
     pub len: Option<u64>,
-    /// What must hold afterwards.
+    /// The guarantees that must hold afterwards.
     pub needs: Guarantees,
 }
 
 impl<'a> Transfer<'a> {
-    /// Everything from one descriptor to another, stable.
+    /// Creates a transfer of everything from one descriptor to another, with the default
+    /// guarantees.
     pub fn between(source: &'a impl AsFd, sink: &'a impl AsFd) -> Result<Self, Errno> {
         let source = Source::Fd(End::of(source.as_fd())?);
         let sink = Sink::Fd(End::of(sink.as_fd())?);
         Ok(Self { source, sink, len: None, needs: Guarantees::default() })
     }
 
-    /// The same job, for as long as this one is borrowed.
+    /// Returns this transfer for as long as the borrow lasts.
     pub fn reborrow(&mut self) -> Transfer<'_> {
         Transfer {
             source: match &self.source {
@@ -211,8 +214,8 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// The part of the job that is left after `done` bytes, for a mechanism to open. Memory to be
-    /// filled is given away by it: what comes after the first mechanism finds none.
+    /// Returns the rest of the transfer after `done` bytes, for a mechanism to open. Memory that is
+    /// to be filled is moved into the result, so a later mechanism gets an empty sink.
     pub(crate) fn rest(&mut self, done: u64) -> Transfer<'a> {
         let forwarded = |end: &End<'a>| {
             let mut end = *end;
@@ -234,7 +237,8 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// The most this job can move: the asked length, or what the memory ends hold.
+    /// Returns the largest number of bytes that this transfer can move: the requested length, or
+    /// the size of a memory endpoint.
     pub fn limit(&self) -> Option<u64> {
         let memory = [
             if let Source::Memory(bytes) = &self.source { Some(bytes.len() as u64) } else { None },

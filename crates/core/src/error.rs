@@ -1,46 +1,46 @@
-//! What can go wrong while moving, and why a mechanism is not used.
+//! Errors during a transfer, and reasons against a mechanism.
 
 use std::fmt;
 use thalweg_sys::Errno;
 
-/// Which end of a transfer a failed call was about.
+/// The endpoint that a failed call concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Reading the source.
     Source,
     /// Writing the sink.
     Sink,
-    /// The call touches both ends and does not say which one failed.
+    /// The call uses both endpoints and does not report which of them failed.
     Either,
-    /// Neither: a pipe, a ring or a mapping of the mechanism's own.
+    /// Neither: a pipe, a ring or a mapping of the mechanism.
     Own,
 }
 
-/// A call that failed, and how far the mechanism had come.
+/// A failed call, and the number of bytes moved before it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("{mechanism} {}", self.between("the source", "the sink"))]
 pub struct Error {
-    /// Which mechanism made the call.
+    /// The mechanism that made the call.
     pub mechanism: &'static str,
-    /// The system call, by its own name.
+    /// The name of the system call.
     pub call: &'static str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
-    /// The end the call was about.
+    /// The endpoint that the call concerns.
     pub side: Side,
-    /// Bytes delivered to the sink, as far as the holder of this error knows: by this step when a
-    /// mover returns it, by the whole transfer when the driver does.
+    /// Bytes delivered to the sink: by this step if a mover returns the error, by the whole
+    /// transfer if the driver does.
     pub moved: u64,
 }
 
 impl Error {
-    /// The errno's symbol and its meaning: `ENOSPC (No space left on device)`.
+    /// Returns the errno's symbol and its meaning: `ENOSPC (No space left on device)`.
     pub fn errno_name(&self) -> String {
         errno_name(self.errno)
     }
 
-    /// In words, between two ends as people call them: `cannot write 'b' after 42 bytes: no space
-    /// left on device (splice: ENOSPC)`.
+    /// Formats the error with display names for both endpoints: `cannot write 'b' after 42 bytes:
+    /// no space left on device (splice: ENOSPC)`.
     pub fn between(&self, source: &str, sink: &str) -> String {
         let (verb, what) = match self.side {
             Side::Source => ("read", source.to_owned()),
@@ -51,12 +51,13 @@ impl Error {
         format!("cannot {verb} {what}{}: {}", After(self.moved), Why { call, errno })
     }
 
-    /// Whether this is a refusal: the kernel will not do *this call* on *these ends*, and a plainer
-    /// call may still work. Any other errno says something about the data or the devices.
+    /// Returns `true` if the kernel refuses *this call* on *these endpoints*, so that a plainer
+    /// call may still work. Any other errno concerns the data or the devices.
     pub fn is_refusal(&self) -> bool {
-        // GNU cp's list for copy_file_range, plus EFBIG (sendfile and copy_file_range have limits
-        // of their own), ENOMEM and EMFILE (a ring or a pipe we wanted, not the caller's), ESPIPE,
-        // ENODEV (mmap of a file that cannot be mapped) and EFAULT (a mapped source that shrank).
+        // GNU cp's list for copy_file_range, plus five groups. EFBIG: sendfile and copy_file_range
+        // have their own limits. ENOMEM and EMFILE: the ring or pipe is ours, not the caller's.
+        // ESPIPE. ENODEV: mmap of a file that cannot be mapped. EFAULT: a mapped source that
+        // shrank.
         matches!(
             self.errno,
             Errno::NOSYS
@@ -79,12 +80,12 @@ impl Error {
         )
     }
 
-    /// Whether the call should simply be made again: a signal came.
+    /// Returns `true` if a signal interrupted the call, so that it should be repeated.
     pub fn is_interruption(&self) -> bool {
         self.errno == Errno::INTR
     }
 
-    /// Whether an end that does not block has nothing to give or no room: wait, then go on.
+    /// Returns `true` if a non-blocking endpoint has no data or no room. Wait, then continue.
     pub fn is_would_block(&self) -> bool {
         self.errno == Errno::AGAIN
     }
@@ -101,11 +102,12 @@ impl fmt::Display for Side {
     }
 }
 
-/// `ENOSPC (No space left on device)`.
+/// Formats an errno: `ENOSPC (No space left on device)`.
 pub fn errno_name(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // rustix prints `Errno::NOSPC`-less forms only through Debug; its constants lack the leading E.
+    // `Errno` prints only through Debug, and rustix's constants lack the leading E. Hence the table
+    // in `symbol`.
     let symbol = symbol(errno);
     if symbol.is_empty() {
         format!("errno {} ({text})", errno.raw_os_error())
@@ -114,7 +116,7 @@ pub fn errno_name(errno: Errno) -> String {
     }
 }
 
-/// The symbol of an errno this project meets, or an empty text.
+/// Returns the symbol of an errno, or an empty string if the table does not contain it.
 pub fn symbol(errno: Errno) -> &'static str {
     const SYMBOLS: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),
@@ -172,7 +174,7 @@ pub fn symbol(errno: Errno) -> &'static str {
     SYMBOLS.iter().find(|(e, _)| *e == errno).map_or("", |(_, s)| s)
 }
 
-/// `no space left on device (write: ENOSPC)`.
+/// Formats as `no space left on device (write: ENOSPC)`.
 pub(crate) struct Why<'a> {
     pub call: &'a str,
     pub errno: Errno,
@@ -184,7 +186,7 @@ impl fmt::Display for Why<'_> {
     }
 }
 
-/// ` after 42 bytes`; nothing of nothing.
+/// Formats as ` after 42 bytes`; empty for 0 bytes.
 pub(crate) struct After(pub u64);
 
 impl fmt::Display for After {
@@ -193,11 +195,11 @@ impl fmt::Display for After {
     }
 }
 
-/// What an errno means: `no space left on device`.
+/// Returns the meaning of an errno: `no space left on device`.
 fn meaning(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // "RFS specific error" and its like keep their capitals.
+    // Texts such as "RFS specific error" keep their capitals.
     let shouted = text.chars().nth(1).is_some_and(|second| !second.is_lowercase());
     match text.chars().next() {
         Some(first) if !shouted => first.to_lowercase().chain(text.chars().skip(1)).collect(),
@@ -205,7 +207,7 @@ fn meaning(errno: Errno) -> String {
     }
 }
 
-/// `ENOSPC`; a number for one that has no symbol here.
+/// Returns `ENOSPC`, or a number if the errno's symbol is unknown here.
 fn code(errno: Errno) -> String {
     match symbol(errno) {
         "" => format!("errno {}", errno.raw_os_error()),
@@ -213,18 +215,19 @@ fn code(errno: Errno) -> String {
     }
 }
 
-/// Why a mechanism is not used for a job, in words a person understands. An answer, not an error.
+/// The reason that a mechanism is not used for a transfer, in words for users. This is an answer,
+/// not an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unfit {
-    /// The whole reason: `FICLONERANGE: EOPNOTSUPP (ext4 has no reflink)`.
+    /// The complete reason: `FICLONERANGE: EOPNOTSUPP (ext4 has no reflink)`.
     pub reason: String,
-    /// The errno behind it, if the kernel was asked.
+    /// The errno, if a system call was tried.
     pub errno: Option<Errno>,
 }
 
 impl Unfit {
-    /// A reason found by looking, not by asking the kernel.
+    /// Creates a reason that was found without a system call.
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), errno: None }
     }

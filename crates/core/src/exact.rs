@@ -1,5 +1,5 @@
-//! One opened mechanism moves an exact number of bytes: the loop of whatever asks what a mechanism
-//! does, not what the driver makes of it. Nothing steps down here, and no read confirms an end.
+//! Moves an exact number of bytes with one opened mechanism, for callers that examine the mechanism alone. Unlike the
+//! driver, it never falls back, and never verifies an end with a read.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +8,24 @@ use crate::{
     driver::{Pace, STEP},
 };
 
-/// How a mechanism is driven.
+/// Settings for driving a mechanism.
 pub struct Exactly<'w> {
-    /// Whether it is asked for as much at a time as the driver asks; else for all that is left.
+    /// `true` if each call gets the budget that the driver would use, `false` if it gets all remaining bytes.
     pub paced: bool,
-    /// How long it may answer that it would block before that is its failure.
+    /// The longest time for which the mechanism may report that it would block. After that, it counts as failed.
     pub patience: Duration,
-    /// Asked after every step.
+    /// Called after every step.
     pub watch: &'w mut dyn Watch,
 }
 
-/// Why not everything was moved.
+/// The reason that not all bytes were moved.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Inexact {
     #[error("cancelled")]
     Cancelled,
     #[error("the source seemed to end after {moved} of {total} bytes")]
     Ended { moved: u64, total: u64 },
-    /// The error's own `moved` counts from the start.
+    /// A call failed. The error's `moved` counts from the start.
     #[error("{}: {} after {} of {total} bytes", .error.call, .error.errno_name(), .error.moved)]
     Failed { error: Error, total: u64 },
 }
@@ -46,7 +46,7 @@ impl From<Inexact> for Unfit {
     }
 }
 
-/// Moves `total` bytes.
+/// Moves exactly `total` bytes.
 pub fn run_exact(mover: &mut dyn Mover, total: u64, how: &mut Exactly<'_>) -> Result<(), Inexact> {
     let mut pace = how.paced.then(|| Pace::new(None, STEP));
     let (mut moved, mut progress) = (0, Instant::now());
@@ -65,8 +65,8 @@ pub fn run_exact(mover: &mut dyn Mover, total: u64, how: &mut Exactly<'_>) -> Re
             Err(error) if error.is_interruption() => moved += error.moved,
             Err(error) if error.is_would_block() && progress.elapsed() < how.patience => {
                 moved += error.moved;
-                // A mechanism that waits for a thread or a peer has waited itself, and no descriptor
-                // tells when it is done.
+                // A mechanism that waits for a thread or a peer has waited already. No descriptor can be polled for its
+                // completion.
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => {
@@ -85,7 +85,7 @@ mod tests {
     use crate::Side;
     use thalweg_sys::Errno;
 
-    /// Answers one after the other; then ends.
+    /// Returns one answer after the other, then 0.
     struct Script(Vec<Result<u64, Error>>);
 
     impl Mover for Script {

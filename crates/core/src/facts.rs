@@ -1,4 +1,4 @@
-//! What can be known about a job without moving a byte.
+//! Facts about a transfer that can be found without moving a byte.
 
 use rustix::{
     fd::BorrowedFd,
@@ -12,41 +12,41 @@ use thalweg_sys::host::{FileSystem, filesystem};
 
 use crate::{End, Guarantees, Kind, Sink, Source, Transfer};
 
-/// The facts of both ends and of the job.
+/// The facts of both endpoints and of the transfer.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The source.
     pub source: EndFacts,
     /// The sink.
     pub sink: EndFacts,
-    /// How many bytes, as far as known beforehand. A file's size is a hint, not a promise.
+    /// The number of bytes, as far as it is known in advance. The size of a file is only a hint.
     pub len: Option<u64>,
-    /// What the caller will not give up.
+    /// The guarantees that the caller requires.
     pub needs: Guarantees,
 }
 
-/// The facts of one end.
+/// The facts of one endpoint.
 #[derive(Clone, Debug)]
 pub struct EndFacts {
-    /// What it is.
+    /// The kind of endpoint.
     pub kind: Kind,
-    /// The file system it lies on, for files.
+    /// The file system of a file.
     pub fs: Option<FileSystem>,
-    /// Whether it can be addressed by offset.
+    /// `true` if the endpoint can be addressed by offset.
     pub addressed: bool,
-    /// Opened with `O_APPEND`.
+    /// `true` if the endpoint was opened with `O_APPEND`.
     pub append: bool,
-    /// No byte of it can ever change: a memfd sealed against writing, shrinking and growing, a file
-    /// with fs-verity, or one on a file system that can only be read.
+    /// `true` if no byte of it can ever change: a memfd sealed against writing, shrinking and growing, a file with
+    /// fs-verity, or a file on a read-only file system format.
     pub unchanging: bool,
-    /// An internet socket, not a unix one.
+    /// `true` for an internet socket, `false` for a unix socket.
     pub internet: bool,
-    /// A file that holds bytes from its offset on: a sink whose pages may be there already.
+    /// `true` for a file that holds bytes from its offset on. The pages of such a sink may be in memory already.
     pub filled: bool,
 }
 
 impl EndFacts {
-    /// Memory of this process.
+    /// The facts of memory of this process.
     pub const MEMORY: Self = Self {
         kind: Kind::Memory,
         fs: None,
@@ -57,12 +57,12 @@ impl EndFacts {
         filled: false,
     };
 
-    /// Asks the kernel about an open end.
+    /// Queries the kernel about an open endpoint.
     pub fn of(end: &End<'_>) -> Self {
         Self::with_size(end).0
     }
 
-    /// The same, and how many bytes are left in it as far as it says so.
+    /// Returns the facts, and the number of bytes left in the endpoint if it reports a size.
     fn with_size(end: &End<'_>) -> (Self, Option<u64>) {
         let left = left_in(end);
         let file = end.kind == Kind::File;
@@ -81,15 +81,15 @@ impl EndFacts {
         (facts, left)
     }
 
-    /// What holds of every file of its file system: that this one can never change says nothing of the others,
-    /// unless no kernel can write there.
+    /// Returns the facts that hold for every file of the file system. An unchanging file says nothing about other
+    /// files, unless the kernel cannot write to the file system at all.
     #[must_use]
     pub fn of_any_file(self) -> Self {
         let unchanging = self.unchanging && self.fs.as_ref().is_some_and(is_read_only);
         Self { unchanging, ..self }
     }
 
-    /// The key under which a profile keeps this kind of end: `file:ext4`, `pipe`, `socket:inet`.
+    /// Returns the key of this kind of endpoint in a profile: `file:ext4`, `pipe`, `socket:inet`.
     pub fn key(&self) -> String {
         match (&self.fs, self.kind) {
             (Some(fs), _) => format!("{}:{}", self.kind, fs.name),
@@ -99,13 +99,14 @@ impl EndFacts {
         }
     }
 
-    /// The mount options of its file system, under which a profile keeps it; empty for what is no file.
+    /// Returns the mount options of its file system, which are part of the key in a profile. Empty if the endpoint is
+    /// not a file.
     pub fn options(&self) -> String {
         self.fs.as_ref().map_or_else(String::new, |fs| fs.options().to_owned())
     }
 
-    /// The end that a profile keeps under this key and these mount options, as far as the key
-    /// tells; `None` for a key that is none.
+    /// Returns the endpoint with this key and these mount options in a profile, as far as the key describes it. `None`
+    /// if the key is invalid.
     pub fn of_key(key: &str, options: &str) -> Option<Self> {
         let (kind, more) = key.split_once(':').unwrap_or((key, ""));
         let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
@@ -121,7 +122,7 @@ impl EndFacts {
 }
 
 impl Facts {
-    /// Asks the kernel about both ends of a job.
+    /// Queries the kernel about both endpoints of a transfer.
     pub fn of(transfer: &Transfer<'_>) -> Self {
         let (source, size) = match &transfer.source {
             Source::Memory(bytes) => (EndFacts::MEMORY, Some(bytes.len() as u64)),
@@ -135,7 +136,7 @@ impl Facts {
         Self { source, sink, len, needs: transfer.needs }
     }
 
-    /// Whether both ends are files of one file system.
+    /// Returns `true` if both endpoints are files of one file system.
     pub fn one_file_system(&self) -> bool {
         match (&self.source.fs, &self.sink.fs) {
             (Some(a), Some(b)) => a.dev == b.dev,
@@ -143,8 +144,7 @@ impl Facts {
         }
     }
 
-    /// Whether both ends are files whose bytes this kernel keeps by itself: no server and no program
-    /// answers for them.
+    /// Returns `true` if both endpoints are files that this kernel stores without a server or a user-space file system.
     pub fn kept_here(&self) -> bool {
         let is_here = |end: &EndFacts| {
             let fs = end.fs.as_ref();
@@ -153,13 +153,13 @@ impl Facts {
         is_here(&self.source) && is_here(&self.sink)
     }
 
-    /// Whether either end lies on a file system served from elsewhere.
+    /// Returns `true` if either endpoint is on a network file system.
     pub fn remote(&self) -> bool {
         [&self.source.fs, &self.sink.fs].into_iter().flatten().any(|fs| fs.remote)
     }
 
-    /// What a mechanism has to give: what was asked for, less what the source guarantees anyway. Pages
-    /// shared with a source that can never change are as good as a copy of them.
+    /// Returns the guarantees that a mechanism must give: the required ones, less those that the source gives anyway.
+    /// Pages shared with a source that can never change are as good as a copy.
     pub fn needs(&self) -> Guarantees {
         let may_change = !self.source.unchanging;
         Guarantees {
@@ -170,20 +170,22 @@ impl Facts {
     }
 }
 
-/// File systems that no kernel can write.
+/// File systems that no kernel can write to.
 const READ_ONLY: [&str; 3] = ["squashfs", "erofs", "iso9660"];
 
 fn is_read_only(fs: &FileSystem) -> bool {
     READ_ONLY.contains(&&*fs.name)
 }
 
-/// Whether no byte of a file can ever change. Being mounted or opened read-only is not enough: the file
-/// may be written by another way, and F_SEAL_FUTURE_WRITE leaves the maps that are there.
+/// Returns `true` if no byte of a file can ever change. A read-only mount or descriptor is not enough, as the file may
+/// be written through another mount or descriptor. `F_SEAL_FUTURE_WRITE` is not enough either, as existing writable
+/// maps remain.
 fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
     fs.is_some_and(is_read_only) || is_sealed(fd)
 }
 
-/// Whether this file can never change although its file system can: a memfd with all three seals, or one with fs-verity.
+/// Returns `true` if this file can never change although its file system can: a memfd with all three seals, or a file
+/// with fs-verity.
 pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     let has_verity = || {
@@ -193,8 +195,8 @@ pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals)) || has_verity()
 }
 
-/// Bytes between an end's offset and the end of its file; `None` where the size says nothing
-/// (streams, and the files of /proc and /sys, whose size is 0 or a page).
+/// Returns the number of bytes between an endpoint's offset and the end of its file. `None` if the size is not
+/// meaningful: for streams, and for the files of /proc and /sys, which report 0 or a page.
 fn left_in(end: &End<'_>) -> Option<u64> {
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;

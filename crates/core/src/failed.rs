@@ -1,5 +1,5 @@
-//! A failed system call in words, for every error that people read: what could not be done to which
-//! file, how far it came, why, and last the call itself for those who look it up.
+//! Formats failed system calls for error messages: the action and the file, the bytes moved, the reason, and last the
+//! call and the errno for reference.
 
 use std::fmt;
 use thalweg_sys::Errno;
@@ -12,11 +12,11 @@ use crate::{
 /// `cannot write 'x' after 42 bytes: no space left on device (write: ENOSPC)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
-    /// What it was about, as people shall see it: [`quoted`], or words such as `standard input`.
+    /// The object of the call as users see it: [`quoted`], or words such as `standard input`.
     pub what: &'a str,
-    /// The system call, by its own name.
+    /// The name of the system call.
     pub call: &'a str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
     /// Bytes that had been moved.
     pub moved: u64,
@@ -29,13 +29,12 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
-/// A failed call that is about nothing with a name: `cannot make shared memory: operation not permitted
-/// (memfd_create: EPERM)`.
+/// A failed call without a named object: `cannot make shared memory: operation not permitted (memfd_create: EPERM)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Undone<'a> {
-    /// The system call, by its own name, and after a space what it was about where that is not plain.
+    /// The name of the system call, followed by a space and its object if that is not obvious.
     pub call: &'a str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -47,7 +46,7 @@ impl fmt::Display for Undone<'_> {
     }
 }
 
-/// The same as [`Failed`] for what the standard library says, which may come from no call.
+/// Formats an error of the standard library like [`Failed`]. Such an error may not come from a system call.
 pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(errno) => Failed { what, call, errno, moved: 0 }.to_string(),
@@ -55,19 +54,19 @@ pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// Returns `true` if bytes that were written before may be gone when this call fails. The kernel reports a failed
-/// write-back once and marks the pages clean, so neither a second call nor a read proves anything: nothing of that file
-/// is trusted any more, and no later run continues from it.
+/// Returns `true` if bytes that were written before may be lost when this call fails. The kernel reports a failed
+/// write-back once and marks the pages clean, so neither a second call nor a read proves anything. The file must then
+/// not be trusted, and no later run may continue from it.
 pub fn loses_written_bytes(call: &str) -> bool {
     matches!(call, "close" | "fsync" | "fdatasync" | "syncfs" | "msync")
 }
 
-/// A file's name between quotes, on one line, whatever is in it.
+/// Returns a file's name in quotes, escaped to fit on one line.
 pub fn quoted(name: impl AsRef<std::ffi::OsStr>) -> String {
     format!("'{}'", shown(name.as_ref()))
 }
 
-/// What a call was to do to the file it is about.
+/// Returns the verb for the action of a call on its file.
 fn verb(call: &str) -> &'static str {
     find(VERBS, call).unwrap_or("use")
 }

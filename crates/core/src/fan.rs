@@ -1,6 +1,6 @@
-//! One source, several sinks: every byte is taken once and delivered to all.
+//! Copies one source to several sinks: every byte is read once and delivered to all.
 //!
-//! A sink that fails is left, and the others go on. The slowest sink sets the pace, as with tee(1).
+//! If a sink fails, the others continue. The slowest sink determines the rate, as with tee(1).
 
 use std::{
     os::fd::BorrowedFd,
@@ -16,52 +16,52 @@ use crate::{
 
 mod shared;
 
-/// How long one turn should take.
+/// The target duration of one turn.
 const TURN: Duration = Duration::from_millis(40);
 
 /// The settings of a fan.
 #[derive(Clone, Debug, Default)]
 pub struct Fan {
-    /// Bytes per second not to exceed.
+    /// The maximum rate, in bytes per second.
     pub limit: Option<u64>,
-    /// Let the sinks share pages with each other and with what the source still holds, where the
-    /// source is a pipe.
+    /// `true` to let the sinks share pages with each other and with the source's remaining data.
+    /// Only for a source that is a pipe.
     pub share_pages: bool,
 }
 
-/// One sink of a fan.
+/// A sink of a fan.
 #[derive(Debug)]
 pub struct Branch<'a> {
-    /// Where the bytes go.
+    /// The sink.
     pub end: End<'a>,
-    /// Whether everything stops if this sink fails.
+    /// `true` if the whole copy stops when this sink fails.
     pub vital: bool,
 }
 
-/// How a fan ended.
+/// The result of a fan.
 #[derive(Debug)]
 pub struct FanOutcome {
-    /// The account; `bytes` is what every sink that did not fail has received.
+    /// The report. Its `bytes` is the number of bytes that every sink without failure has received.
     pub report: Report,
-    /// The watcher asked to stop.
+    /// `true` if the watcher asked to stop.
     pub stopped: bool,
-    /// Why the source could not be read on.
+    /// The error that ended reading of the source.
     pub error: Option<Error>,
-    /// What became of each sink, in the order they were given.
+    /// The results of the sinks, in the order in which they were given.
     pub sinks: Vec<Delivered>,
 }
 
-/// What one sink received.
+/// The result of one sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivered {
-    /// Bytes of the source, from its start.
+    /// Bytes received, from the start of the source.
     pub bytes: u64,
-    /// Why it received no more.
+    /// The error that ended delivery to this sink.
     pub error: Option<Error>,
 }
 
 impl Fan {
-    /// Delivers the whole source to every sink.
+    /// Copies the whole source to every sink.
     pub fn run(&self, source: End<'_>, sinks: &[Branch<'_>], watch: &mut dyn Watch) -> FanOutcome {
         let (began, cpu) = (Instant::now(), Usage::now_process());
         let mut ride = Ride {
@@ -77,7 +77,8 @@ impl Fan {
         let end = end.and_then(|()| ride.run());
         let delivered = ride.delivered();
         let mut report = ride.report;
-        // A turn of shared pages that was cut short has delivered what is still in the source.
+        // A turn with shared pages that was cut short has delivered bytes that are still in the
+        // source.
         report.lost = ride.taken.saturating_sub(delivered);
         report.bytes = delivered;
         report.wall = began.elapsed();
@@ -92,7 +93,7 @@ impl Fan {
     }
 }
 
-/// One sink under way.
+/// State of one sink.
 struct Arm<'a> {
     end: End<'a>,
     vital: bool,
@@ -124,7 +125,7 @@ struct Ride<'a, 'w> {
 }
 
 impl Ride<'_, '_> {
-    /// Reads into one buffer and writes from it to every sink, until the source ends.
+    /// Reads into one buffer and writes it to every sink, until the source ends.
     fn run(&mut self) -> Result<(), Stop> {
         let info = LAST_RESORT.info();
         let knob = info.knobs.first().map_or("", |knob| knob.name);
@@ -145,12 +146,13 @@ impl Ride<'_, '_> {
         Ok(())
     }
 
-    /// Whether there is a sink left, and none that all depends on has failed.
+    /// Returns `true` if at least one sink is open and no vital sink has failed.
     fn goes_on(&self) -> bool {
         self.arms.iter().any(Arm::is_open) && self.arms.iter().all(|a| a.is_open() || !a.vital)
     }
 
-    /// What every open sink has; if none is open, what the best of them got.
+    /// Returns the bytes that every open sink has received. If none is open, returns the largest
+    /// number any sink received.
     fn delivered(&self) -> u64 {
         let open =
             self.arms.iter().filter(|arm| arm.is_open()).map(|arm| arm.delivered.bytes).min();
@@ -161,7 +163,7 @@ impl Ride<'_, '_> {
         self.report.shares.push(Share { mechanism, tuning: Tuning::default(), bytes: 0 });
     }
 
-    /// One turn of all sinks has delivered `bytes`.
+    /// Records a turn in which all sinks received `bytes`.
     fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), Stop> {
         if let Some(share) = self.report.shares.last_mut() {
             share.bytes += bytes;
@@ -173,7 +175,7 @@ impl Ride<'_, '_> {
         Ok(self.pace.hold_back(bytes, || watch.progress(done))?)
     }
 
-    /// One read of the source; 0 is its end.
+    /// Reads once from the source; 0 is its end.
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
         loop {
             let call = self.source.read_call();
@@ -187,7 +189,7 @@ impl Ride<'_, '_> {
         }
     }
 
-    /// Writes all of `bytes` to one sink; what cannot be written is in the sink's account.
+    /// Writes all of `bytes` to one sink. A failure is recorded in the sink's result.
     fn deliver(&mut self, n: usize, bytes: &[u8]) -> Result<(), Stop> {
         let mut left = bytes;
         while !left.is_empty() && self.arms[n].is_open() {
@@ -208,7 +210,7 @@ impl Ride<'_, '_> {
         Ok(())
     }
 
-    /// After a failed call: ready to make it again, or why not.
+    /// Handles a failed call: returns `Ok` when it can be repeated, or the reason to stop.
     fn again(
         &mut self,
         errno: Errno,

@@ -1,5 +1,5 @@
-//! Several reads and writes under way at once through io_uring, each piece of the job on a lane of
-//! its own. Pieces end in any order; what is reported is only the front up to which all is there.
+//! Several reads and writes in flight through io_uring, each piece of the job on its own lane. Pieces end in any order.
+//! Only the front, up to which all bytes are delivered, is reported.
 
 use thalweg_sys::{
     Errno,
@@ -8,42 +8,42 @@ use thalweg_sys::{
 
 use crate::{Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount};
 
-/// Two files, where to begin in each, and how much.
+/// Two files, the offset to start at in each, and the length.
 pub struct Job<'a> {
-    /// The file to read, and where.
+    /// The file to read, and the start offset.
     pub source: (RingFd<'a>, u64),
-    /// The sink, and where; `None` for one without offsets.
+    /// The sink, and the start offset; `None` for a sink without offsets.
     pub sink: (RingFd<'a>, Option<u64>),
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
-/// How far a job came.
+/// The progress of a job.
 pub struct Front {
-    /// Bytes in the sink, from the start of the job and without a gap.
+    /// Bytes in the sink, from the start of the job and without gaps.
     pub moved: u64,
-    /// Why no further; `None` when all was moved.
+    /// The reason for stopping; `None` if all bytes were moved.
     pub stop: Option<Stop>,
-    /// Pieces beyond the front have been written as well.
+    /// `true` if pieces beyond the front have been written as well.
     pub scattered: bool,
 }
 
-/// Why a piece could not be finished.
+/// The reason that a piece could not be finished.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
-    /// A read gave nothing.
+    /// A read returned 0.
     End,
-    /// What is left here is no multiple of the grain.
+    /// The remaining length is not a multiple of the grain.
     Ragged,
     /// A call failed.
     Failed(&'static str, Side, Errno),
 }
 
-/// Whether the kernel gets these ends right.
+/// Returns an error for endpoints that the kernel handles incorrectly through io_uring.
 ///
-/// A direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring that comes short leaves the
-/// offset where it was, and io_uring goes on from there: the same bytes come again and again, and
-/// the end of the file is always short. Seen on Linux 6.18; which mounts do it cannot be seen.
+/// If a direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring is short, the kernel does not advance the
+/// offset, and io_uring continues at the old one. These bytes are then repeated, and the end of the file is always
+/// short. Observed on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
 pub fn fits(facts: &Facts) -> Result<(), Unfit> {
     for end in [&facts.source, &facts.sink] {
         let name = end.fs.as_ref().map_or("", |fs| fs.name.as_str());
@@ -54,7 +54,7 @@ pub fn fits(facts: &Facts) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// The ring, and what is under way on it.
+/// The ring, and the pieces in flight on it.
 pub struct Lanes<'a> {
     info: &'static Info,
     ring: Uring<'a>,
@@ -63,8 +63,8 @@ pub struct Lanes<'a> {
     grain: u64,
 }
 
-/// One piece of a job. Its buffer holds the source's bytes from `start + base` on: `filled` of
-/// them, of which `sent` are in the sink.
+/// A piece of a job. Its buffer holds `filled` bytes of the source from `start + base` on; `sent` of them are in the
+/// sink.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
@@ -83,9 +83,9 @@ impl Piece {
 }
 
 impl<'a> Lanes<'a> {
-    /// As many lanes as the knob `depth` says, with buffers as large as the knob `buffer` says, but no
-    /// more than `amount` fills: the ring makes all of them present. Every offset and length of the calls
-    /// is a multiple of `grain`, as long as those of the jobs are.
+    /// Creates as many lanes as the knob `depth` sets, with buffers of the size that the knob `buffer` sets. Neither
+    /// exceeds the need of `amount`, as the ring makes all buffers resident. Every offset and length of the calls is a
+    /// multiple of `grain` if those of the jobs are.
     pub fn new(
         info: &'static Info,
         tuning: &Tuning,
@@ -102,9 +102,9 @@ impl<'a> Lanes<'a> {
         Ok(Self { info, ring, pieces: vec![None; depth as usize], size, grain })
     }
 
-    /// Moves as much of the job as can be moved, and leaves nothing under way.
+    /// Moves as much of the job as possible. Nothing is in flight when it returns `Ok`.
     ///
-    /// An error is about the ring itself; then it must be dropped, which ends what is under way.
+    /// An error concerns the ring itself. The lanes must then be dropped, which ends the requests in flight.
     pub fn run(&mut self, job: &Job<'a>) -> Result<Front, Error> {
         self.pieces.fill(None);
         let (mut next, mut furthest) = (0, 0);
@@ -126,7 +126,7 @@ impl<'a> Lanes<'a> {
             }
             match self.ring.wait() {
                 Ok(done) => self.handle(job, done, &mut furthest)?,
-                // Nothing can be left under way, and calls on files do end.
+                // No request may stay in flight, and calls on files end without help.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.broken(errno)),
             }
@@ -136,7 +136,7 @@ impl<'a> Lanes<'a> {
         Ok(Front { moved, stop: first.and_then(|p| p.stop), scattered: furthest > moved })
     }
 
-    /// Reads what is left of a piece, and writes it.
+    /// Reads the rest of a piece and writes it.
     fn begin(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
         let at = piece.start + piece.base;
         let len = (piece.len - piece.base) as usize;
@@ -148,7 +148,7 @@ impl<'a> Lanes<'a> {
         queued.map_err(|errno| self.broken(errno))
     }
 
-    /// Writes what the buffer holds and the sink has not, from the last whole grain on.
+    /// Writes the bytes that are in the buffer and not in the sink, starting at the last multiple of the grain.
     fn write(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
         let from = piece.sent / self.grain * self.grain;
         let range = from as usize..piece.filled as usize;
@@ -162,7 +162,7 @@ impl<'a> Lanes<'a> {
         let slot = done.slot as usize;
         let Some(mut piece) = self.pieces[slot] else { return Ok(()) };
         if done.op == Op::Read {
-            // Its write completes as well, if only as cancelled.
+            // The linked write completes as well, possibly as cancelled.
             piece.read = Some(done.result);
             self.pieces[slot] = Some(piece);
             return Ok(());
@@ -185,7 +185,7 @@ impl<'a> Lanes<'a> {
         }
         match done.result {
             _ if piece.stop.is_some() => {}
-            // A short read cancels its write; the bytes that came are in the buffer.
+            // A short read cancels its linked write. The bytes read are in the buffer.
             Err(_) if cancelled => return self.write(job, slot, piece),
             Err(errno) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, errno)),
             Ok(0) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL)),

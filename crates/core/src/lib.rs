@@ -1,8 +1,8 @@
 //! Endpoints, guarantees, the list of mechanisms, the planner and the driver.
 //!
-//! Reading order: [`endpoint`] and [`guarantee`] say what is asked for, [`mechanism`] what a way of
-//! moving bytes is, [`mechanisms`] lists them all, [`select`] is the rule of every choice,
-//! [`plan`] chooses by it, [`driver`] moves.
+//! Reading order: [`endpoint`] and [`guarantee`] describe a transfer, [`mechanism`] is the
+//! interface of a mechanism, and [`mechanisms`] lists all of them. [`select`] is the rule of every
+//! choice, [`plan`] chooses by it, and [`driver`] moves the bytes.
 //!
 //! ```
 //! use thalweg_core::{Driver, Facts, Plan, Request, Transfer};
@@ -22,7 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-// Hidden: for the other crates of this project only.
+// Hidden: only for the other crates of this project.
 #[doc(hidden)]
 pub mod alias;
 #[doc(hidden)]
@@ -79,11 +79,11 @@ pub use plan::{Plan, Request};
 pub use profile::Profile;
 pub use select::{Judgement, Verdict};
 pub use shown::{Shown, shown, shown_lines};
-/// What of the processor is used, and what the user hides of it.
+/// Detection of processor features, including those that the user hides.
 pub use thalweg_kernels::cpu;
 pub use tuning::Tuning;
 
-/// The examples of README.md are tests.
+/// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

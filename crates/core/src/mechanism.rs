@@ -1,4 +1,4 @@
-//! What a mechanism is: static facts, a way to open it, and a mover that moves.
+//! The interface of a mechanism: static facts, a function that opens it, and a mover.
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -8,54 +8,56 @@ use thalweg_sys::Errno;
 
 use crate::error::Side;
 
-/// One way of moving bytes. Add one by writing a file in `mechanisms/` and a line in its list.
+/// A mechanism that moves bytes. To add one, write a file in `mechanisms/` and a line in its list.
 pub trait Mechanism: Sync {
-    /// Static facts, the same in the manual, the command line and the bindings.
+    /// Returns the static facts, which the manual, the command line and the bindings share.
     fn info(&self) -> &'static Info;
 
-    /// Whether this job fits, answered from facts alone, for what the table of pairs cannot say
-    /// (`O_APPEND`, another file system). Trying the real call is [`probe`](crate::probe)'s work.
+    /// Returns the reason, if any, for which this transfer does not fit. It is found from facts alone, and covers
+    /// conditions that the table of pairs cannot express (`O_APPEND`, another file system). [`probe`](crate::probe)
+    /// tries the real call.
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         let _ = facts;
         Ok(())
     }
 
-    /// Whether it does *less work* than a copy on these ends (a clone, a server-side copy), so that
-    /// it goes first even where nothing was measured.
+    /// Returns `true` if it does *less work* than a copy between these endpoints (a clone, a server-side copy). It is
+    /// then tried first, even without measurements.
     fn saves_work(&self, facts: &Facts) -> bool {
         let _ = facts;
         false
     }
 
-    /// Acquires everything the move needs: pipes, rings, maps. Set-up is not moving.
+    /// Acquires all resources for the move: pipes, rings, maps. Moves no bytes.
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error>;
 }
 
-/// An opened mechanism. It moves, counts, and never retries or falls back: the driver owns that.
+/// An opened mechanism. It moves and counts bytes. Retries and fallback are the driver's task.
 pub trait Mover {
-    /// Moves at most `budget` bytes and returns how many reached the sink; 0 when the source
-    /// *seems* to have ended.
+    /// Moves at most `budget` bytes and returns the number that reached the sink. Returns 0 if the source *seems* to
+    /// have ended.
     ///
-    /// An error carries in `moved` what this step delivered before it failed.
+    /// On error, `moved` is the number of bytes that this step delivered before it failed.
     fn advance(&mut self, budget: u64) -> Result<u64, Error>;
 
-    /// Whether a 0 from `advance` came from a `read` and so is the end; if not, the driver reads.
+    /// Returns `true` if a 0 from `advance` comes from a `read` and so means the end. Otherwise the driver verifies it
+    /// with a read.
     fn knows_the_end(&self) -> bool {
         false
     }
 
-    /// Bytes taken from a source that cannot be rewound and not yet in the sink.
+    /// Returns the number of bytes that were taken from a source that cannot be rewound, and are not in the sink yet.
     fn in_flight(&self) -> u64 {
         0
     }
 
-    /// Something about the bytes moved so far that the report should say.
+    /// Returns a note for the report about the bytes moved so far.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// Delivers what is in flight by plain `read` and `write`; returns how many bytes that was.
-    /// May be called again after an interruption. 0 with bytes in flight means that it is stuck.
+    /// Delivers the bytes in flight by plain `read` and `write`, and returns their number. May be called again after an
+    /// interruption. If it returns 0 while bytes are in flight, the mover is stuck.
     fn drain(&mut self) -> Result<u64, Error> {
         Ok(0)
     }
@@ -64,165 +66,165 @@ pub trait Mover {
 /// The static facts of a mechanism.
 #[derive(Debug)]
 pub struct Info {
-    /// Key of profiles, studies and flags; the file's name with `-` for `_`.
+    /// The key in profiles, studies and flags: the file's name with `-` for `_`.
     pub name: &'static str,
-    /// One line for `thalweg list` and the manual.
+    /// Summary in one line, for `thalweg list` and the manual.
     pub summary: &'static str,
     /// System calls on the hot path.
     pub calls: &'static [&'static str],
-    /// The end pairs it serves, and what it gives on each.
+    /// The pairs of endpoints it serves, and its guarantees for each.
     pub pairs: &'static [Pair],
-    /// What the planner may choose and the lab may sweep.
+    /// The values that the planner may choose and the lab may sweep.
     pub knobs: &'static [Knob],
-    /// What the mechanism is for.
+    /// The use of the mechanism.
     pub role: Role,
-    /// What it does or wants beyond what it promises.
+    /// Properties besides its guarantees.
     pub nature: Nature,
 }
 
-/// What a mechanism does or wants beyond what it promises.
+/// Properties of a mechanism besides its guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nature {
-    /// What two files do with their blocks afterwards.
+    /// Sharing of disk blocks between two files after the transfer.
     pub blocks: Blocks,
-    /// The sender writes its data into memory that the channel lends; anything else is copied there
-    /// first.
+    /// `true` if the sender writes its data directly into memory that the channel lends. All other data is first copied
+    /// there.
     pub wants_loan: bool,
-    /// It reads or writes the other process's memory: only between processes that trust each other.
+    /// `true` if it accesses the other process's memory. It is used only between processes that trust each other.
     pub wants_trust: bool,
-    /// What a step waits for besides disks and ends that block: a caller that must never sleep cannot
-    /// use it.
+    /// The event that a step waits for, besides disks and endpoints that block. A caller that must never sleep cannot
+    /// use such a mechanism.
     pub waits: Option<&'static str>,
 }
 
 impl Nature {
-    /// Nothing of that.
+    /// The default: no special property.
     pub const PLAIN: Self =
         Self { blocks: Blocks::Own, wants_loan: false, wants_trust: false, waits: None };
 }
 
-/// What two files do with their blocks after a transfer, until one of them is written.
+/// Sharing of disk blocks between two files after a transfer, until either is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Each has its own.
+    /// Each file has its own blocks.
     Own,
-    /// The file system decides: it copies, or clones unasked.
+    /// The file system decides whether it copies or clones.
     MayShare,
-    /// They share them: it is a clone or nothing.
+    /// The files share their blocks. Without a clone, the mechanism fails.
     Shared,
 }
 
-/// What a mechanism is for.
+/// The use of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Moves bytes; the planner may choose it whenever its promises suffice.
+    /// Moves bytes. The planner may choose it if its guarantees suffice.
     Mover,
-    /// Moves bytes, but only for those who ask: the text names the flag and the reason.
+    /// Moves bytes, but only on request. The text contains the flag and the reason.
     OnRequest(&'static str),
-    /// Moves nothing: it measures the harness.
+    /// Moves nothing: it measures the overhead of the harness.
     Harness,
 }
 
-/// A pair of end kinds, and what a mechanism gives on it.
+/// A pair of endpoint kinds, and the guarantees of a mechanism for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// Kind of the source.
     pub source: Kind,
     /// Kind of the sink.
     pub sink: Kind,
-    /// What holds once the transfer has returned.
+    /// The guarantees once the transfer has returned.
     pub gives: Guarantees,
-    /// Where nothing was measured it goes before those that are not likely: wherever it was measured on
-    /// such ends, taking it cost little (docs/planner.md).
+    /// `true` if the mechanism goes before others when nothing was measured. Wherever it was measured between such
+    /// endpoints, it cost little (docs/planner.md).
     pub likely: bool,
 }
 
-/// What a mechanism between two processes serves: the memory of one is copied to that of the other.
+/// The pair of a mechanism between two processes, which copies memory of one to memory of the other.
 pub const BETWEEN_PROCESSES: &[Pair] = &[Pair::new(Kind::Memory, Kind::Memory, Guarantees::COPIED)];
 
 impl Pair {
-    /// A pair with its promise.
+    /// Creates a pair with its guarantees.
     pub const fn new(source: Kind, sink: Kind, gives: Guarantees) -> Self {
         Self { source, sink, gives, likely: false }
     }
 
-    /// The same, to be taken where nothing was measured.
+    /// Marks the pair as likely, to be preferred without measurements.
     #[must_use]
     pub const fn likely(self) -> Self {
         Self { likely: true, ..self }
     }
 }
 
-/// Something to tune, with the values worth trying; the first one is the default.
+/// A tunable parameter, with the values worth trying. The first one is the default.
 #[derive(Debug)]
 pub struct Knob {
     /// The name in tunings, profiles and studies.
     pub name: &'static str,
-    /// What it sets, in one line.
+    /// The meaning of the knob, in one line.
     pub summary: &'static str,
-    /// What the values count.
+    /// The unit of the values.
     pub unit: Unit,
-    /// The values a sweep tries, at least two, the default first.
+    /// The values of a sweep: at least two, the default first.
     pub values: &'static [u64],
 }
 
 impl Knob {
-    /// All facts, as in [`Info::to_json`].
+    /// Returns all facts, as in [`Info::to_json`].
     pub fn to_json(&self) -> Value {
         json!({ "name": self.name, "summary": self.summary, "values": self.values,
                 "unit": format!("{:?}", self.unit).to_lowercase() })
     }
 }
 
-/// What a knob's values count.
+/// The unit of a knob's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// A number of things: ring entries, threads.
+    /// A number of objects: ring entries, threads.
     Count,
 }
 
 impl Info {
-    /// The entry for this pair of kinds, if the mechanism serves it.
+    /// Returns the entry for this pair of kinds, if the mechanism serves it.
     pub fn pair(&self, source: Kind, sink: Kind) -> Option<&'static Pair> {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
     }
 
-    /// Whether it is used only by those who give this flag.
+    /// Returns `true` if it is used only on request with this flag.
     pub fn waits_for(&self, flag: &str) -> bool {
         matches!(self.role, Role::OnRequest(text) if text.contains(flag))
     }
 
-    /// What holds once bytes have come from memory to memory; nothing where it does not serve that.
+    /// Returns the guarantees from memory to memory; none if the mechanism does not serve that pair.
     pub fn gives_in_memory(&self) -> Guarantees {
         self.pair(Kind::Memory, Kind::Memory).map_or(Guarantees::SHARED, |pair| pair.gives)
     }
 
-    /// The value of a knob, or the default listed for it.
+    /// Returns the value of a knob, or its default.
     pub fn knob(&self, tuning: &Tuning, name: &str) -> u64 {
         let default = || self.knobs.iter().find(|knob| knob.name == name).map(|k| k.values[0]);
         tuning.get(name).or_else(default).unwrap_or(0)
     }
 
-    /// The same as a length in memory, at least 1.
+    /// Returns the value of a knob as a length in memory, at least 1.
     pub fn bytes(&self, tuning: &Tuning, name: &str) -> usize {
         usize::try_from(self.knob(tuning, name)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// The smallest of the values listed for a length in memory.
+    /// Returns the smallest listed value of a knob that is a length in memory.
     pub fn least(&self, name: &str) -> usize {
         let knob = self.knobs.iter().find(|knob| knob.name == name);
         let least = knob.and_then(|knob| knob.values.iter().min().copied()).unwrap_or(0);
         usize::try_from(least).unwrap_or(usize::MAX)
     }
 
-    /// A knob that is a length: `None` for 0, which stands for "all of it".
+    /// Returns the value of a knob that is a length; `None` for 0, which means "all of it".
     pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
         usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)
     }
 
-    /// Every combination of the knobs' values, the defaults first.
+    /// Returns every combination of the knobs' values, the defaults first.
     pub fn tunings(&self) -> Vec<Tuning> {
         let mut tunings = vec![Tuning::default()];
         for knob in self.knobs {
@@ -235,13 +237,13 @@ impl Info {
         tunings
     }
 
-    /// The knobs of a tuning that this mechanism does not have.
+    /// Returns the knobs of a tuning that this mechanism does not have.
     pub fn unknown<'t>(&self, tuning: &'t Tuning) -> Vec<&'t str> {
         let known = |name: &str| self.knobs.iter().any(|knob| knob.name == name);
         tuning.iter().map(|(name, _)| name).filter(|name| !known(name)).collect()
     }
 
-    /// All facts, as `thalweg list --json` and the bindings hand them out.
+    /// Returns all facts, for `thalweg list --json` and the bindings.
     pub fn to_json(&self) -> Value {
         let pairs = self.pairs.iter();
         let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
@@ -258,14 +260,14 @@ impl Info {
         })
     }
 
-    /// An error of this mechanism.
+    /// Creates an error of this mechanism.
     pub fn error(&self, call: &'static str, side: Side, errno: Errno, moved: u64) -> Error {
         Error { mechanism: self.name, call, errno, side, moved }
     }
 }
 
 impl<'a> Transfer<'a> {
-    /// Both ends as descriptors, for mechanisms whose pairs have no memory in them.
+    /// Returns both endpoints as descriptors, for mechanisms that do not serve memory.
     pub fn descriptors(self, info: &Info) -> Result<(End<'a>, End<'a>), Error> {
         match (self.source, self.sink) {
             (Source::Fd(source), Sink::Fd(sink)) => Ok((source, sink)),
@@ -274,12 +276,12 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// How long steps are taken before the driver is told of them. A budget says how much a fast
-/// source may give; a slow one would keep the driver, and its watcher, waiting for hours.
+/// The longest time in steps before control returns to the driver. A budget suits a fast source; without this limit, a
+/// slow source would keep the driver and its watcher waiting for hours.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Takes steps of at most what is left of `budget` until one moves nothing or fails, or time is up;
-/// the count of an error is made to include the steps before it.
+/// Takes steps of at most the rest of `budget` until one moves nothing or fails, or 50 ms have passed. On error,
+/// `moved` includes the earlier steps.
 pub fn advance_by_steps(
     budget: u64,
     mut step: impl FnMut(u64) -> Result<u64, Error>,

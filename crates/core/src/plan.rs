@@ -1,4 +1,4 @@
-//! From facts, promises and a profile to a plan that explains itself.
+//! Makes a plan with reasons from facts, required guarantees and a profile.
 
 use serde::Serialize;
 use std::collections::HashMap;
@@ -17,40 +17,40 @@ mod turns;
 pub use bands::{Bands, bands};
 pub use turns::{Promise, Turns};
 
-/// What the person who asks wants beyond the promises in the facts.
+/// The user's wishes beyond the guarantees in the facts.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// What "best" means.
+    /// The measure of the best mechanism.
     pub prefer: Prefer,
-    /// What else the machine will be doing.
+    /// The expected load of the machine.
     pub load: Load,
-    /// Only this mechanism (`--method`).
+    /// If set, only this mechanism is used (`--method`).
     pub only: Option<String>,
-    /// None of these (`--no-method`).
+    /// Mechanisms that are excluded (`--no-method`).
     pub without: Vec<String>,
-    /// Mechanisms that must be asked for and were, by name (`--direct`).
+    /// Names of mechanisms that are used only on request and were requested (`--direct`).
     pub asked_for: Vec<String>,
-    /// It is driven by steps that must not sleep ([`TransferRun`](crate::TransferRun)).
+    /// `true` if the transfer is driven by steps that must not sleep ([`TransferRun`](crate::TransferRun)).
     pub stepwise: bool,
-    /// Reasons found by probing, by mechanism.
+    /// Reasons against mechanisms that probing found.
     pub unfit: HashMap<&'static str, Unfit>,
 }
 
-/// A verdict for every mechanism on one job.
+/// A verdict for every mechanism on one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// One per mechanism, best first: the chosen one, the usable ones in order, then the unfit.
+    /// The verdicts on all mechanisms, best first: the chosen one, the usable ones in order, then the unfit.
     pub verdicts: Vec<Verdict>,
-    /// Why nothing could be chosen; the plan then has no ladder.
+    /// The reason that no mechanism could be chosen. The plan then has no ladder.
     pub impossible: Option<String>,
-    /// Which mechanisms are to take turns on the first bytes, as nobody measured them, or as soon as the
-    /// chosen one does not keep what its measurement promised.
+    /// The mechanisms that take turns on the first bytes: at once if there are no measurements, or as soon as the
+    /// chosen mechanism is slower than measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
 }
 
 impl Plan {
-    /// Judges every mechanism for a job.
+    /// Judges every mechanism for a transfer.
     pub fn make(facts: &Facts, request: &Request, profile: Option<&Profile>) -> Self {
         let known = profile.map(|profile| profile.known(facts, request.load));
         let mut plan = Self::by(known.as_ref(), facts, request);
@@ -67,25 +67,25 @@ impl Plan {
         plan
     }
 
-    /// The verdicts by what is known of such ends.
+    /// Makes the verdicts from the measurements of such endpoints.
     fn by(known: Option<&Known<'_>>, facts: &Facts, request: &Request) -> Self {
         let candidate = |mechanism: &&'static dyn Mechanism| {
             let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));
             let known = known.filter(|_| fits.is_ok());
             let evidence = known.and_then(|known| known.evidence(name, request.prefer));
-            // What was measured of a mechanism says more than what it should do.
+            // Measurements count more than expectations.
             let prior = if evidence.is_some() { Prior::NONE } else { prior(*mechanism, facts) };
             Candidate { name, fits, prior, evidence }
         };
         Self::of(MECHANISMS.iter().map(candidate).collect(), request.prefer)
     }
 
-    /// The plan that the rule makes of these candidates.
+    /// Makes the plan that the rule of choice yields for these candidates.
     pub fn of(candidates: Vec<Candidate>, prefer: Prefer) -> Self {
         Self { verdicts: rank(candidates, prefer), impossible: None, turns: None }
     }
 
-    /// Says of the chosen one that the caller named it.
+    /// Gives "asked for" as the reason for the chosen mechanism.
     pub fn asked_for(&mut self) {
         if let Some(Judgement::Chosen { why }) = self.verdicts.first_mut().map(|v| &mut v.judgement)
         {
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// The plan of someone who does not care: list order, nothing measured.
+    /// Makes a plan with the default request and without measurements, by the order of the list.
     pub fn unmeasured(facts: &Facts) -> Self {
         Self::make(facts, &Request::default(), None)
     }
@@ -103,9 +103,9 @@ impl Plan {
         self.verdicts.first().filter(|verdict| verdict.judgement.is_usable())
     }
 
-    /// Nanoseconds a byte that one of its verdicts stands for: those of the first that was measured, times how the
-    /// two compare. Its own figure may come from other sessions, and say the opposite of the order. `None` where
-    /// nothing was measured, or no difference shown.
+    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, times the
+    /// ratio of both. The verdict's own figure may come from other sessions and contradict the order. `None` if nothing
+    /// was measured, or no difference was shown.
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
@@ -113,7 +113,7 @@ impl Plan {
         is_told.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
     }
 
-    /// The mechanisms between two ends to try, in order, down to the last resort.
+    /// Returns the mechanisms to try, in order, down to the last resort.
     pub fn ladder(&self) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let last = LAST_RESORT.info().name;
         let usable = self.verdicts.iter().take_while(|v| v.judgement.is_usable());
@@ -131,7 +131,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether the same would be tried in the same order.
+    /// Returns `true` if both plans try the same mechanisms in the same order.
     fn same_ladder(&self, other: &Self) -> bool {
         let rungs = |plan: &Self| {
             let ladder = plan.ladder().into_iter();
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// Whether a mechanism can and may do a job; the first reason against it.
+/// Returns the first reason, if any, for which a mechanism cannot or may not do a transfer.
 fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Result<(), Unfit> {
     let info = mechanism.info();
     let (source, sink) = (facts.source.kind, facts.sink.kind);
@@ -176,7 +176,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     request.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))
 }
 
-/// What the facts say of a mechanism that was not measured on such ends.
+/// Returns the expectation for a mechanism that was not measured between such endpoints.
 fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     if mechanism.saves_work(facts) {
         let why = "not measured: saves the copy where it works";
@@ -196,7 +196,8 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     }
 }
 
-/// Whether it is one of those that nowhere cost much. That was measured within one file system.
+/// Returns `true` if the mechanism is expected to cost little on every machine. The measurements behind that are within
+/// one file system.
 fn is_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     is_pair_likely(mechanism, facts) && facts.one_file_system() && facts.kept_here()
 }
@@ -206,7 +207,8 @@ fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     pair.is_some_and(|pair| pair.likely)
 }
 
-/// Whether it promises less than a copy, and so does less: a request that gives a promise up wants that.
+/// Returns `true` if the mechanism gives fewer guarantees than a copy, and so does less work. A request that waives a
+/// guarantee asks for that.
 fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
     pair.is_some_and(|pair| !pair.gives.cover(Guarantees::COPIED))
@@ -273,7 +275,7 @@ mod tests {
             .map(|m| m.info())
             .filter(|info| info.pair(Kind::File, Kind::File).is_some_and(|pair| pair.likely));
         assert_eq!(here.iter().filter(is_likely).count(), likely.count());
-        // A program answers for these bytes, or another file system has them.
+        // A user-space program serves these bytes, or they are on another file system.
         let fuse = between_files(1 << 20, |end| end.fs.as_mut().unwrap().name = "fuseblk".into());
         assert!(names(&fuse).iter().filter(is_likely).count() == 0);
         let elsewhere = between_files(1 << 20, |end| end.fs.as_mut().unwrap().dev = 7);
@@ -293,14 +295,14 @@ mod tests {
         assert!(turns(&between_files(least, |_| ()), &one).is_none());
         let memory = Request { prefer: Prefer::Memory, ..Request::default() };
         assert!(turns(&between_files(least, |_| ()), &memory).is_none());
-        // Between two file systems the kernel copies nothing by itself.
+        // Between two file systems, the kernel copies nothing without user space.
         let elsewhere = between_files(least, |end| end.fs.as_mut().unwrap().dev = 7);
         let apart = turns(&elsewhere, &plain).expect("long enough").among;
         let blocks = |name: &&str| by_name(name).unwrap().info().nature.blocks;
         assert!(apart.iter().all(|name| blocks(name) == Blocks::Own), "{apart:?}");
     }
 
-    /// A profile of such ends in which the last resort takes 1 ns a byte, and these this much of its time.
+    /// Returns a profile in which the last resort takes 1 ns per byte, and these mechanisms the given multiples of it.
     fn profile(ratios: &[(&str, f64)]) -> Profile {
         let mut profile = Profile::new();
         let cell = |(name, ratio): &(&str, f64)| Cell {

@@ -1,6 +1,6 @@
-//! Tries a mechanism by the real calls on something tiny, and says why it does not work.
+//! Tries a mechanism with the real calls on a small transfer, and returns the reason if it fails.
 //!
-//! One probe serves all: a mechanism is opened on each pair it claims and has to deliver a page.
+//! All mechanisms share this probe: each is opened on each pair it claims, and must deliver a page.
 
 use std::time::Duration;
 
@@ -10,17 +10,16 @@ use crate::{
     scratch::{Scratch, Site, Sockets},
 };
 
-/// A page: enough for every call, and it fits into the smallest pipe.
+/// A page: enough for every call, and small enough for the smallest pipe.
 const SOME: usize = 4096;
-/// How long a probe waits: scratch ends are ready at once; a mover that waits for a thread or a peer
-/// is not.
+/// The longest wait of a probe. Scratch endpoints are ready at once, but a mover may wait for a thread or a peer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether this mechanism can move a page between two ends of this pair's kinds, here and now.
+/// Tests whether this mechanism can move a page between two endpoints of this pair's kinds on this machine.
 pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Unfit> {
     let bytes = pattern(1);
     let mut scratch = tried(mechanism, pair, site, &bytes)?;
-    // Nothing comes out of /dev/null, so there is nothing to wait for at the other end.
+    // /dev/null supplies no bytes, so no byte can arrive at the sink.
     let expected = if pair.source == Kind::Null { 0 } else { SOME };
     match scratch.arrived(expected) {
         Ok(Some(arrived)) if scratch.source_is_ours() && arrived != bytes => {
@@ -33,7 +32,7 @@ pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Un
     }
 }
 
-/// Every pair a mechanism claims, with the answer for this machine.
+/// Returns every pair that a mechanism claims, with the result on this machine.
 pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(Pair, Result<(), Unfit>)> {
     let info = mechanism.info();
     if info.role == Role::Harness {
@@ -42,12 +41,12 @@ pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(Pair, Result<(), Unfi
     info.pairs.iter().map(|p| (*p, pair(mechanism, *p, site))).collect()
 }
 
-/// Bytes that differ from those of another seed in every place.
+/// Returns bytes that differ from those of another seed at every offset.
 pub(crate) fn pattern(seed: u8) -> Vec<u8> {
     (0..SOME).map(|n| (n % 251) as u8 ^ seed).collect()
 }
 
-/// Moves `bytes` over fresh ends of this pair; a mechanism that wants an internet socket gets one.
+/// Moves `bytes` between new endpoints of this pair. A mechanism that requires an internet socket gets one.
 pub(crate) fn tried(
     mechanism: &dyn Mechanism,
     pair: Pair,
@@ -70,7 +69,7 @@ pub(crate) fn tried(
     let moved = run_exact(mover.as_mut(), bytes.len() as u64, &mut how);
     drop(mover);
     match moved {
-        // A device gives as much as it likes.
+        // A device may supply fewer bytes.
         Err(Inexact::Ended { .. }) if !scratch.source_is_ours() => Ok(scratch),
         Err(Inexact::Failed { error, .. }) => Err(error.into()),
         Err(inexact) => Err(inexact.into()),

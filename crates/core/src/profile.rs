@@ -1,7 +1,7 @@
-//! What was measured on this machine: ratios to `read-write`, with the conditions they hold under.
+//! Measurements of this machine: ratios to `read-write`, with the conditions under which they hold.
 //!
-//! FFTW calls such a file wisdom. Unlike wisdom it carries its key: a profile of another kernel,
-//! CPU or set of limits is stale, and says which key changed.
+//! FFTW calls such a file wisdom. Unlike wisdom, a profile records the machine it was measured on. If kernel, CPU or
+//! limits differ, the profile is stale, and [`Profile::stale`] reports which of them changed.
 
 use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
@@ -19,36 +19,36 @@ pub use evidence::{Evidence, Known, day};
 pub use machine::{Machine, Stale};
 pub use turn::Turn;
 
-/// The kernel that the others are compared with, and that is used where nothing is shown.
+/// The memory kernel that the others are compared with. It is the default without evidence for another.
 pub const LIBC: &str = "libc";
-/// The source of the cells in which memory is set to a byte.
+/// The source of cells that measure setting memory to a byte value.
 pub const FILL: &str = "fill";
-/// Up to so many bytes copies are short: programs mix them, and so do the samples of a survey. What is
-/// larger is the size of a buffer, and often the same.
+/// The largest size of a short copy, in bytes. Programs mix short sizes, so the samples of a survey mix them as well.
+/// Larger sizes are buffer sizes, which often repeat.
 pub const SHORT: u64 = 4096;
-/// The sink of a cell of copies between places that no cache holds; the source is `memory`.
+/// The sink of cells that copy between uncached memory; their source is `memory`.
 pub const COLD: &str = "cold";
-/// The sink of a cell of short copies, or fills, of one size again and again, which a processor learns.
+/// The sink of cells that repeat short copies or fills of one size, which the branch predictor learns.
 pub const REPEATED: &str = "repeated";
-/// Behind the key of a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
+/// Suffix of the key of a sink. Its reader asks for 1 MiB per call instead of the usual 64 KiB.
 pub const LARGE_READS: &str = ":1M";
-/// The version of the file's layout.
+/// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// Differences smaller than this are noise however good a run looks (the protocol's floor).
+/// The noise floor of the protocol: smaller differences do not count, however stable a run looks.
 pub const LEAST_NOISE: f64 = 0.03;
 
 /// A measured profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Layout version, [`SCHEMA`].
+    /// The format version, [`SCHEMA`].
     pub schema: u32,
-    /// The machine it was measured on.
+    /// The machine on which the profile was measured.
     pub machine: Machine,
-    /// What was measured.
+    /// The measurements.
     pub cells: Vec<Cell>,
 }
 
-/// Why a profile cannot be used.
+/// The reason that a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read or written.
@@ -56,9 +56,9 @@ pub enum ProfileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The call, by its own name.
+        /// The name of the system call.
         call: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not a profile of this version.
@@ -66,31 +66,30 @@ pub enum ProfileError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The defect, and its position in the file.
         reason: String,
     },
 }
 
 impl Profile {
-    /// An empty profile of this machine.
+    /// Creates an empty profile of this machine.
     pub fn new() -> Self {
         Self { schema: SCHEMA, machine: Machine::this(), cells: Vec::new() }
     }
 
-    /// The keys in which this machine differs from the one the profile was measured on.
+    /// Returns the keys in which this machine differs from the one on which the profile was measured.
     pub fn stale(&self) -> Vec<Stale> {
         self.machine.differences(&Machine::this())
     }
 
-    /// The same of what matters to loops in memory: on which processors a process may run, its rights and
-    /// the limits of pipes do not.
+    /// Returns the differences that matter to kernels in memory. CPU affinity, capabilities and pipe limits do not.
     pub fn stale_in_memory(&self) -> Vec<Stale> {
         self.stale().into_iter().filter(Stale::touches_memory).collect()
     }
 
-    /// Takes in newer cells; each replaces the older one of the same conditions.
+    /// Adds newer cells. Each replaces the older cell of the same conditions.
     ///
-    /// What was measured on purpose also ends what copies saw in passing between the same ends.
+    /// A survey's cell also removes the provisional cells that copies recorded between the same endpoints.
     pub fn merge(&mut self, cells: Vec<Cell>) {
         let ends = |new: &Cell, old: &Cell| {
             new.same_conditions(old) || old.provisional && !new.provisional && new.same_survey(old)
@@ -100,8 +99,8 @@ impl Profile {
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
     }
 
-    /// Forgets what copies saw in passing between the ends of this cell at about its size: what was measured
-    /// holds again. Whether there was anything.
+    /// Removes the provisional cells that copies recorded between the endpoints of this cell at about its size, so that
+    /// the survey's measurements apply again. Returns `true` if it removed any.
     pub fn forget(&mut self, cell: &Cell) -> bool {
         let before = self.cells.len();
         let is_over =
@@ -110,14 +109,14 @@ impl Profile {
         self.cells.len() < before
     }
 
-    /// Takes in what copies saw in passing, `at` this moment; whether that was anything. A promise that is
-    /// not kept is no news of a machine for which the profile was not made.
+    /// Adds cells that copies recorded, dated `at`. Returns `true` if it added any. A stale profile learns nothing,
+    /// because it makes no prediction for this machine that a copy could refute.
     pub fn learn<'c>(&mut self, seen: impl IntoIterator<Item = &'c Cell>, at: &str) -> bool {
         let dated = |cell: &Cell| Cell { at: at.to_owned(), ..cell.clone() };
         let cells: Vec<_> = seen.into_iter().map(dated).collect();
         let has_learnt = !cells.is_empty() && self.stale().is_empty();
         if has_learnt {
-            // One by one: several copies of a run may have seen the same, and the last one counts.
+            // Merged in order: if several copies recorded the same conditions, the last one counts.
             for cell in cells {
                 self.merge(vec![cell]);
             }
@@ -125,8 +124,8 @@ impl Profile {
         has_learnt
     }
 
-    /// Takes in a whole survey: everything older between the same ends and under the same
-    /// conditions goes, also of mechanisms, tunings and sizes that the survey does not have.
+    /// Adds a whole survey. All older cells between the same endpoints and under the same conditions are removed,
+    /// including mechanisms, tunings and sizes that the survey does not contain.
     pub fn replace(&mut self, cells: Vec<Cell>) {
         self.cells.retain(|old| !cells.iter().any(|new| new.same_survey(old)));
         self.merge(cells);

@@ -1,13 +1,12 @@
-//! Sizes, rates and times as people write and read them: one grammar and one text for every
-//! command, study and report. What these functions print, the parsers here read.
+//! Parses and formats sizes, rates and times. All commands, studies and reports share one grammar. The parsers accept
+//! everything that the formatters print.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::{fmt, time::Duration};
 
-/// The bytes of `4096`, `64K`, `64k`, `1.5G`, `10MB`, `64 KiB`, `1.5 GiB`.
+/// Parses a number of bytes such as `4096`, `64K`, `64k`, `1.5G`, `10MB`, `64 KiB`, `1.5 GiB`.
 ///
-/// `K`, `M`, `G`, `T`, `P`, `E` and `KiB` are powers of 1024; `KB`, `MB` are powers of 1000, as in GNU
-/// tools.
+/// `K`, `M`, `G`, `T`, `P`, `E` and `KiB` are powers of 1024. `KB` and `MB` are powers of 1000, as in GNU tools.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -18,7 +17,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         Ok(whole) => whole.checked_mul(factor),
         Err(_) if number.bytes().filter(|b| *b == b'.').count() == 1 => {
             let scaled = number.parse::<f64>().map_err(|_| bad())? * factor as f64;
-            // 2^63 is exact in a double; the bound keeps the conversion from saturating.
+            // 2^63 is exact in a double. The bound prevents the conversion from saturating.
             (scaled < (1_u64 << 63) as f64).then_some(scaled as u64)
         }
         Err(_) if number.bytes().all(|b| b.is_ascii_digit()) && !number.is_empty() => None,
@@ -27,7 +26,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// The same of what is to be moved: not nothing.
+/// Parses a number of bytes like [`parse_bytes`], and rejects 0.
 pub fn parse_some_bytes(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         0 => Err(format!("'{text}' is nothing to move")),
@@ -35,7 +34,7 @@ pub fn parse_some_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The bytes a second of `10M`, `10MB/s`, `1.5 GiB/s`.
+/// Parses a rate in bytes per second such as `10M`, `10MB/s`, `1.5 GiB/s`.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let size = text.trim().strip_suffix("/s").unwrap_or(text);
     parse_bytes(size).map_err(|error| {
@@ -61,7 +60,8 @@ fn factor(suffix: &str) -> Option<u64> {
     }
 }
 
-/// The time of `30`, `30s`, `500ms`, `1.5m`, `2m 5s`, `1h30m`, `1:02:03`; a bare number is seconds.
+/// Parses a time such as `30`, `30s`, `500ms`, `1.5m`, `2m 5s`, `1h30m`, `1:02:03`. A number without a unit is in
+/// seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a time (examples: 30s, 500ms, 2m, 1h 30m, 1:30)");
     let text = text.trim();
@@ -75,7 +75,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let tail = tail.trim_start();
         let letters = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
         let (unit, next) = tail.split_at(letters);
-        // Without a unit it is all there is: `1h 30` could be anything.
+        // A number without a unit must be the whole text, as `1h 30` is ambiguous.
         bare = unit.is_empty() && (rest.len() != text.len() || !next.is_empty());
         let number: f64 = number.parse().map_err(|_| bad())?;
         let seconds = number * unit_seconds(unit).ok_or_else(bad)?;
@@ -86,7 +86,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if bare { Err(bad()) } else { Ok(whole) }
 }
 
-/// `1:30`, `1:02:03`.
+/// Parses `1:30`, `1:02:03`.
 fn clock(text: &str) -> Option<Duration> {
     let parts: Vec<u64> = text.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let seconds = match parts[..] {
@@ -112,7 +112,7 @@ fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// `1.4 GiB`.
+/// Formats a number of bytes as `1.4 GiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = count as f64;
@@ -124,7 +124,7 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// `1.4 GiB (1503238553 bytes)`, or plainly `17 bytes`.
+/// Formats a number of bytes as `1.4 GiB (1503238553 bytes)`, or as `17 bytes` below 1 KiB.
 pub fn exact(count: u64) -> String {
     if count < 1024 {
         format!("{count} bytes")
@@ -133,7 +133,7 @@ pub fn exact(count: u64) -> String {
     }
 }
 
-/// A size for people: `256K`, `1M`, `4097`. Powers of 1024, exact or in plain bytes.
+/// A size for display: `256K`, `1M`, `4097`. In the largest power of 1024 that divides it, or in plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -149,7 +149,7 @@ impl fmt::Display for Size {
 }
 
 impl<'de> Deserialize<'de> for Size {
-    /// From a number, which may be 0, or from a text.
+    /// Deserializes a number, which may be 0, or a text, which may not.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size is a number or a text such as 64KiB")]
@@ -164,13 +164,13 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// `812.3 MiB/s`; nothing took no time.
+/// Formats a rate as `812.3 MiB/s`. A duration of 0 counts as 1 ns.
 pub fn rate(count: u64, took: Duration) -> String {
     let seconds = took.as_secs_f64().max(1e-9);
     format!("{}/s", bytes((count as f64 / seconds) as u64))
 }
 
-/// `85 ns`, `12 us`, `0.4 ms`, `12.0 s`, `1:02:03`.
+/// Formats a time as `85 ns`, `12 us`, `0.4 ms`, `12.0 s`, `1:02:03`.
 pub fn duration(took: Duration) -> String {
     let seconds = took.as_secs();
     if seconds >= 60 {
@@ -191,7 +191,7 @@ pub fn duration(took: Duration) -> String {
     }
 }
 
-/// `3 files`, `1 file`.
+/// Formats a count with its noun: `3 files`, `1 file`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

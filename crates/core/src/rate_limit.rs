@@ -1,4 +1,4 @@
-//! A limit on bytes per second, which several threads can keep together.
+//! A limit in bytes per second, which several threads can share.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,39 +7,39 @@ use std::{
 
 use crate::Cancelled;
 
-/// When the next byte may go, by what has gone. A pause is not saved up: afterwards the limit holds as before.
+/// Computes when the next byte may be sent. A pause does not accumulate credit: after it, the normal limit applies.
 #[derive(Debug)]
 pub struct RateLimit {
     per_second: u64,
-    /// Until then what has gone is too much. Nothing before the first byte.
+    /// The moment until which no more bytes may be sent; `None` before the first byte.
     due: Mutex<Option<Instant>>,
 }
 
-/// What may go at once after a pause, in time: one step.
+/// The amount that may be sent at once after a pause, as a time: one step.
 const SLACK: Duration = Duration::from_millis(100);
-// How long a sleep may last before the caller is asked whether to go on.
+// The longest sleep before `go_on` is called again.
 const NAP: Duration = Duration::from_millis(50);
-/// No debt is longer: it has to fit a clock.
+/// The longest debt, which must fit an `Instant`.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl RateLimit {
-    /// No more than `per_second` bytes a second, and at least one.
+    /// Creates a limit of `per_second` bytes per second, at least 1.
     pub fn new(per_second: u64) -> Self {
         Self { per_second: per_second.max(1), due: Mutex::new(None) }
     }
 
-    /// Bytes that may move at a time: ten steps a second, so that a slow limit is smooth.
+    /// Returns the number of bytes to move at a time: a tenth of a second's worth, so that a low limit is smooth.
     pub fn step(&self) -> u64 {
         (self.per_second / 10).max(1)
     }
 
-    /// Whether something may go now.
+    /// Returns `true` if bytes may be sent now.
     pub fn is_open(&self) -> bool {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         due.is_none_or(|due| due <= Instant::now())
     }
 
-    /// Counts `bytes` that have gone; the moment at which they are made up for.
+    /// Counts `bytes` as sent. Returns the moment at which the limit allows more.
     pub fn spend(&self, bytes: u64) -> Instant {
         let cost = Duration::try_from_secs_f64(bytes as f64 / self.per_second as f64);
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl RateLimit {
         until
     }
 
-    /// Counts `bytes` and sleeps as long as the limit demands, or until cancelled.
+    /// Counts `bytes` and sleeps as long as the limit requires, or until cancelled.
     pub fn keep(
         &self,
         bytes: u64,
@@ -97,7 +97,7 @@ mod tests {
         let limit = RateLimit::new(1000);
         limit.spend(1);
         std::thread::sleep(3 * SLACK);
-        // Saved up, three hundred bytes would be free.
+        // With accumulated credit, three hundred bytes would be free.
         assert!(limit.spend(300) > Instant::now());
     }
 

@@ -1,5 +1,5 @@
-//! A second open file description of the same file, so that flags and offsets of the caller's
-//! stay as they are.
+//! Opens a second file description of a file, so that flags and offset of the caller's descriptor
+//! do not change.
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,9 +7,10 @@ use thalweg_sys::Errno;
 
 use crate::End;
 
-/// Opens the file behind `end` again through /proc. What the caller's flags promise about the
-/// sink's storage (`O_SYNC`) is kept. EBADF for more than the caller's descriptor may do: /proc
-/// asks the file's mode, and would let a descriptor for reading be written through.
+/// Opens the file behind `end` again through /proc. The caller's `O_SYNC` and `O_DSYNC` are kept,
+/// as they are guarantees for the sink's storage. Fails with EBADF if `flags` asks for more access
+/// than the caller's descriptor has. This check is necessary because /proc checks only the file's
+/// mode, and would allow writing through a descriptor for reading.
 ///
 /// Closing it later releases the POSIX record locks this process holds on the file (fcntl(2)).
 pub fn reopen(end: &End<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {

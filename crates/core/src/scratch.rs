@@ -1,5 +1,5 @@
-//! Tiny real ends to try a mechanism on: files that have no name, pipes, sockets, devices.
-//! They vanish when dropped; probing leaves nothing behind.
+//! Small real endpoints for trying a mechanism: nameless files, pipes, sockets, devices. They vanish when dropped, so
+//! that probing leaves nothing behind.
 
 use rustix::{
     fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, unlinkat},
@@ -16,33 +16,33 @@ use thalweg_sys::{Errno, io};
 
 use crate::{End, Guarantees, Kind, Sink, Source, Transfer, Unfit, error::errno_name};
 
-/// Where scratch files are made.
+/// The location of scratch files.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Folder of source files.
+    /// Directory of source files.
     pub source: PathBuf,
-    /// Folder of sink files.
+    /// Directory of sink files.
     pub sink: PathBuf,
-    /// The source file is one in memory, and lies in no folder.
+    /// `true` if the source file is a memfd, in no directory.
     pub memfd: bool,
-    /// Where the pair has a socket; left out, a kind that the mechanism takes.
+    /// The kind of sockets for pairs with a socket. `None`: a kind that the mechanism accepts.
     pub sockets: Option<Sockets>,
 }
 
 impl Site {
-    /// Both ends in one folder.
+    /// Creates a site with both endpoints in one directory.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         let source = folder.into();
         Self::between(source.clone(), source)
     }
 
-    /// The ends in two folders.
+    /// Creates a site with the endpoints in two directories.
     pub fn between(source: PathBuf, sink: PathBuf) -> Self {
         Self { source, sink, memfd: false, sockets: None }
     }
 }
 
-/// Which sockets to make where a pair asks for a socket.
+/// The kind of sockets for a pair with a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sockets {
     /// A pair of unix stream sockets.
@@ -51,7 +51,7 @@ pub enum Sockets {
     Tcp,
 }
 
-/// Two ends, and what is needed to fill the one and to look at the other.
+/// Two endpoints, and the other sides needed to fill the source and read the sink.
 #[derive(Debug)]
 pub struct Scratch {
     source: Near,
@@ -62,20 +62,20 @@ pub struct Scratch {
 struct Near {
     kind: Kind,
     memory: Vec<u8>,
-    // The descriptor handed to the mechanism; None for memory.
+    // The descriptor for the mechanism; `None` for memory.
     fd: Option<OwnedFd>,
     // The other side of a pipe or a socket.
     far: Option<OwnedFd>,
 }
 
-/// `step: EACCES (Permission denied)`.
+/// Creates a reason of the form `step: EACCES (Permission denied)`.
 fn unfit(step: &str, errno: Errno) -> Unfit {
     Unfit { reason: format!("{step}: {}", errno_name(errno)), errno: Some(errno) }
 }
 
 impl Scratch {
-    /// A source holding `bytes` (`/dev/zero` gives zeros whatever they are) and an empty sink with
-    /// room for as many.
+    /// Creates a source that holds `bytes`, and an empty sink with room for as many. A `/dev/zero` source gives zeros
+    /// instead.
     pub fn new(
         (source, sink): (Kind, Kind),
         bytes: &[u8],
@@ -90,7 +90,7 @@ impl Scratch {
         Ok(Self { source: near_source, sink: Near::sink(sink, &site.sink, sockets, bytes.len())? })
     }
 
-    /// The transfer of `len` bytes between the two ends.
+    /// Returns the transfer of `len` bytes between the two endpoints.
     pub fn transfer(&mut self, len: u64, needs: Guarantees) -> Result<Transfer<'_>, Errno> {
         let source = match &self.source.fd {
             None => Source::Memory(&self.source.memory),
@@ -103,7 +103,7 @@ impl Scratch {
         Ok(Transfer { source, sink, len: Some(len), needs })
     }
 
-    /// Writes over the source in place: memory and files only, others have been consumed.
+    /// Overwrites the source in place. For memory and files only, as other sources have been consumed.
     pub fn overwrite_source(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         match &self.source.fd {
             None => self.source.memory[..bytes.len()].copy_from_slice(bytes),
@@ -114,7 +114,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// What arrived in the sink, up to `len` bytes; `None` where there is nothing to look at (`/dev/null`).
+    /// Returns the bytes that arrived in the sink, up to `len`; `None` if the sink cannot be read (`/dev/null`).
     pub fn arrived(&mut self, len: usize) -> Result<Option<Vec<u8>>, Errno> {
         let mut bytes = vec![0; len];
         let mut filled = 0;
@@ -141,7 +141,7 @@ impl Scratch {
         Ok(Some(bytes))
     }
 
-    /// Whether the bytes that arrive can be known beforehand (a device gives its own).
+    /// Returns `true` if the source's bytes are known in advance. A device supplies its own.
     pub fn source_is_ours(&self) -> bool {
         !matches!(self.source.kind, Kind::Device | Kind::Null)
     }
@@ -159,7 +159,7 @@ impl Near {
     fn sink(kind: Kind, folder: &Path, sockets: Sockets, room: usize) -> Result<Self, Unfit> {
         match kind {
             Kind::Null => Self::device("/dev/null", OFlags::WRONLY, kind),
-            // Every device takes bytes its own way; the pseudo terminal of a test is no model.
+            // Each device handles bytes differently, so the pseudo terminal of a test would prove nothing about others.
             Kind::Device => Err(Unfit::because("no harmless device to write to")),
             Kind::Memory => {
                 let memory = vec![0; room];
@@ -200,7 +200,7 @@ impl Near {
         Ok(Self { kind, memory: Vec::new(), fd: Some(fd), far: None })
     }
 
-    /// Puts the bytes in; a pipe's or socket's writing side is closed, so that the source ends.
+    /// Writes the bytes into the source. The writing side of a pipe or socket is closed, so that the source ends.
     fn fill(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
         let to: BorrowedFd<'_> = match (self.kind, &self.fd, &self.far) {
             (Kind::Memory, ..) => {
@@ -223,7 +223,7 @@ impl Near {
     }
 }
 
-/// A file for reading and writing that has no name: `O_TMPFILE`, or one unlinked at once.
+/// Creates a file without a name for reading and writing: with `O_TMPFILE`, or unlinked at once.
 fn nameless_file(folder: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -237,7 +237,7 @@ fn nameless_file(folder: &Path) -> Result<OwnedFd, Errno> {
     Ok(file)
 }
 
-/// The reading and the writing end of a socket, or of a pipe where it is of any other kind.
+/// Returns the reading and the writing end of a socket. For any other kind, they are those of a pipe.
 pub fn stream(kind: Kind, sockets: Sockets) -> std::io::Result<(OwnedFd, OwnedFd)> {
     match (kind, sockets) {
         (Kind::Socket, Sockets::Tcp) => tcp_pair(),
@@ -249,18 +249,18 @@ pub fn stream(kind: Kind, sockets: Sockets) -> std::io::Result<(OwnedFd, OwnedFd
     }
 }
 
-/// Two ends of one TCP connection over loopback: (reading, writing).
+/// Returns both ends of a TCP connection over loopback: (reading, writing).
 fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
-    // Another process that connects in between is not our other side.
+    // Another process may connect first; its connection is not our peer.
     loop {
         let (mut far, peer) = listener.accept()?;
         if peer == near.local_addr()? {
             near.write_all(b"!")?;
             far.read_exact(&mut [0])?;
-            // As servers do: else the last bytes of a transfer wait for an acknowledgement that the
-            // other side delays.
+            // Like servers do. Without it, the last bytes of a transfer wait for a delayed acknowledgement of the other
+            // side.
             near.set_nodelay(true)?;
             far.set_nodelay(true)?;
             return Ok((near.into(), far.into()));

@@ -1,123 +1,122 @@
-//! The one rule by which the best of several candidates is chosen: mechanisms between two ends or
-//! two processes, and copy kernels.
+//! The single rule that chooses the best of several candidates: mechanisms between two endpoints or two processes, and
+//! copy kernels.
 //!
-//! Candidates come in the order of their safety. A candidate that gives less than was promised is
-//! unfit and never chosen. Of those that measuring does not tell apart, the earlier goes first.
-//! Evidence beyond the measured sizes is that of the nearest one ([`Known`](crate::profile::Known)).
+//! Candidates are listed in the order of their safety. A candidate that gives less than the required guarantees is
+//! unfit and never chosen. If measurements show no difference between candidates, the earlier one goes first. Beyond
+//! the measured sizes, the evidence of the nearest size applies ([`Known`](crate::profile::Known)).
 
 use serde::Serialize;
 use std::cmp::Ordering;
 
 use crate::{Prefer, Tuning, Unfit, profile::Evidence};
 
-/// The most time that may be lost by taking the earlier of two candidates that could not be told
-/// apart: the regret a choice is allowed. In a noisier run the better median counts.
+/// The largest loss of time, as a share, for which the safer of two candidates is preferred if measurements cannot
+/// distinguish them. If the noise of the run is larger, the better median decides.
 pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 
-/// One of several that could do a job.
+/// A candidate for a job.
 #[derive(Clone, Debug)]
 pub struct Candidate<N = &'static str> {
     /// Its name.
     pub name: N,
-    /// Whether it can and may do the job.
+    /// The reason for which it cannot or may not do the job, if there is one.
     pub fits: Result<(), Unfit>,
-    /// What is known of it without measuring.
+    /// The expectation without measurements.
     pub prior: Prior,
-    /// What was measured of it for this job.
+    /// Its measurements for this job.
     pub evidence: Option<Evidence>,
 }
 
-/// What is known of a candidate without measuring.
+/// The expectation for a candidate without measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
-    /// It does less work than a copy: as long as it is unmeasured it goes before all that was.
+    /// `true` if it does less work than a copy. If it is not measured, it goes before all measured candidates.
     pub saves_work: bool,
-    /// Smaller goes first among candidates that measuring does not tell apart.
+    /// Rank among candidates that measurements cannot distinguish; smaller goes first.
     pub guess: u8,
-    /// The reason that is told when it is chosen unmeasured.
+    /// The reason reported if it is chosen without measurements.
     pub why: &'static str,
 }
 
 impl Prior {
-    /// Nothing but its place in the list.
+    /// No expectation except the position in the list.
     pub const NONE: Self =
         Self { saves_work: false, guess: 0, why: "not measured: first in the list" };
 }
 
-/// What is thought of one candidate.
+/// Ranking result of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<N = &'static str> {
     /// Its name.
     pub mechanism: N,
-    /// How it would be tuned.
+    /// The tuning to use.
     pub tuning: Tuning,
     /// The judgement.
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// What was measured, if anything.
+    /// The measurements, if there are any.
     pub evidence: Option<Evidence>,
 }
 
-/// The judgement on one candidate.
+/// Judgement of one candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Judgement {
-    /// It does the job; why it.
+    /// It does the job.
     Chosen {
-        /// `fastest measured`, `least memory measured`, `not measured: first in the list`, `asked
-        /// for`.
+        /// The reason: `fastest measured`, `least memory measured`, `not measured: first in the list` or `asked for`.
         why: String,
     },
-    /// Not shown to be slower than the best: the difference is within the noise of the run, or the intervals
-    /// meet.
+    /// Not shown to be slower than the best: the difference is within the noise of the run, or the intervals overlap.
     Tie,
-    /// Surely slower than the chosen one.
+    /// Shown to be slower than the chosen candidate.
     Slower {
-        /// Its time divided by the chosen one's.
+        /// Its time divided by that of the chosen candidate.
         by: f64,
     },
-    /// It would do, and was not measured on such ends.
+    /// It can do the job, but was not measured between such endpoints.
     Unmeasured,
     /// It cannot or may not do this job.
     Unfit {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Judgement {
-    /// Whether the candidate could do the job.
+    /// Returns `true` if the candidate could do the job.
     pub fn is_usable(&self) -> bool {
         !matches!(self, Self::Unfit { .. })
     }
 }
 
 impl Evidence {
-    /// Whether it is not shown to cost more than `best`, within at most this share of that.
+    /// Returns `true` if it is not shown to cost more than `best`. The noise of the run is tolerated, up to the share
+    /// `most`.
     pub fn ties_with(&self, best: f64, prefer: Prefer, most: f64) -> bool {
         self.score(prefer) <= best * (1.0 + self.noise.min(most))
     }
 
-    /// Whether it is shown to cost more than another one: by more than the noise, and surely.
+    /// Returns `true` if it is shown to cost more than `other`: by more than the noise, and with separate intervals.
     pub fn is_shown_to_cost_more(&self, other: &Self, prefer: Prefer) -> bool {
         self.is_surely_beyond(other, prefer)
             && !self.ties_with(other.score(prefer), prefer, f64::MAX)
     }
 
-    /// Whether the whole interval lies beyond that of another one. Memory is counted, and has none.
+    /// Returns `true` if its whole interval is above that of `other`. Memory is exact and has no interval.
     fn is_surely_beyond(&self, other: &Self, prefer: Prefer) -> bool {
         prefer == Prefer::Memory || self.counted(prefer).lo > other.counted(prefer).hi
     }
 }
 
-/// Where a usable candidate goes; the order of the list decides between equal places.
+/// Position of a usable candidate. Between equal positions, the order of the list decides.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Place {
     class: Class,
-    /// Of those that are shown to be slower, and the processor time of those of which that goes by the reader; 0
-    /// for the others.
+    /// The cost of candidates that are shown to be slower. If the fastest candidate depends on the reader, the CPU time
+    /// of the best ones. Otherwise 0.
     cost: f64,
-    /// Of those that measuring does not tell apart; 0 for the others.
+    /// The guess for candidates that measurements cannot distinguish; otherwise 0.
     guess: u8,
 }
 
@@ -130,8 +129,8 @@ enum Class {
 }
 
 impl Evidence {
-    /// Whether a choice may take it for the best: little would be lost, or which of the two is better goes by the
-    /// reader at the other end.
+    /// Returns `true` if a choice may treat it as the best: little would be lost, or the better of the two depends on
+    /// the reader at the other end.
     fn is_near(&self, best: &Self, prefer: Prefer) -> bool {
         self.ties_with(best.score(prefer), prefer, GIVEN_UP_FOR_SAFETY)
             || prefer == Prefer::Wall && self.is_as_good_for_some_reader(best, GIVEN_UP_FOR_SAFETY)
@@ -143,7 +142,7 @@ impl Place {
         let guess = candidate.prior.guess;
         let by_guess = |class| Self { class, cost: 0.0, guess };
         match (&candidate.evidence, best) {
-            // Nobody knows who will read.
+            // The reader is unknown, so CPU time decides.
             (Some(e), Some(best)) if e.is_near(best, prefer) && !best.by_reader.is_empty() => {
                 let cost = if prefer == Prefer::Wall { e.cpu.ratio } else { 0.0 };
                 Self { class: Class::Best, cost, guess }
@@ -156,21 +155,21 @@ impl Place {
     }
 }
 
-/// A verdict for every candidate: the chosen one, the other usable ones in the order in which they
-/// are to be tried, then the unfit in the order of the list.
+/// Returns a verdict for every candidate: the chosen one, the other usable ones in the order in which to try them, then
+/// the unfit ones in list order.
 pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>> {
     let (mut usable, unfit): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.fits.is_ok());
     let evidence = usable.iter().filter_map(|candidate| candidate.evidence.as_ref());
     let best = evidence.min_by(|a, b| a.score(prefer).total_cmp(&b.score(prefer))).cloned();
-    // Stable: where nothing else decides the list does.
+    // The sort is stable: if nothing else decides, the order of the list does.
     usable.sort_by(|a, b| {
         let (a, b) = (Place::of(a, best.as_ref(), prefer), Place::of(b, best.as_ref(), prefer));
         a.partial_cmp(&b).unwrap_or(Ordering::Equal)
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
     let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);
-    // What the chosen one is compared by, if it was measured; else the best of those that were.
+    // The reference of the comparison: the chosen candidate if it was measured, otherwise the first measured one.
     let top = usable.iter().find_map(|candidate| candidate.evidence.clone());
     let goes_by_the_reader = prefer == Prefer::Wall
         && usable.iter().skip(1).any(|other| {

@@ -1,5 +1,5 @@
-//! Names and words of others on their way to a terminal. Whatever would steer it, or pass for a line
-//! of ours, is written out; nothing else is changed, so it is for people and not for a shell.
+//! Escapes names and foreign text for output to a terminal. Characters that would control the terminal or imitate a
+//! line of ours are escaped; all others are unchanged. The output is for people, not for a shell.
 
 use std::{
     ffi::OsStr,
@@ -7,20 +7,20 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-/// Shows a name or a sentence as `\u{1b}[31m`, `\n`, `\xff`, where it has such things in it.
+/// Displays a name or a message with control characters and invalid bytes escaped as `\u{1b}`, `\n`, `\xff`.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     text: &'a OsStr,
-    /// Lines stay lines.
+    /// `true` to keep line feeds.
     lines: bool,
 }
 
-/// A name of a file, or words from another process: on one line, whatever is in it.
+/// Escapes a file name, or text from another process, to fit on one line.
 pub fn shown<T: AsRef<OsStr> + ?Sized>(text: &T) -> Shown<'_> {
     Shown { text: text.as_ref(), lines: false }
 }
 
-/// A whole message, which may have several lines.
+/// Escapes a whole message, which may have several lines.
 pub fn shown_lines(text: &str) -> Shown<'_> {
     Shown { text: text.as_ref(), lines: true }
 }
@@ -43,8 +43,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Control characters, those of eight bits too; line breaks of Unicode; and what turns the order of
-/// the letters around, so that a name reads as another.
+/// Returns `true` for control characters including C1, Unicode line breaks, and bidirectional controls, which can make
+/// a name read as another.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,16 +1,16 @@
-//! Buffers and pipes that one transfer leaves and the next one of the same thread takes. For who moves thousands of
-//! small things a second: a thread keeps nothing unless it says so.
+//! Reuse of buffers and pipes between transfers of one thread, for callers that move thousands of small objects per
+//! second. A thread keeps nothing unless it calls [`keep`].
 
 use std::cell::RefCell;
 
 use thalweg_sys::{buffer::Buffer, pipe::Pipe};
 
-/// What a thread keeps at the most.
+/// The limits of the resources that a thread keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Most {
-    /// Bytes of all buffers together.
+    /// Total bytes of all buffers.
     pub bytes: usize,
-    /// Pipes, of two descriptors each.
+    /// Number of pipes, of two descriptors each.
     pub pipes: usize,
 }
 
@@ -18,7 +18,7 @@ pub struct Most {
 struct Spares {
     most: Most,
     buffers: Vec<Buffer>,
-    /// With the capacity that was wished for.
+    /// Each with the capacity that was requested.
     pipes: Vec<(usize, Pipe)>,
 }
 
@@ -26,14 +26,14 @@ thread_local! {
     static SPARES: RefCell<Spares> = RefCell::default();
 }
 
-/// Says what this thread keeps; what is more is let go.
+/// Sets the limits for this thread, and drops all kept resources.
 pub fn keep(most: Most) {
     with(|spares| {
         *spares = Spares { most, ..Spares::default() };
     });
 }
 
-/// A buffer of this length, in which anything may be.
+/// Returns a buffer of this length with arbitrary contents.
 pub(crate) fn buffer(len: usize) -> Buffer {
     let kept = with(|spares| {
         let is_large_enough = |buffer: &Buffer| buffer.capacity() >= len;
@@ -49,7 +49,7 @@ pub(crate) fn buffer(len: usize) -> Buffer {
     }
 }
 
-/// Gives one back.
+/// Keeps a buffer for reuse, within the limits.
 pub(crate) fn give_buffer(buffer: Buffer) {
     with(|spares| {
         let kept: usize = spares.buffers.iter().map(Buffer::capacity).sum();
@@ -59,7 +59,7 @@ pub(crate) fn give_buffer(buffer: Buffer) {
     });
 }
 
-/// An empty pipe for which this capacity was wished.
+/// Returns a kept empty pipe that was created with this requested capacity.
 pub(crate) fn pipe(wished: usize) -> Option<Pipe> {
     let kept = with(|spares| {
         let at = spares.pipes.iter().position(|(capacity, _)| *capacity == wished)?;
@@ -68,7 +68,7 @@ pub(crate) fn pipe(wished: usize) -> Option<Pipe> {
     kept.flatten()
 }
 
-/// Gives back one that is empty.
+/// Keeps an empty pipe for reuse, within the limits.
 pub(crate) fn give_pipe(wished: usize, pipe: Pipe) {
     with(|spares| {
         if spares.pipes.len() < spares.most.pipes {
@@ -77,7 +77,7 @@ pub(crate) fn give_pipe(wished: usize, pipe: Pipe) {
     });
 }
 
-/// `None` where the thread is at its end and has no spares any more.
+/// Runs `act` on the thread's spares. `None` if the thread is ending and has destroyed them.
 fn with<T>(act: impl FnOnce(&mut Spares) -> T) -> Option<T> {
     SPARES.try_with(|spares| act(&mut spares.borrow_mut())).ok()
 }

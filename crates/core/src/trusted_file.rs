@@ -1,8 +1,8 @@
 //! Opens and writes the files that steer thalweg: the profile, saved results, cached programs and `.netrc`.
 //!
-//! Such a file is used only if it belongs to this user or to root and no other user can write it. `sudo` keeps HOME, and
-//! in a directory such as `/tmp` another user may have created the name first. Files that a user names as data do not
-//! pass here.
+//! Such a file is used only if it belongs to this user or to root and no other user can write it. `sudo` keeps HOME,
+//! and in a directory such as `/tmp` another user may have created the name first. Files that a user names as data are
+//! not checked here.
 
 use rustix::{
     fs::{
@@ -27,10 +27,10 @@ use crate::{
 const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Why a file or a directory is not used.
+/// The reason that a file or a directory is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    /// Neither this user's nor root's.
+    /// It belongs neither to this user nor to root.
     #[error("belongs to user {0}")]
     Owner(u32),
     /// Writable by group or others.
@@ -49,17 +49,17 @@ pub enum TrustError {
     Io {
         /// The file or the directory.
         path: PathBuf,
-        /// The call, by its own name.
+        /// The name of the system call.
         call: &'static str,
-        /// The answer of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another user may have made or changed it.
+    /// Another user may have created or changed it.
     #[error("{} {why}", quoted(path))]
     Untrusted {
         /// The file or the directory.
         path: PathBuf,
-        /// What speaks against it.
+        /// The reason.
         why: Untrusted,
     },
 }
@@ -74,7 +74,7 @@ impl TrustError {
     }
 }
 
-/// Opens a file for reading, and returns what `fstat` says of it. Never blocks on a FIFO.
+/// Opens a file for reading, and returns it with the result of `fstat`. Never blocks on a FIFO.
 pub fn open_any(path: &Path) -> Result<(File, Stat), TrustError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = open_path(path, flags, Mode::empty()).map_err(TrustError::io(path, "open"))?;
@@ -86,7 +86,7 @@ pub fn open_any(path: &Path) -> Result<(File, Stat), TrustError> {
     }
 }
 
-/// Opens a file for reading; `None` if there is none. An error if another user may have made or changed it.
+/// Opens a file for reading; `None` if it does not exist. Fails if another user may have created or changed it.
 pub fn open(path: &Path) -> Result<Option<File>, TrustError> {
     match open_any(path) {
         Ok((file, stat)) => expect_trusted(path, &stat, WRITABLE).map(|()| Some(file)),
@@ -95,7 +95,7 @@ pub fn open(path: &Path) -> Result<Option<File>, TrustError> {
     }
 }
 
-/// Writes a file, whole or not at all, in a directory that is made if it is missing. No other user can write the file,
+/// Writes a file atomically, and creates its directory if that does not exist. No other user can write the file,
 /// whatever the umask.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), TrustError> {
     make_directory(directory_of(path))?;
@@ -114,7 +114,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), TrustError> {
     destination.publish().map_err(failed)
 }
 
-/// Takes the right to write from group and others, which the umask may have given. Devices stay as they are.
+/// Removes write permission of group and others, which the umask may have granted. Devices keep their mode.
 fn close_to_others(destination: &Destination) -> Result<(), Errno> {
     let stat = fstat(destination.fd())?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -124,14 +124,14 @@ fn close_to_others(destination: &Destination) -> Result<(), Errno> {
     fchmod(destination.fd(), Mode::from_raw_mode(stat.st_mode & 0o777 & !WRITABLE))
 }
 
-/// Opens or makes a lock file in a directory that [`make_directory`] accepts. `None` if another user has its name: a
-/// lock on that file could be held for ever.
+/// Opens or creates a lock file in a directory that [`make_directory`] accepts. `None` if the existing file belongs to
+/// another user, as that user could hold the lock for ever.
 pub fn lock_file(path: &Path) -> Result<Option<OwnedFd>, TrustError> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let fd = match openat(CWD, path, flags | OFlags::CREATE, mode) {
         Ok(fd) => fd,
-        // A link, a socket, or a file that `fs.protected_regular` keeps from being opened.
+        // A symbolic link, a socket, or a file that `fs.protected_regular` does not allow to be opened.
         Err(Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::ISDIR) => return Ok(None),
         Err(errno) => return Err(TrustError::io(path, "open")(errno)),
     };
@@ -140,8 +140,8 @@ pub fn lock_file(path: &Path) -> Result<Option<OwnedFd>, TrustError> {
     Ok((is_file && stat.st_uid == geteuid().as_raw()).then_some(fd))
 }
 
-/// Makes a directory with those above it that are missing. An error if it, or the nearest one that exists, belongs to
-/// another user or can be written by others; a sticky directory such as `/tmp` will do.
+/// Creates a directory and its missing parents. Fails if it, or its nearest existing parent, belongs to another user or
+/// can be written by others. A sticky directory such as `/tmp` is accepted.
 pub fn make_directory(path: &Path) -> Result<(), TrustError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match check_directory(path) {
@@ -155,7 +155,7 @@ pub fn make_directory(path: &Path) -> Result<(), TrustError> {
     }
 }
 
-/// Checks the directory of a file that will be written, or the nearest one above it that exists. Makes nothing.
+/// Checks the directory of a file that will be written, or its nearest existing parent. Creates nothing.
 pub fn check_place(path: &Path) -> Result<(), TrustError> {
     let mut nearest = directory_of(path);
     loop {
@@ -168,7 +168,8 @@ pub fn check_place(path: &Path) -> Result<(), TrustError> {
     }
 }
 
-/// Checks that a directory belongs to this user or to root, and that others can neither write it nor have linked to it.
+/// Checks that a directory, and a symbolic link to it, belongs to this user or to root. Other users must not be able to
+/// write the directory.
 pub fn check_directory(path: &Path) -> Result<(), TrustError> {
     let link = lstat(path).map_err(TrustError::io(path, "lstat"))?;
     if FileType::from_raw_mode(link.st_mode) == FileType::Symlink {
@@ -214,7 +215,7 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// False without the right to do it.
+    /// Returns `false` if this process lacks the permission to change the owner.
     fn give_away(path: &Path) -> bool {
         let other = Some(Uid::from_raw(65534));
         chownat(CWD, path, other, None, AtFlags::SYMLINK_NOFOLLOW).is_ok()

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::quantity::Size;
 
-/// Knob name -> value. A knob that is absent stands at its default.
+/// Maps knob names to values. A knob that is absent has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tuning(BTreeMap<String, u64>);
@@ -16,7 +16,7 @@ impl Tuning {
         Self::default().with(knob, value)
     }
 
-    /// The same with one more knob set.
+    /// Sets one more knob, and returns the tuning.
     #[must_use]
     pub fn with(mut self, knob: &str, value: u64) -> Self {
         self.0.insert(knob.to_owned(), value);
@@ -28,7 +28,7 @@ impl Tuning {
         self.0.get(knob).copied()
     }
 
-    /// Whether every knob stands at its default.
+    /// Returns `true` if every knob has its default.
     pub fn is_default(&self) -> bool {
         self.0.is_empty()
     }

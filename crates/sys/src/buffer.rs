@@ -1,13 +1,13 @@
-//! Memory that the kernel copies bytes into and out of.
+//! Aligned memory for buffers that the kernel copies into and out of.
 
 use std::ops::{Deref, DerefMut};
 
-/// Where a buffer begins, in bytes: a line of the cache, which is more than any processor's copy asks for.
+/// Alignment of a buffer in bytes: a cache line, which is sufficient for every processor's copy instruction.
 const LINE: usize = 64;
 
-/// Bytes that begin at a multiple of 64, zeroed, and not touched before they are used. The allocator promises 16, and
-/// lets large blocks begin 16 bytes into a page: `rep movsb`, by which the kernel copies, is slow there on some
-/// processors (docs/planner.md).
+/// Zeroed bytes, aligned to 64. Their pages are not touched before they are used. The allocator guarantees an alignment
+/// of 16 only, and places large blocks 16 bytes into a page. On some processors, `rep movsb` is slow at such addresses,
+/// and the kernel copies with it (docs/planner.md).
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -16,23 +16,24 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// `len` bytes.
+    /// Creates a buffer of `len` zeroed bytes.
     pub fn new(len: usize) -> Self {
         if len == 0 {
             return Self::default();
         }
         let bytes = vec![0; len.saturating_add(LINE - 1)];
-        // It may answer that there is no such place; then any will do.
+        // `align_offset` may report that no aligned address exists. Any start is then accepted.
         let start = bytes.as_ptr().align_offset(LINE).min(LINE - 1);
         Self { bytes, start, len }
     }
 
-    /// The most bytes it has had.
+    /// Returns the largest length that the buffer has had, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.len().saturating_sub(LINE - 1)
     }
 
-    /// Makes it `len` bytes long. What is in them is as it was, unless it has never been so long: then they are new.
+    /// Changes the length to `len` bytes. The contents are kept, unless the buffer must grow beyond its capacity: it is
+    /// then replaced by a zeroed one.
     pub fn resize(&mut self, len: usize) {
         if len > self.capacity() {
             *self = Self::new(len);

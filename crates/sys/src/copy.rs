@@ -1,16 +1,18 @@
-//! Calls by which the kernel moves bytes from one file to another fd without user memory.
+//! System calls by which the kernel moves bytes from a file to another descriptor without user
+//! memory.
 //!
-//! A given offset leaves the fd's own offset where it is; without one the fd's own offset is used
-//! and moves. A count of 0 is the end of the source, or a file system that cannot say so: ask by
-//! a read.
+//! If an offset is given, the descriptor's own offset does not change. Without one, the
+//! descriptor's own offset is used and advanced. A count of 0 means the end of the source, or a
+//! file system that cannot report the end: verify it with a read.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
-/// `copy_file_range(2)`: regular file to regular file. Where it cannot: EXDEV across file systems
-/// (5.19 and later), EINVAL for pipes, devices and overlap, EBADF for an O_APPEND sink.
+/// `copy_file_range(2)`: from a regular file to a regular file. Errors for unsupported cases: EXDEV
+/// across file systems (5.19 and later), EINVAL for pipes, devices and overlap, EBADF for an
+/// O_APPEND sink.
 pub fn copy_file_range(
     source: impl AsFd,
     source_at: Option<u64>,
@@ -24,8 +26,9 @@ pub fn copy_file_range(
     })
 }
 
-/// `sendfile(2)`: from a file that can be mapped, to any fd; at most 2^31 - 4096 bytes a call.
-/// Pages sent to a pipe or socket stay shared with the file: later writes to it show.
+/// `sendfile(2)`: from a file that can be mapped to any descriptor, at most 2^31 - 4096 bytes per
+/// call. Pages sent to a pipe or socket stay shared with the file, so the reader sees later writes
+/// to it.
 pub fn sendfile(
     sink: impl AsFd,
     source: impl AsFd,
@@ -47,10 +50,10 @@ struct CloneRange {
 
 const FICLONERANGE: Opcode = opcode::write::<CloneRange>(0x94, 13);
 
-/// `FICLONERANGE` (ioctl_ficlonerange(2)): the sink shares the source's blocks from then on, and
-/// a write to either copies them first. `len` 0 is "to the end". Offsets and `len` must be
-/// multiples of the file system's block, but for the end of the source: else EINVAL.
-/// EOPNOTSUPP or EXDEV where it cannot be. All or nothing.
+/// `FICLONERANGE` (ioctl_ficlonerange(2)): the sink then shares the source's blocks, and a write to
+/// either copies them first. `len` 0 means "to the end". Offsets and `len` must be multiples of the
+/// file system's block size, except at the end of the source; otherwise EINVAL. EOPNOTSUPP or EXDEV
+/// if cloning is not possible. Clones the whole range or nothing.
 pub fn clone_range(
     source: impl AsFd,
     source_at: u64,
@@ -61,7 +64,7 @@ pub fn clone_range(
     let source = i64::from(source.as_fd().as_raw_fd());
     let range = CloneRange { source, source_at, len, sink_at };
     uncounted(Call::Clone, || {
-        // SAFETY: FICLONERANGE reads one file_clone_range, whose layout CloneRange has.
+        // SAFETY: FICLONERANGE reads one file_clone_range, and CloneRange has its layout.
         let setter = unsafe { Setter::<FICLONERANGE, CloneRange>::new(range) };
         // SAFETY: the setter above is the whole argument; the call writes no user memory.
         unsafe { ioctl(sink, setter) }

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors at once. What is waited for is set up by rustix itself.
+//! Waiting for many descriptors at once. Set up the epoll instance with rustix directly.
 
 use crate::Errno;
 use crate::fault::{Call, counted};
@@ -7,11 +7,11 @@ use rustix::fd::AsFd;
 
 pub use rustix::event::epoll::{Event, EventData, EventFlags};
 
-/// Room for an event.
+/// An empty event, for initializing a buffer.
 pub const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
-/// `epoll_wait(2)`: how many events were put into `events`; 0 if none came in time. `None` waits for ever.
-/// More events than there is room for come next time.
+/// `epoll_wait(2)`: returns the number of events written to `events`, or 0 after the timeout. `None` waits without a
+/// limit. Events for which there is no room are returned by the next call.
 pub fn wait(
     epoll: impl AsFd,
     events: &mut [Event],
@@ -31,7 +31,7 @@ mod tests {
 
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-    /// Three pipes with something in each.
+    /// Three pipes that contain data.
     fn three() -> (OwnedFd, Vec<(OwnedFd, OwnedFd)>) {
         let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
         let pipes: Vec<_> = (0..3).map(|_| rustix::pipe::pipe().unwrap()).collect();

@@ -1,8 +1,8 @@
-//! The fault seam: every data-moving call of this crate asks here first, and those that take connections or
-//! wait for them.
+//! The fault seam. It is consulted before every call of this crate that moves data, accepts connections or waits for
+//! them.
 //!
-//! With the feature `faults` a test can script short counts, errno values and zeros; without it
-//! the seam compiles to nothing. The seam never changes bytes, only how a call answers.
+//! With the feature `faults`, a test can script short counts, errno values and zeros. Without it, the seam compiles to
+//! nothing. The seam never changes bytes, only the result of a call.
 
 use crate::{Errno, tally};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ mod script;
 #[cfg(feature = "faults")]
 pub use script::{Counts, Effect, Outcome, Rule, Script};
 
-/// A call the seam knows.
+/// A system call that the seam intercepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// `read(2)`
@@ -101,7 +101,7 @@ impl Call {
         Self::EpollWait,
     ];
 
-    /// The name a kernel manual uses.
+    /// Returns the name used in kernel manuals.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -133,8 +133,8 @@ impl Call {
         }
     }
 
-    /// Whether the call answers with a count, of bytes or of events. A call that answers only "done" can be made
-    /// to fail, but not to come back short or with zero: such rules pass it by.
+    /// Returns `true` if the call returns a count, of bytes or of events. Other calls can be made to fail, but not to
+    /// return short or 0. Rules with these effects ignore them.
     pub const fn counts_bytes(self) -> bool {
         !matches!(
             self,
@@ -153,8 +153,8 @@ impl Call {
     }
 }
 
-/// The script of the thread that made it, if any, and the place where its calls are counted, to be
-/// carried into a thread it starts.
+/// The script of the thread that created this, if any, and the counter for its calls. Carried into a thread that it
+/// starts.
 #[derive(Clone, Debug)]
 pub struct Inherited {
     starter: Arc<AtomicU64>,
@@ -162,8 +162,8 @@ pub struct Inherited {
     state: script::Installed,
 }
 
-/// Takes hold of what a thread is to inherit. A mechanism that starts a thread calls this before
-/// and [`Inherited::enter`] inside, else faults miss the thread and nobody counts its calls.
+/// Captures the state that a new thread is to inherit. A mechanism that starts a thread calls this before, and
+/// [`Inherited::enter`] inside the thread. Otherwise faults do not reach the thread, and its calls are not counted.
 #[inline]
 pub fn inherit() -> Inherited {
     Inherited {
@@ -174,8 +174,8 @@ pub fn inherit() -> Inherited {
 }
 
 impl Inherited {
-    /// Runs `body` under the inherited script, whose counts are shared with the thread it came
-    /// from. The calls it made are handed in to that thread at the end.
+    /// Runs `body` under the inherited script, which shares its counts with the starting thread. At the end, adds the
+    /// number of calls made to that thread's count.
     #[inline]
     pub fn enter<R>(self, body: impl FnOnce() -> R) -> R {
         #[cfg(feature = "faults")]
@@ -184,9 +184,9 @@ impl Inherited {
     }
 }
 
-/// Asks the seam about one call that would move `len` bytes.
+/// Consults the seam about one call that would move `len` bytes.
 ///
-/// `Some(n)`: make it with at most `n` bytes. `None`: do not make it, answer 0.
+/// `Some(n)`: make the call with at most `n` bytes. `None`: return 0 without making it.
 #[inline]
 #[cfg_attr(not(feature = "faults"), allow(clippy::unnecessary_wraps))]
 pub(crate) fn gate(call: Call, len: usize) -> Result<Option<usize>, Errno> {
@@ -199,7 +199,7 @@ pub(crate) fn gate(call: Call, len: usize) -> Result<Option<usize>, Errno> {
     }
 }
 
-/// Makes a call that answers with a count: `make` gets the permitted length.
+/// Makes a call that returns a count. `make` receives the permitted length.
 #[inline]
 pub(crate) fn counted(
     call: Call,
@@ -215,7 +215,7 @@ pub(crate) fn counted(
     }
 }
 
-/// Makes a call that answers only "done".
+/// Makes a call that returns no count.
 #[inline]
 pub(crate) fn uncounted<T>(
     call: Call,

@@ -1,10 +1,11 @@
-//! Whether this is still the process it was: a load, where getpid(2) would be a system call.
+//! Detects whether this process is a forked child, with a memory load instead of the system call
+//! getpid(2).
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Remembers the process it was made in.
+/// Identifies the process in which it was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     page: Option<&'static AtomicU32>,
@@ -12,7 +13,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A mark of this process.
+    /// Creates a mark of this process.
     pub fn here() -> Self {
         let (page, process) = (page(), std::process::id());
         if let Some(page) = page {
@@ -21,7 +22,7 @@ impl Mark {
         Self { page, process }
     }
 
-    /// Whether this is the process it was made in, and not a child made by fork.
+    /// Returns `true` in the process in which the mark was created, and `false` in a forked child.
     #[inline]
     pub fn is_here(&self) -> bool {
         match self.page {
@@ -30,14 +31,15 @@ impl Mark {
         }
     }
 
-    /// The process it was made in.
+    /// Returns the id of the process in which the mark was created.
     pub fn process(&self) -> u32 {
         self.process
     }
 }
 
-/// A page that the kernel empties in every child (MADV_WIPEONFORK, Linux 4.14), whatever call made
-/// it. A child that makes a mark writes its own id there, which differs from its parent's.
+/// Returns a page that the kernel zeroes in every child (MADV_WIPEONFORK, Linux 4.14), for every
+/// call that creates a child. A child that creates a mark writes its own id there, which differs
+/// from its parent's.
 fn page() -> Option<&'static AtomicU32> {
     static PAGE: OnceLock<Option<usize>> = OnceLock::new();
     let address = (*PAGE.get_or_init(|| {
@@ -51,7 +53,7 @@ fn page() -> Option<&'static AtomicU32> {
         unsafe { rustix::mm::madvise(page, len, Advice::LinuxWipeOnFork) }.ok()?;
         Some(page.expose_provenance())
     }))?;
-    // SAFETY: mapped above, zeroed, aligned to a page, never unmapped, used as an atomic only.
+    // SAFETY: mapped above, zeroed, page-aligned, never unmapped, and accessed only as an atomic.
     Some(unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(address)) })
 }
 
@@ -64,7 +66,8 @@ mod tests {
         let mark = Mark::here();
         assert!(mark.is_here());
         assert_eq!(mark.process(), std::process::id());
-        // SAFETY: the child makes no allocation and takes no lock: a load, a store and _exit.
+        // SAFETY: the child does not allocate and takes no lock: it makes a load, a store and
+        // _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let inherited = mark.is_here();

@@ -1,6 +1,6 @@
-//! Futexes between processes: to sleep until a word in shared memory changes, and to wake.
+//! Futexes between processes: sleeping until a word in shared memory changes, and waking.
 //!
-//! The words may lie in read-only mappings: waiting and waking only look at them.
+//! The words may be in read-only mappings, as waiting and waking only read them.
 
 use crate::Errno;
 use crate::fault::{Call, uncounted};
@@ -9,14 +9,15 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Set by the kernel in a word of a thread's robust list when the thread ends.
+/// Set by the kernel in a word on a thread's robust list when the thread ends.
 pub const OWNER_DIED: u32 = futex::OWNER_DIED;
-/// Must be set in such a word, or the kernel wakes nobody.
+/// Must be set in such a word; otherwise the kernel does not wake any waiter.
 pub const WAITERS: u32 = futex::WAITERS;
 
-/// `futex_waitv(2)` (Linux 5.16): sleeps while every word has the value given beside it. Returns
-/// when woken on any, at once if one differs, and also for a signal: look again. ETIMEDOUT after
-/// `timeout`, `None` is for ever. ENOSYS on older kernels, EPERM from some seccomp filters.
+/// `futex_waitv(2)` (Linux 5.16): sleeps while every word has the given value. Returns after a wake
+/// on any word, at once if a value differs, and also after a signal, so check the words again.
+/// ETIMEDOUT after `timeout`; `None` has no limit. ENOSYS on older kernels, EPERM from some seccomp
+/// filters.
 pub fn wait_any<const N: usize>(
     words: [(&AtomicU32, u32); N],
     timeout: Option<Duration>,
@@ -24,10 +25,10 @@ pub fn wait_any<const N: usize>(
     wait_on(&words.map(|(word, value)| wait(word, value)), timeout)
 }
 
-/// The most words of one [`wait_any_of`].
+/// The maximum number of words for [`wait_any_of`].
 pub const MOST_WORDS: usize = 128;
 
-/// As [`wait_any`], on as many words as there are, at most [`MOST_WORDS`].
+/// Like [`wait_any`], for a variable number of words, at most [`MOST_WORDS`].
 pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> Result<(), Errno> {
     let waits: Vec<_> = words.iter().map(|(word, value)| wait(word, *value)).collect();
     wait_on(&waits, None)
@@ -53,24 +54,25 @@ fn wait_on(waits: &[futex::Wait], timeout: Option<Duration>) -> Result<(), Errno
     }
 }
 
-/// Whether this kernel, and the seccomp filter we may be under, allow [`wait_any`].
+/// Returns `true` if this kernel and the seccomp filter of this process allow [`wait_any`].
 pub fn can_wait_any() -> bool {
     let word = AtomicU32::new(0);
     // The value differs, so this does not sleep.
     wait_any([(&word, 1)], None).is_ok()
 }
 
-/// `FUTEX_WAKE` of at most one sleeper in any process. The number woken.
+/// `FUTEX_WAKE`: wakes at most one waiter in any process. Returns the number woken.
 pub fn wake_one(word: &AtomicU32) -> Result<usize, Errno> {
     futex::wake(word, Flags::empty(), 1)
 }
 
-/// The same, of every sleeper.
+/// `FUTEX_WAKE`: wakes all waiters. Returns the number woken.
 pub fn wake_all(word: &AtomicU32) -> Result<usize, Errno> {
     futex::wake(word, Flags::empty(), i32::MAX.cast_unsigned())
 }
 
-/// The moment so far ahead on the monotonic clock; `None` if the clock cannot count that far.
+/// Returns the time `ahead` from now on the monotonic clock; `None` if the clock cannot represent
+/// it.
 fn deadline(ahead: Duration) -> Option<Timespec> {
     let ahead = Timespec::try_from(ahead).ok()?;
     clock_gettime(ClockId::Monotonic).checked_add(ahead)
@@ -87,7 +89,7 @@ mod tests {
         let words = [AtomicU32::new(5), AtomicU32::new(6)];
         let both = [(&words[0], 5), (&words[1], 6)];
         match wait_any(both, Some(Duration::from_millis(1))) {
-            // Older than 5.16, or not allowed: there is nothing to test.
+            // Older than 5.16, or forbidden: there is nothing to test.
             Err(Errno::NOSYS | Errno::PERM) => return,
             answer => assert_eq!(answer, Err(Errno::TIMEDOUT)),
         }
@@ -98,7 +100,8 @@ mod tests {
                 scope.spawn(|| {
                     let before = word.load(Ordering::Relaxed);
                     word.store(before + 1, Ordering::Release);
-                    // Too early finds no sleeper, and needs none: the value has changed.
+                    // If this comes too early, no thread sleeps. It then does not need to be woken,
+                    // as the value has changed.
                     wake_one(word).unwrap();
                 });
                 assert_eq!(wait_any(both, None), Ok(()));

@@ -1,15 +1,15 @@
-//! Sockets that a service manager opened and handed over at the start (sd_listen_fds(3)).
+//! Socket activation: sockets that a service manager opened and passed at the start (sd_listen_fds(3)).
 
 use crate::Errno;
 use crate::io::last_errno;
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 
-// By agreement they follow the standard three.
+// By convention, they follow the three standard descriptors.
 const FIRST: RawFd = 3;
 const MOST: RawFd = 1000;
 
-/// Duplicates of those that are meant for this process, by LISTEN_PID and LISTEN_FDS. The descriptors
-/// themselves stay open: whoever owns their numbers by now is not known here.
+/// Returns duplicates of the descriptors meant for this process, according to LISTEN_PID and LISTEN_FDS. The original
+/// descriptors stay open, because other code may have reused their numbers.
 pub fn sockets() -> Result<Vec<OwnedFd>, Errno> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<RawFd>().ok());
     let pid = rustix::process::getpid().as_raw_nonzero().get();
@@ -21,15 +21,14 @@ pub fn sockets() -> Result<Vec<OwnedFd>, Errno> {
     (FIRST..end).map(|fd| duplicate(fd, end)).collect()
 }
 
-/// At this number or above it: below, it would be taken for one that was handed over itself.
+/// Duplicates a descriptor to a number of at least `least`. A lower number would be taken for a passed descriptor.
 fn duplicate(fd: RawFd, least: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: takes numbers. One that is no open descriptor is EBADF, and nothing is changed about one
-    // that is.
+    // SAFETY: takes numbers only. If `fd` is not open the call returns EBADF, and an open descriptor is not changed.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
     if duplicate == -1 {
         return Err(last_errno());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows its number.
+    // SAFETY: the kernel has just created this descriptor, and no other code knows its number.
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 
@@ -41,7 +40,7 @@ mod tests {
 
     const CHILD: &str = "THALWEG_HANDED_CHILD";
 
-    /// Runs as a process of its own, started by the test below.
+    /// Runs as a separate process, started by the test below.
     #[test]
     fn handed_child() {
         let Ok(expected) = std::env::var(CHILD) else { return };

@@ -1,7 +1,7 @@
-//! Threads of the library itself. They block every signal, and they do not keep the process alive.
+//! Helper threads of the library. They block every signal, and do not keep the process alive.
 //!
-//! The C library ends a process when its last thread ends, if `main` has left by `pthread_exit`. A helper thread never
-//! ends, so [`outlive_the_program`] calls `exit(3)` in place of the C library once only helper threads are left.
+//! If `main` has left by `pthread_exit`, the C library ends the process when its last thread ends. A helper thread
+//! never ends. So once only helper threads are left, [`outlive_the_program`] calls `exit(3)` instead of the C library.
 
 use crate::Errno;
 use crate::per_process::PerProcess;
@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
-/// Time between two looks at the main thread. No call of Linux waits for the end of a main thread whose process continues: `poll`
-/// on its pidfd does not return before the whole process has ended (since Linux 6.15, also with `PIDFD_THREAD`).
+/// Interval between two checks of the main thread. Linux has no call that waits for the end of a main thread while its
+/// process continues. `poll` on its pidfd returns only when the whole process has ended (since Linux 6.15, also with
+/// `PIDFD_THREAD`).
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The ids of the helper threads of this process.
@@ -33,22 +34,22 @@ pub(crate) fn this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// Sleeps until only helper threads are left, then ends the process with exit status 0, as the C library does after the last
-/// `pthread_exit`.
+/// Sleeps until only helper threads are left, then ends the process with exit status 0, as the C library does after the
+/// last `pthread_exit`.
 pub(crate) fn outlive_the_program() -> ! {
     let main = std::process::id();
     loop {
         std::thread::sleep(INTERVAL);
         if has_ended(main) && is_alone(main).unwrap_or(false) {
-            // Exit handlers may take long: from here on a signal may end the process.
+            // Exit handlers may take long, so a signal may end the process from here on.
             mask_signals(libc::SIG_UNBLOCK);
             std::process::exit(0);
         }
     }
 }
 
-/// Returns whether every thread but `main`, which has ended, is a helper. A new thread is behind the one that created it in the
-/// kernel's list, so none is missed.
+/// Returns `true` if every thread except `main`, which has ended, is a helper. The kernel lists a new thread after its
+/// creator, so no thread is missed.
 fn is_alone(main: u32) -> io::Result<bool> {
     let threads = fs::read_dir("/proc/self/task")?;
     let threads: Vec<u32> = threads
@@ -64,10 +65,11 @@ fn is_alone(main: u32) -> io::Result<bool> {
     Ok(threads.iter().all(|thread| *thread == main || helpers.contains(thread)))
 }
 
-/// Returns whether a thread of this process has ended, by its state in proc_pid_stat(5). `false` if /proc is not mounted.
+/// Returns `true` if a thread of this process has ended, according to proc_pid_stat(5). `false` if /proc is not
+/// mounted.
 fn has_ended(thread: u32) -> bool {
     let Ok(stat) = fs::read(format!("/proc/self/task/{thread}/stat")) else { return false };
-    // The name before it may hold parentheses.
+    // The thread's name may contain parentheses, so the last one ends it.
     let behind_name = stat.rsplit(|byte| *byte == b')').next();
     matches!(behind_name, Some([b' ', b'Z' | b'X', ..]))
 }
@@ -96,7 +98,7 @@ mod tests {
         });
         let id = told.recv().unwrap();
         assert!(!has_ended(id));
-        // The test's own thread is no helper either.
+        // The test's own thread is not a helper either.
         assert!(!is_alone(id).unwrap());
         drop(end);
         thread.join().unwrap();

@@ -1,5 +1,5 @@
-//! Facts about the machine, as the kernel tells them. What it does not tell is `None`, never a
-//! guess and never a panic: a container may hide any of these files.
+//! Facts about the machine, as the kernel reports them. An unknown fact is `None`, never a guess
+//! and never a panic, because a container may hide any of these files.
 
 mod cache;
 mod cgroup;

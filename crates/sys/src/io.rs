@@ -1,4 +1,4 @@
-//! Plain reads and writes, waiting, and the calls that shape and publish a file.
+//! Plain reads and writes, waiting, and calls that allocate, sync, rename and link files.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
@@ -10,18 +10,18 @@ use rustix::path::Arg;
 use std::io::IoSliceMut;
 use std::time::Duration;
 
-/// `read(2)` at the fd's own offset. 0 is the end, or nothing to read yet of a file that grows.
+/// `read(2)` at the descriptor's own offset. 0 means the end, also of a file that may grow later.
 pub fn read(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
     counted(Call::Read, into.len(), |len| rustix::io::read(fd, &mut into[..len]))
 }
 
-/// `pread(2)` at byte `at`; the fd's own offset stays. ESPIPE for pipes and sockets.
+/// `pread(2)` at offset `at`; the descriptor's own offset does not change. ESPIPE for pipes and sockets.
 pub fn pread(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pread, into.len(), |len| rustix::io::pread(fd, &mut into[..len], at))
 }
 
-/// `preadv2(2)` with RWF_NOWAIT: like [`pread`], of what is in memory already. EAGAIN where the first byte is not;
-/// EOPNOTSUPP where the file system cannot tell. A short count says nothing of the end.
+/// `preadv2(2)` with RWF_NOWAIT: like [`pread`], but only for bytes in the page cache. EAGAIN if the first byte is not
+/// cached; EOPNOTSUPP if the file system does not support the flag. A short count does not indicate the end.
 pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pread, into.len(), |len| {
         let mut one = [IoSliceMut::new(&mut into[..len])];
@@ -29,50 +29,50 @@ pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Er
     })
 }
 
-/// `write(2)` at the fd's own offset. A closed pipe gives EPIPE, and SIGPIPE unless ignored.
+/// `write(2)` at the descriptor's own offset. EPIPE if the reading end of a pipe is closed, and SIGPIPE unless ignored.
 pub fn write(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::io::write(fd, &from[..len]))
 }
 
-/// `pwrite(2)` at byte `at`; the fd's own offset stays. An fd opened with O_APPEND appends all
-/// the same and ignores `at` (pwrite(2), BUGS).
+/// `pwrite(2)` at offset `at`; the descriptor's own offset does not change. If the descriptor was opened with O_APPEND,
+/// the kernel appends and ignores `at` (pwrite(2), BUGS).
 pub fn pwrite(fd: impl AsFd, from: &[u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pwrite, from.len(), |len| rustix::io::pwrite(fd, &from[..len], at))
 }
 
-/// Waits until a read would not block: true. False when `timeout` passed first; `None` waits for
-/// ever. A hang-up or an error counts as ready, for then a read answers at once.
+/// Waits until a read would not block, and returns `true`. Returns `false` after `timeout`; `None` has no limit. A
+/// hang-up or an error counts as ready, because a read then returns at once.
 pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
     wait(fd, PollFlags::IN, timeout)
 }
 
-/// Waits until a write would not block, like [`wait_readable`]. A pipe is ready when a page of
-/// it is free, so a longer write may still block.
+/// Waits until a write would not block, like [`wait_readable`]. A pipe counts as ready when one page is free, so a
+/// longer write may still block.
 pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
     wait(fd, PollFlags::OUT, timeout)
 }
 
 fn wait(fd: impl AsFd, events: PollFlags, timeout: Option<Duration>) -> Result<bool, Errno> {
-    // Longer than the kernel can count is for ever.
+    // A time that the kernel cannot represent counts as no limit.
     let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     crate::tally::one();
     let mut watched = [PollFd::new(&fd, events)];
     Ok(poll(&mut watched, limit.as_ref())? > 0)
 }
 
-/// `fsync(2)`: data and attributes on stable storage. After an error the kernel may have dropped
-/// the pages: a second call that succeeds proves nothing.
+/// `fsync(2)`: brings data and attributes to stable storage. After an error the kernel may have dropped the pages, so a
+/// later success proves nothing.
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fsync(fd))
 }
 
-/// [`fsync`] until it answers: EINTR says nothing about the bytes, and asking again loses none.
+/// Like [`fsync`], repeated on EINTR. EINTR implies nothing about the bytes, and repeating the call loses none.
 pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| fsync(fd))
 }
 
-/// [`fdatasync`] until it answers.
+/// Like [`fdatasync`], repeated on EINTR.
 pub fn sync_data(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| fdatasync(fd))
@@ -87,51 +87,51 @@ fn until_answered(call: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// `fdatasync(2)`: data, and what is needed to read it back, on stable storage.
+/// `fdatasync(2)`: brings the data, and the metadata needed to read it, to stable storage.
 pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fdatasync(fd))
 }
 
-/// `syncfs(2)` until it answers: everything of the file system that `fd` lies on, on stable storage. It reports every
-/// failed write-back since `fd` was opened, so `fd` must be opened before the bytes are written (Linux 5.8).
+/// `syncfs(2)`, repeated on EINTR: brings everything on the file system of `fd` to stable storage. It reports every
+/// failed write-back since `fd` was opened, so open `fd` before the bytes are written (Linux 5.8).
 pub fn sync_filesystem(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| uncounted(Call::Syncfs, || rustix::fs::syncfs(fd)))
 }
 
-/// What `close(2)` has to say, of a duplicate, so that the fd stays open. A network disk or a FUSE
-/// server may take every write and only here tell that it could not keep them. Two calls.
+/// Returns the result of `close(2)` for a duplicate, so that the descriptor stays open. A network file system or a FUSE
+/// server may accept every write, and report only here that it could not store them. Makes two calls.
 ///
-/// After an error the bytes may be gone: a second call that succeeds proves nothing.
+/// After an error the bytes may be lost, and a later success proves nothing.
 pub fn flush(fd: impl AsFd) -> Result<(), Errno> {
     let duplicate = rustix::io::fcntl_dupfd_cloexec(fd, 0)?.into_raw_fd();
-    // SAFETY: the number was given up by its owner in the line above, and nobody else has it. It is
-    // closed whatever the answer.
+    // SAFETY: `into_raw_fd` above gave up ownership, and no other code has the number. The kernel closes it even if the
+    // call fails.
     match unsafe { libc::close(duplicate) } {
         0 => Ok(()),
         _ => Err(last_errno()),
     }
 }
 
-/// `fallocate(2)`, mode 0: disk blocks for `len` bytes from `at`; the file grows if it must.
-/// EOPNOTSUPP where the file system has no such thing.
+/// `fallocate(2)`, mode 0: allocates disk blocks for `len` bytes from `at`, and extends the file if necessary.
+/// EOPNOTSUPP if the file system does not support it.
 pub fn fallocate(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len))
 }
 
-/// `fallocate(2)` with FALLOC_FL_KEEP_SIZE: like [`fallocate`], but the file keeps its size, so
-/// a job that dies leaves no tail of zeros.
+/// `fallocate(2)` with FALLOC_FL_KEEP_SIZE: like [`fallocate`], but the file keeps its size. A process that dies then
+/// leaves no zeros at the end.
 pub fn reserve(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, len))
 }
 
-/// `ftruncate(2)`: the file ends after `len` bytes.
+/// `ftruncate(2)`: sets the length of the file to `len` bytes.
 pub fn ftruncate(fd: impl AsFd, len: u64) -> Result<(), Errno> {
     uncounted(Call::Ftruncate, || rustix::fs::ftruncate(fd, len))
 }
 
-/// `renameat2(2)`: atomic. With `no_replace` an existing new name is EEXIST; file systems that
-/// cannot promise that answer EINVAL. Without it, where `renameat2` is refused, `renameat(2)` too.
+/// `renameat2(2)`: renames atomically. With `no_replace`, EEXIST if the new name exists, and EINVAL from file systems
+/// that cannot guarantee that. Without it, falls back to `renameat(2)` if `renameat2` is refused.
 pub fn rename(
     old_dir: impl AsFd,
     old_name: impl Arg + Copy,
@@ -152,17 +152,16 @@ pub fn rename(
     }
 }
 
-/// What an older kernel, a file system or a filter of system calls answers to a call or a flag that
-/// it does not know. EPERM may also be the answer to the request itself.
+/// Returns `true` for an errno of an older kernel, a file system or a seccomp filter that does not know a call or a
+/// flag. EPERM may also concern the request itself.
 fn may_be_unknown(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
 
-/// Gives a file or directory a name that must be free: EEXIST if it is not.
+/// Renames a file or directory to a name that must not exist: EEXIST if it does.
 ///
-/// Where RENAME_NOREPLACE is refused, by `linkat(2)` and `unlinkat(2)`; where a link
-/// cannot be made either, as of a directory, by a look before the rename: then somebody may still
-/// take the name between the two.
+/// If RENAME_NOREPLACE is refused, falls back to `linkat(2)` and `unlinkat(2)`. If a link is not possible either, as
+/// for a directory, checks the name before the rename. Another process may then create the name between the two calls.
 pub fn rename_new(
     old_dir: impl AsFd,
     old_name: impl Arg + Copy,
@@ -186,7 +185,7 @@ pub fn rename_new(
     }
 }
 
-/// `linkat(2)`: another name for a file, itself a link or not. EEXIST if the name is taken.
+/// `linkat(2)`: creates another name for a file; a symbolic link is not followed. EEXIST if the name exists.
 pub fn link(
     old_dir: impl AsFd,
     old_name: impl Arg,
@@ -198,10 +197,10 @@ pub fn link(
     })
 }
 
-/// `linkat(2)`: gives a file opened with O_TMPFILE its name. EEXIST if the name is taken.
+/// `linkat(2)`: gives a file opened with O_TMPFILE its name. EEXIST if the name exists.
 ///
-/// Up to two calls: AT_EMPTY_PATH wants CAP_DAC_READ_SEARCH on older kernels and answers ENOENT
-/// or EPERM without it; then the link goes by `/proc/self/fd` (open(2), O_TMPFILE).
+/// Makes up to two calls. On older kernels AT_EMPTY_PATH requires CAP_DAC_READ_SEARCH, and fails with ENOENT or EPERM
+/// without it. The link is then made through `/proc/self/fd` (open(2), O_TMPFILE).
 pub fn link_tmpfile(fd: impl AsFd, dir: impl AsFd, name: impl Arg) -> Result<(), Errno> {
     let (fd, dir) = (fd.as_fd(), dir.as_fd());
     let name = name.into_c_str()?;
@@ -214,7 +213,7 @@ pub fn link_tmpfile(fd: impl AsFd, dir: impl AsFd, name: impl Arg) -> Result<(),
     })
 }
 
-/// What errno says after a libc call that failed.
+/// Returns errno after a failed libc call.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!(rename("folder", "file"), Err(Errno::EXIST));
         assert_eq!((rename("file", "f"), rename("folder", "d")), (Ok(()), Ok(())));
         assert!(at("f").is_file() && at("d").is_dir() && !at("file").exists());
-        // Somebody takes the name after the rename was refused.
+        // Another process takes the name after the rename was refused.
         let rival = at("new");
         let script = Script::new(vec![unknown()])
             .meanwhile(Call::Link, 1, move || fs::write(&rival, "theirs").unwrap());
@@ -284,7 +283,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         ftruncate(&file, 100).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 100);
-        // A temporary directory may lie on a file system without fallocate.
+        // The temporary directory may be on a file system without fallocate.
         match fallocate(&file, 0, 8192) {
             Ok(()) => assert_eq!(file.metadata().unwrap().len(), 8192),
             other => assert_eq!(other, Err(Errno::OPNOTSUPP)),

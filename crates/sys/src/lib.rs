@@ -1,7 +1,7 @@
-//! System calls thalweg makes, safely wrapped, and the seam where tests inject faults.
+//! Safe wrappers of the system calls that thalweg makes, and the seam where tests inject faults.
 //!
-//! Every function makes one system call and reports what it said: no retry on EINTR, no fallback,
-//! no loop. The few exceptions say so. Sizes are bytes.
+//! Every function makes one system call and returns its result, without a retry on EINTR, a
+//! fallback or a loop. The few exceptions are documented. Sizes are in bytes.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is where the raw calls are wrapped, counted and made to fail"
@@ -39,7 +39,7 @@ pub mod watch;
 
 pub use rustix::io::Errno;
 
-/// The examples of README.md are tests.
+/// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,7 +1,7 @@
-//! Memory mappings that stay safe although others write or truncate the file below them.
+//! Memory mappings that stay safe if other processes write to or truncate the mapped file.
 //!
-//! No reference is ever made into a file mapping: bytes leave and enter it by system calls, which
-//! answer EFAULT where a load would raise SIGBUS, or by a guarded copy loop.
+//! No Rust reference into a file mapping is ever created. Bytes are copied by system calls, which return EFAULT where a
+//! load would raise SIGBUS, or by a guarded copy loop.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
@@ -14,12 +14,12 @@ use std::ptr::NonNull;
 
 mod guard;
 
-/// What a file mapping is for.
+/// Access to a file mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading; the fd must be open for reading.
+    /// Reading. The descriptor must be open for reading.
     Read,
-    /// Reading and writing; the fd must be open for both. Writes go to the file.
+    /// Reading and writing. The descriptor must be open for both. Writes go to the file.
     Write,
 }
 
@@ -29,13 +29,13 @@ enum Kind {
     Anonymous,
 }
 
-/// A mapping, unmapped when dropped.
+/// A mapping that is unmapped when dropped.
 #[derive(Debug)]
 pub struct Map {
     base: NonNull<c_void>,
     /// Length of the mapping from `base`, in bytes.
     mapped: usize,
-    /// Where in it the caller's first byte lies.
+    /// Offset of the caller's first byte in the mapping.
     lead: usize,
     /// The caller's length: `lead + len <= mapped`.
     len: usize,
@@ -44,23 +44,22 @@ pub struct Map {
 
 // SAFETY: a mapping belongs to the process, not to a thread; Map is its only owner.
 unsafe impl Send for Map {}
-// SAFETY: through &Map memory is only read; writing takes &mut Map.
+// SAFETY: through &Map memory is only read; writing requires &mut Map.
 unsafe impl Sync for Map {}
 
-/// A guarded copy that stopped: everything before `copied` is copied, nothing after it.
+/// A guarded copy that stopped early. Exactly the first `copied` bytes have been copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Bytes copied, exactly.
+    /// Number of bytes copied, exact.
     pub copied: usize,
-    /// FAULT: the next byte has no page (the file shrank, its disk failed, or the sink's disk is
-    /// full). INVAL: a range outside its map, or a sink mapped for reading. NOSYS: no guarded
-    /// copy for this CPU.
+    /// FAULT: the next byte has no page (the file shrank, its disk failed, or the sink's disk is full). INVAL: a range
+    /// is outside its map, or the sink is mapped for reading only. NOSYS: there is no guarded copy for this CPU.
     pub errno: Errno,
 }
 
 impl Map {
-    /// Maps `len` bytes of a file from byte `at`, shared. `at` need not be aligned. EINVAL for
-    /// `len` 0; the file may be shorter than `at + len`: then the bytes past its last page fault.
+    /// Maps `len` bytes of a file from offset `at`, shared. `at` need not be aligned. EINVAL for `len` 0. The file may
+    /// be shorter than `at + len`; accesses past its last page then fault.
     pub fn of_file(fd: impl AsFd, at: u64, len: usize, access: Access) -> Result<Self, Errno> {
         let lead = (at % page_size() as u64) as usize;
         let mapped = lead.checked_add(len).ok_or(Errno::OVERFLOW)?;
@@ -80,8 +79,8 @@ impl Map {
         Ok(Self { base, mapped, lead, len, kind: Kind::File(access) })
     }
 
-    /// `len` bytes of zeroed private memory, aligned to a page. With `huge` the kernel is also
-    /// asked for huge pages (a second call, [`Map::advise_huge`]); its refusal is no error.
+    /// Maps `len` bytes of zeroed private memory, page-aligned. With `huge`, a second call asks the kernel for huge
+    /// pages ([`Map::advise_huge`]); its refusal is ignored.
     pub fn anonymous(len: usize, huge: bool) -> Result<Self, Errno> {
         if len == 0 || isize::try_from(len).is_err() {
             return Err(Errno::INVAL);
@@ -99,8 +98,8 @@ impl Map {
         Ok(map)
     }
 
-    /// `len` bytes of zeroed private memory that end where a page begins which nobody may touch, and
-    /// begin behind another such page or in the page after it.
+    /// Maps `len` bytes of zeroed private memory between two inaccessible pages. The bytes end exactly where the second
+    /// inaccessible page begins. They begin in the first accessible page.
     pub fn fenced(len: usize) -> Result<Self, Errno> {
         let page = page_size();
         let whole = len.checked_next_multiple_of(page).ok_or(Errno::OVERFLOW)?;
@@ -119,13 +118,13 @@ impl Map {
         // SAFETY: the first page is followed by `whole` bytes and another page.
         let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: `inner` and `whole` lie inside the new mapping, to which there is no reference.
+        // SAFETY: `inner` and `whole` are inside the new mapping, and no reference to it exists.
         unsafe { rustix::mm::mprotect(inner.cast(), whole, protection) }?;
         Ok(map)
     }
 
-    /// Gives the pages of an anonymous map back: its bytes are zero again, and the next write to each
-    /// page faults. EINVAL for a file's.
+    /// Returns the pages of an anonymous map to the kernel. Its bytes are zero again, and the next write to each page
+    /// faults. EINVAL for a file mapping.
     pub fn forget(&mut self) -> Result<(), Errno> {
         match self.kind {
             // &mut self excludes references to the bytes that change.
@@ -134,29 +133,28 @@ impl Map {
         }
     }
 
-    /// Bytes in the map.
+    /// Returns the number of bytes in the map.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Always false: an empty mapping cannot be made.
+    /// Always returns `false`: an empty mapping cannot be created.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory of an anonymous map; `None` for a file's, whose bytes others may change.
+    /// Returns the memory of an anonymous map. `None` for a file mapping, as other processes may change its bytes.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self.kind {
             Kind::Anonymous => {
-                // SAFETY: private memory of self.len bytes, zeroed by the kernel; to write it
-                // takes &mut self.
+                // SAFETY: private memory of self.len bytes, zeroed by the kernel; writing to it requires &mut self.
                 Some(unsafe { std::slice::from_raw_parts(self.first(), self.len) })
             }
             Kind::File(_) => None,
         }
     }
 
-    /// Like [`Map::bytes`], to be written.
+    /// Like [`Map::bytes`], for writing.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self.kind {
             Kind::Anonymous => {
@@ -167,8 +165,8 @@ impl Map {
         }
     }
 
-    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14): EINVAL on older kernels,
-    /// EFAULT where a file has no page.
+    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14). EINVAL on older kernels, EFAULT if the file has
+    /// no page.
     pub fn populate(&mut self) -> Result<(), Errno> {
         self.advise(match self.kind {
             Kind::File(Access::Read) => Advice::LinuxPopulateRead,
@@ -176,32 +174,32 @@ impl Map {
         })
     }
 
-    /// Asks for huge pages (MADV_HUGEPAGE). EINVAL where the kernel has none.
+    /// Asks for huge pages (MADV_HUGEPAGE). EINVAL if the kernel has none.
     pub fn advise_huge(&self) -> Result<(), Errno> {
         self.advise(Advice::LinuxHugepage)
     }
 
-    /// Asks for ordinary pages, also where the kernel gives everybody huge ones (MADV_NOHUGEPAGE).
-    /// EINVAL where the kernel has no others.
+    /// Asks for ordinary pages, even if the kernel uses huge pages by default (MADV_NOHUGEPAGE). EINVAL if the kernel
+    /// has no transparent huge pages.
     pub fn advise_small(&self) -> Result<(), Errno> {
         self.advise(Advice::LinuxNoHugepage)
     }
 
-    /// Tells the kernel that the map is read once, from front to back (MADV_SEQUENTIAL).
+    /// Advises the kernel that the map is read once, sequentially (MADV_SEQUENTIAL).
     pub fn advise_sequential(&self) -> Result<(), Errno> {
         self.advise(Advice::Sequential)
     }
 
-    /// `msync(2)`, MS_SYNC: what was written to the map is on stable storage.
+    /// `msync(2)`, MS_SYNC: brings the bytes written to the map to stable storage.
     pub fn sync(&self) -> Result<(), Errno> {
         uncounted(Call::Fsync, || {
-            // SAFETY: base and mapped are what mmap gave; MS_SYNC changes no memory.
+            // SAFETY: base and mapped are from mmap; MS_SYNC changes no memory.
             unsafe { rustix::mm::msync(self.base.as_ptr(), self.mapped, MsyncFlags::SYNC) }
         })
     }
 
-    /// `write(2)`, or `pwrite(2)` when `out_at` is given, straight from the map. EFAULT, not
-    /// SIGBUS, where the file has no page any more; EINVAL for a range outside the map.
+    /// `write(2)`, or `pwrite(2)` if `out_at` is given, directly from the map. EFAULT instead of SIGBUS if the file no
+    /// longer has the page; EINVAL for a range outside the map.
     pub fn write_to(
         &self,
         range: Range<usize>,
@@ -223,8 +221,8 @@ impl Map {
         })
     }
 
-    /// `read(2)`, or `pread(2)` when `in_at` is given, straight into the map; the mirror of
-    /// [`Map::write_to`]. EFAULT also for a map made for reading.
+    /// `read(2)`, or `pread(2)` if `in_at` is given, directly into the map: the counterpart of [`Map::write_to`].
+    /// EFAULT also for a map that is for reading only.
     pub fn read_from(
         &mut self,
         range: Range<usize>,
@@ -235,8 +233,8 @@ impl Map {
         let input = input.as_fd().as_raw_fd();
         let Some(at) = in_at else {
             return counted(Call::Read, len, |len| {
-                // SAFETY: into..into+len is mapped (see `part`), and &mut self excludes
-                // references to it; the kernel checks that it may be written.
+                // SAFETY: into..into+len is mapped (see `part`), and &mut self excludes references to it; the kernel
+                // checks that it is writable.
                 count(unsafe { libc::read(input, into.cast(), len) })
             });
         };
@@ -248,8 +246,8 @@ impl Map {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: base and mapped are what mmap gave, and no advice used here changes bytes, except in
-        // `forget`, which says why it may.
+        // SAFETY: base and mapped are from mmap. No advice used here changes bytes, except in `forget`, which gives the
+        // reason that it may.
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.mapped, advice) }
     }
 
@@ -258,7 +256,7 @@ impl Map {
         unsafe { self.base.as_ptr().cast::<u8>().add(self.lead) }
     }
 
-    /// First byte and length of a range, if it lies inside the map.
+    /// Returns the address and length of a range, if it is inside the map.
     fn part(&self, range: &Range<usize>) -> Result<(*mut u8, usize), Errno> {
         if range.start > range.end || range.end > self.len {
             return Err(Errno::INVAL);
@@ -271,14 +269,14 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: base and mapped are what mmap gave; no reference outlives self.
+        // SAFETY: base and mapped are from mmap; no reference outlives self.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.mapped) };
     }
 }
 
-/// Copies `range` of one map to byte `at` of another by a copy loop that survives a file
-/// shrinking below it: the answer then says how far it got. No system call, but for the first use
-/// in a process, which installs a SIGBUS handler; faults from elsewhere go on to the one before.
+/// Copies `range` of one map to offset `at` of another, with a copy loop that survives a file that shrinks during the
+/// copy. The error then contains the bytes copied. The first use in a process installs a SIGBUS handler; later uses
+/// make no system call. Other faults are forwarded to the previous handler.
 pub fn copy_between(
     source: &Map,
     range: Range<usize>,

@@ -1,49 +1,51 @@
-//! Nameless shared memory (`memfd_create(2)`) and its seals: what two processes may rely on when
-//! one hands memory to the other.
+//! Anonymous shared memory (`memfd_create(2)`) and its seals, which are guarantees between
+//! processes that share it.
 
 use crate::Errno;
 use crate::fault::{Call, gate, uncounted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-/// `linux/magic.h`: memory files lie on a tmpfs of the kernel's own.
+/// `linux/magic.h`: memfds are on an internal tmpfs of the kernel.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// What a descriptor says about the memory behind it.
+/// Properties of the memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// It can neither shrink (a mapping would fault) nor grow.
+    /// `true` if it can neither shrink (a mapping would fault) nor grow.
     pub fixed_size: bool,
-    /// Nobody but whoever had mapped it before can write it.
+    /// `true` if only processes that already had a writable mapping can write it.
     pub one_writer: bool,
-    /// Ordinary pages. Huge pages may run out when they are touched, which is SIGBUS.
+    /// `true` for ordinary pages. Huge pages may run out when they are touched, which raises
+    /// SIGBUS.
     pub ordinary: bool,
 }
 
-/// A failed call of several.
+/// A failed system call of a function that makes several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedCall {
-    /// The call, by its own name.
+    /// The name of the system call.
     pub call: &'static str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
 impl FailedCall {
-    /// For `map_err`.
+    /// Returns a function for `map_err` that adds the name of the system call.
     pub fn of(call: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self { call, errno }
     }
 }
 
-/// Memory of `len` zero bytes, all allocated now, so that too little of it is an error here and
-/// not a signal later. Not executable where the kernel can promise that. Up to four calls.
+/// Creates memory of `len` zero bytes. All of it is allocated now, so that a lack of memory is an
+/// error here instead of a signal later. It is not executable if the kernel supports that. Makes up
+/// to four calls, and repeats fallocate on EINTR.
 pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = uncounted(Call::MemfdCreate, || {
-        // With vm.memfd_noexec = 2 it must be asked for; before Linux 6.3 it cannot be.
+        // With vm.memfd_noexec = 2 the flag is required; before Linux 6.3 it is rejected.
         match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
             Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
             answer => answer,
@@ -53,7 +55,7 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     gate(Call::Ftruncate, 0)
         .and_then(|_| rustix::fs::ftruncate(&fd, len))
         .map_err(FailedCall::of("ftruncate"))?;
-    // A signal interrupts the allocation of much memory.
+    // A signal may interrupt the allocation of a large block (EINTR).
     rustix::io::retry_on_intr(|| {
         gate(Call::Fallocate, 0)?;
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)
@@ -62,14 +64,15 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     Ok(fd)
 }
 
-/// Seals memory that its maker has mapped for writing: from now on the size is fixed and nobody
-/// else gets a writable mapping. EINVAL before Linux 5.1 (F_SEAL_FUTURE_WRITE).
+/// Seals memory that its creator has mapped for writing. Its size is then fixed, and no other
+/// process gets a writable mapping. EINVAL before Linux 5.1 (F_SEAL_FUTURE_WRITE).
 pub fn seal_for_one_writer(fd: impl AsFd) -> Result<(), Errno> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(fd, seals)
 }
 
-/// Asks. EINVAL for what cannot be sealed at all: ordinary files, pipes, sockets. Three calls.
+/// Returns the properties. EINVAL for objects without seals: ordinary files, pipes, sockets. Makes
+/// three calls.
 pub fn facts(fd: impl AsFd) -> Result<Facts, Errno> {
     let fd = fd.as_fd();
     let seals = rustix::fs::fcntl_get_seals(fd)?;
@@ -83,10 +86,11 @@ pub fn facts(fd: impl AsFd) -> Result<Facts, Errno> {
     })
 }
 
-/// Whether every page of it is there, here or in swap. A page that is not is taken from whoever
-/// touches it first: from the reader of memory that another has handed over. One call.
+/// Returns `true` if every page is allocated, in memory or in swap. A missing page is charged to
+/// the process that first touches it, such as the reader of memory that another process passed.
+/// Makes one call.
 pub fn is_whole(fd: impl AsFd) -> bool {
-    // In units of 512 bytes, whatever st_blksize says (stat(2)).
+    // In units of 512 bytes, independent of st_blksize (stat(2)).
     let whole = |known: rustix::fs::Stat| {
         let taken = u64::try_from(known.st_blocks).unwrap_or(0).saturating_mul(512);
         u64::try_from(known.st_size).is_ok_and(|len| taken >= len)

@@ -1,7 +1,8 @@
-//! A mapping of shared memory with a header and a data area that follows itself: the data is
-//! mapped twice, one copy behind the other, so that what wraps round its end is contiguous.
+//! A mapping of shared memory with a header and a doubled data area: the data is mapped twice, one
+//! copy after the other. A range that wraps around the end of the data is therefore contiguous.
 //!
-//! Only addresses are given out: what other processes may write when is the caller's protocol.
+//! The type returns only addresses. The caller's protocol must define when other processes may
+//! write.
 
 use crate::Errno;
 use crate::fault::{Call, uncounted};
@@ -13,22 +14,22 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The mapping, unmapped when the last that shares it is dropped.
+/// The mapping. It is unmapped when the last value that shares it is dropped.
 #[derive(Debug)]
 pub struct Mirror {
-    /// A copy of the mapping's, so that to use it takes one step.
+    /// A copy of the mapping's base, to save an indirection.
     base: NonNull<u8>,
     header: usize,
     data: usize,
     mapping: Arc<Mapping>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and goes with its last owner.
+// SAFETY: a mapping belongs to the process, not to a thread, and is unmapped with its last owner.
 unsafe impl Send for Mirror {}
-// SAFETY: through &Mirror only addresses can be had.
+// SAFETY: &Mirror gives access to addresses only.
 unsafe impl Sync for Mirror {}
 
-/// Addresses to be given back.
+/// Addresses to unmap.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
@@ -41,8 +42,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mirror {
-    /// Maps the first `header` bytes of a file, and the `data` bytes behind them twice. Both must
-    /// be multiples of the page size, `header` not 0: else EINVAL. `data` 0 maps the header only.
+    /// Maps the first `header` bytes of a file once, and the `data` bytes after them twice. Both
+    /// must be multiples of the page size, and `header` must not be 0; otherwise EINVAL. With
+    /// `data` 0, maps only the header.
     pub fn map(fd: impl AsFd, header: usize, data: usize, access: Access) -> Result<Self, Errno> {
         let whole = data.checked_mul(2).and_then(|twice| twice.checked_add(header));
         let whole = whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or(Errno::INVAL)?;
@@ -54,7 +56,7 @@ impl Mirror {
         let base = unsafe {
             rustix::mm::mmap_anonymous(none, whole, ProtFlags::empty(), MapFlags::PRIVATE)
         }?;
-        // From here on dropping it unmaps all, whatever of it has been replaced.
+        // From here on, dropping it unmaps everything, including replaced parts.
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let mapping = Arc::new(Mapping { base, len: whole });
         let mirror = Self { base, header, data, mapping };
@@ -65,15 +67,15 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The same mapping at the same addresses, which stays until both are gone.
+    /// Returns another owner of this mapping. It stays mapped until all owners are dropped.
     #[must_use]
     pub fn share(&self) -> Self {
         let Self { base, header, data, ref mapping } = *self;
         Self { base, header, data, mapping: mapping.clone() }
     }
 
-    /// Maps part of the file over part of the reserved addresses: from the start at 0, the data
-    /// again behind that.
+    /// Maps part of the file over part of the reserved addresses: header and data at 0, or the
+    /// second copy of the data at `at`.
     fn place(&self, fd: impl AsFd, at: usize, len: usize, access: Access) -> Result<(), Errno> {
         let protection = match access {
             Access::Read => ProtFlags::READ,
@@ -90,44 +92,45 @@ impl Mirror {
         Ok(())
     }
 
-    /// First byte of the header. Valid for [`Mirror::header_len`] bytes as long as self lives.
+    /// Returns the first byte of the header. Valid for [`Mirror::header_len`] bytes while self
+    /// lives.
     pub fn header(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub fn header_len(&self) -> usize {
         self.header
     }
 
-    /// First byte of the data. Valid for twice [`Mirror::data_len`] bytes as long as self lives;
-    /// byte `n` and byte `n + data_len` are the same memory.
+    /// Returns the first byte of the data. Valid for twice [`Mirror::data_len`] bytes while self
+    /// lives. Byte `n` and byte `n + data_len` are the same memory.
     pub fn data(&self) -> NonNull<u8> {
-        // SAFETY: header is within the mapping, or at its end when there is no data.
+        // SAFETY: header is inside the mapping, or at its end if there is no data.
         unsafe { self.base.add(self.header) }
     }
 
-    /// Bytes of the data, counted once.
+    /// Returns the length of the data in bytes, counted once.
     pub fn data_len(&self) -> usize {
         self.data
     }
 
-    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14): EINVAL on older kernels.
+    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14). EINVAL on older kernels.
     pub fn populate(&self, access: Access) -> Result<(), Errno> {
         let advice = match access {
             Access::Read => Advice::LinuxPopulateRead,
             Access::Write => Advice::LinuxPopulateWrite,
         };
         let (base, len) = (self.base.as_ptr().cast::<c_void>(), self.mapping.len);
-        // SAFETY: the range is this mapping's, and populating changes no bytes.
+        // SAFETY: the range belongs to this mapping, and populating changes no bytes.
         unsafe { rustix::mm::madvise(base, len, advice) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping's, and whoever uses its addresses borrows a Mirror that
-        // shares it.
+        // SAFETY: the range belongs to this mapping, and all users of its addresses borrow a Mirror
+        // that shares it.
         let answer = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(answer.is_ok(), "munmap of our own mapping: {answer:?}");
     }

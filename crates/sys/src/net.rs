@@ -1,4 +1,4 @@
-//! Sockets: who connects, and sends, with and without zero copy.
+//! Sockets: accepting connections, and sending with and without zero copy.
 
 use crate::Errno;
 use crate::fault::{Call, counted, gate};
@@ -9,32 +9,32 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketTy
 mod zerocopy;
 pub use zerocopy::ZerocopySends;
 
-/// `accept4(2)`: a connection that never waits, closed on exec, and who connected; EAGAIN while nobody does.
-/// EMFILE, ENFILE, ENOBUFS and ENOMEM leave the connection in the queue, ECONNABORTED has taken it out. It is
-/// setting up: nobody counts it.
+/// `accept4(2)`: returns a non-blocking connection, closed on exec, and the peer's address; EAGAIN if none is waiting.
+/// After EMFILE, ENFILE, ENOBUFS or ENOMEM the connection stays in the queue; after ECONNABORTED it is removed. The
+/// call counts as set-up, so the tally does not include it.
 pub fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
     gate(Call::Accept, 0)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::acceptfrom_with(listener, flags)
 }
 
-/// `send(2)` with MSG_NOSIGNAL: a closed peer is EPIPE, never SIGPIPE.
+/// `send(2)` with MSG_NOSIGNAL: if the peer has closed, EPIPE and never SIGPIPE.
 pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], SendFlags::NOSIGNAL))
 }
 
-/// The same with MSG_MORE: a packet that is not full waits for what is sent next, 200 ms at the most.
+/// `send(2)` with MSG_NOSIGNAL and MSG_MORE: a packet that is not full waits for the next send, at most 200 ms.
 pub fn send_more(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], flags))
 }
 
-/// `TCP_NOTSENT_LOWAT` (tcp(7)): what is written and not sent yet is at most about so much. Without
-/// it a peer that reads nothing fills the whole buffer, megabytes.
+/// `TCP_NOTSENT_LOWAT` (tcp(7)): limits the bytes that are written and not sent yet to about `bytes`. Without it, a
+/// peer that reads nothing fills the whole send buffer, which is megabytes.
 pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
     let len = size_of_val(&bytes) as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the option is read from `bytes`, whose length is given.
+    // SAFETY: the option is read from `bytes`, and `len` is its length.
     let answer = unsafe {
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
         libc::setsockopt(fd, level, name, (&raw const bytes).cast(), len)
@@ -42,27 +42,26 @@ pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// `SO_ZEROCOPY` (socket(7)): allows [`send_zerocopy`] on this socket. EOPNOTSUPP for families
-/// without it.
+/// `SO_ZEROCOPY` (socket(7)): allows [`send_zerocopy`] on this socket. EOPNOTSUPP for address families without it.
 pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
     let on: libc::c_int = 1;
     let len = size_of_val(&on) as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the option is read from `on`, whose length is given.
+    // SAFETY: the option is read from `on`, and `len` is its length.
     let answer = unsafe {
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
     };
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// `send(2)` with MSG_ZEROCOPY: the kernel keeps the pages of `from` and may read them *after*
-/// this returns, until it says so on the error queue: changes made meanwhile may be sent.
-/// [`ZerocopySends`] keeps the memory borrowed for that long; use this only where something else
-/// does. Memory safety does not depend on it, since the kernel holds the pages.
+/// `send(2)` with MSG_ZEROCOPY: the kernel keeps the pages of `from`, and may read them *after* this returns, until it
+/// reports completion on the error queue. Until then, changes to the memory may be sent. [`ZerocopySends`] keeps the
+/// memory borrowed for that time; use this function only if other code does. Memory safety does not depend on it, since
+/// the kernel holds the pages.
 ///
-/// ENOBUFS: too many sends outstanding (net.core.optmem_max), or more bytes pinned than the
-/// user's memory-lock limit; a send larger than that limit never succeeds. Without [`enable_zerocopy`] the
-/// flag is ignored and the bytes are copied.
+/// ENOBUFS: too many sends are outstanding (net.core.optmem_max), or more bytes are pinned than the user's memory-lock
+/// limit. A send larger than that limit never succeeds. Without [`enable_zerocopy`] the flag is ignored and the bytes
+/// are copied.
 pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
     counted(Call::SendZerocopy, from.len(), |len| {
@@ -72,21 +71,21 @@ pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     })
 }
 
-/// `socketpair(2)`: two connected unix sockets that wait, closed on exec; `packets` for SEQPACKET
-/// instead of a stream.
+/// `socketpair(2)`: creates two connected blocking unix sockets, closed on exec. `packets` selects SEQPACKET instead of
+/// STREAM.
 pub fn unix_pair(packets: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     let kind = if packets { SocketType::SEQPACKET } else { SocketType::STREAM };
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
 }
 
-/// `SO_SNDBUF` (socket(7)): asks for a send buffer; the kernel doubles it and cuts it at
-/// `net.core.wmem_max` without a word.
+/// `SO_SNDBUF` (socket(7)): requests a send buffer of this size. The kernel doubles it, and silently limits it to
+/// `net.core.wmem_max`.
 pub fn set_send_buffer(fd: impl AsFd, wanted: usize) -> Result<(), Errno> {
     rustix::net::sockopt::set_socket_send_buffer_size(fd, wanted)
 }
 
-/// `TCP_CONGESTION` (tcp(7)): the congestion control of this connection, by name. ENOENT if the
-/// kernel does not have it, EPERM if it is not in tcp_allowed_congestion_control.
+/// `TCP_CONGESTION` (tcp(7)): sets the congestion control of this connection by name. ENOENT if the kernel does not
+/// have it, EPERM if it is not in tcp_allowed_congestion_control.
 pub fn congestion(fd: impl AsFd, name: &str) -> Result<(), Errno> {
     rustix::net::sockopt::set_tcp_congestion(fd, name)
 }

@@ -1,15 +1,15 @@
-//! Mode and times of what an `O_PATH` descriptor refers to. Changed by its name, another file could be hit.
+//! Changes mode and times of the file behind an `O_PATH` descriptor. A change by name could reach another file.
 
 use rustix::fs::{AtFlags, CWD, Mode, Timestamps, chmodat, utimensat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::{Errno, io::last_errno};
 
-/// Changes the mode of what `fd` refers to, which may have been opened with `O_PATH | O_NOFOLLOW`. No symbolic link is
-/// followed, whatever the name by which it was opened means by now.
+/// Changes the mode of the file behind `fd`, which may have been opened with `O_PATH | O_NOFOLLOW`. Symbolic links are
+/// not followed, and the current meaning of the file's name does not matter.
 ///
-/// Up to two calls: `fchmodat2(2)` is new in Linux 6.6 and refused by older filters of system calls; without it the
-/// change goes by `/proc/self/fd`.
+/// Makes up to two calls: `fchmodat2(2)` is new in Linux 6.6, and older seccomp filters refuse it. The fallback goes
+/// through `/proc/self/fd`.
 pub fn chmod_opened(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
     let fd = fd.as_fd();
     match fchmodat2(fd, mode) {
@@ -20,9 +20,9 @@ pub fn chmod_opened(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// Sets the times of what `fd` refers to, which may be a symbolic link.
+/// Sets the times of the file behind `fd`, which may be a symbolic link.
 ///
-/// Up to two calls: `AT_EMPTY_PATH` is new here in Linux 5.8, and without it the change goes by `/proc/self/fd`.
+/// Makes up to two calls: `AT_EMPTY_PATH` is supported here since Linux 5.8. The fallback goes through `/proc/self/fd`.
 pub fn set_times_opened(fd: impl AsFd, times: &Timestamps) -> Result<(), Errno> {
     let fd = fd.as_fd();
     match utimensat(fd, c"", times, AtFlags::EMPTY_PATH) {
@@ -31,7 +31,7 @@ pub fn set_times_opened(fd: impl AsFd, times: &Timestamps) -> Result<(), Errno> 
     }
 }
 
-/// A path that leads to what `fd` refers to, and no further if that is a symbolic link.
+/// Returns a path that leads to the file behind `fd`. If that is a symbolic link, it is not followed.
 fn link_to(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -1,7 +1,7 @@
-//! Unix SEQPACKET sockets that carry messages with file descriptors, and who is at the other end.
+//! Unix SEQPACKET sockets that carry messages with file descriptors, and the identity of the peer.
 //!
-//! Nothing here blocks but [`connect`]: the rest answers EAGAIN, and the caller polls with the
-//! patience it has. A message that does not fit is told, never cut in silence.
+//! Only [`connect`] blocks. All other functions return EAGAIN, and the caller polls with its own timeout. A message
+//! that does not fit is reported, never truncated silently.
 
 use crate::Errno;
 use crate::fault::{Call, gate};
@@ -19,18 +19,18 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most descriptors one message may carry here; the kernel's own limit is 253.
+/// The maximum number of descriptors in one message here. The kernel's own limit is 253.
 pub const MOST_FDS: usize = 8;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_FDS));
-/// Room for what a received message may bring: descriptors and credentials.
+/// Space for the control messages of a received message: descriptors and credentials.
 const RECEIVED_SPACE: usize = SPACE + rustix::cmsg_space!(ScmCredentials(1));
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// Who is at the other end of a unix socket, as the kernel saw it when the two were connected.
+/// The process at the other end of a unix socket, as the kernel recorded it when the two were connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id, in our pid namespace; 0 if the process is not visible in it.
+    /// Process id in our pid namespace; 0 if the process is not visible there.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
@@ -38,59 +38,59 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// One message.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes of it; 0 means that the other end is closed, for empty messages are never sent.
+    /// Length in bytes. 0 means that the other end is closed, because empty messages are never sent.
     pub len: usize,
-    /// The descriptors that came with it, closed on exec.
+    /// The descriptors received with it, closed on exec.
     pub fds: Vec<OwnedFd>,
-    /// The process that sent it. `None` if neither end asked for that ([`pass_credentials`]) when it was sent, or if the sender is
-    /// not visible in our pid namespace.
+    /// The process that sent it. `None` if neither end had requested that ([`pass_credentials`]) when it was sent, or
+    /// if the sender is not visible in our pid namespace.
     pub sender: Option<Credentials>,
-    /// Whether bytes or descriptors did not fit and are lost.
+    /// `true` if bytes or descriptors did not fit and are lost.
     pub truncated: bool,
 }
 
-/// `socketpair(2)`: two connected ends in this process.
+/// `socketpair(2)`: creates two connected sockets in this process.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
-/// Callers that wait to be accepted at a listener of ours; the kernel takes one more.
+/// The number of connections that may wait at a listener; the kernel accepts one more.
 pub const BACKLOG: i32 = 64;
 
-/// A socket bound to `path` that listens. Its file has this mode, less the umask, from the start. EADDRINUSE if the
-/// name is taken, by whatever; ENAMETOOLONG beyond 107 bytes. Four calls.
+/// Creates a listening socket bound to `path`. Its file has this mode, less the umask, from the start. EADDRINUSE if
+/// the name exists in any form; ENAMETOOLONG beyond 107 bytes. Makes four calls.
 pub fn listen(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket()?;
-    // The file that bind makes takes the mode of the socket (unix_bind_bsd in net/unix/af_unix.c).
+    // bind creates the file with the mode of the socket (unix_bind_bsd in net/unix/af_unix.c).
     rustix::fs::fchmod(&socket, mode)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-/// Whether a socket can have this path: ENAMETOOLONG beyond 107 bytes.
+/// Checks that a socket can have this path: ENAMETOOLONG beyond 107 bytes.
 pub fn check_path(path: &Path) -> Result<(), Errno> {
     SocketAddrUnix::new(path).map(drop)
 }
 
-/// `accept4(2)`: EAGAIN while nobody asks.
+/// `accept4(2)`: accepts a connection; EAGAIN if none is waiting.
 pub fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     gate(Call::Accept, 0)?;
     rustix::net::accept_with(listener, FLAGS)
 }
 
-/// Connects to `path`. A full queue of the listener is waited for, EAGAIN after `timeout`; `None`
-/// waits for ever. ECONNREFUSED if nobody listens, ENOENT if there is no such name. Four calls.
+/// Connects to `path`. If the listener's queue is full, waits and returns EAGAIN after `timeout`; `None` has no limit.
+/// ECONNREFUSED if no process listens, ENOENT if the name does not exist. Makes four calls.
 pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;
     let kind = SocketType::SEQPACKET;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
-    // The kernel takes a send timeout of zero for "none" and rustix refuses it.
+    // The kernel treats a send timeout of zero as "none", and rustix rejects it.
     let timeout = timeout.map(|timeout| timeout.max(Duration::from_micros(1)));
     set_socket_timeout(&socket, Timeout::Send, timeout)?;
     rustix::net::connect(&socket, &address)?;
@@ -98,8 +98,8 @@ pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno>
     Ok(socket)
 }
 
-/// Whether the socket file at `path` belongs to a socket that exists. Asks with another type of
-/// socket, which is refused either way, so that a listener is not disturbed.
+/// Returns `true` if the socket file at `path` belongs to an existing socket. Tests this with another type of socket,
+/// which is refused in either case, so that a listener is not disturbed.
 pub fn is_bound(path: &Path) -> Result<bool, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let asking = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None)?;
@@ -114,9 +114,10 @@ fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
-/// `sendmsg(2)` with SCM_RIGHTS: one message, whole or not at all. EINVAL for an empty one or more
-/// than [`MOST_FDS`] descriptors, EMSGSIZE if it is larger than the socket's buffer, EPIPE (no
-/// signal) if the other end is closed, EAGAIN if its queue is full.
+/// `sendmsg(2)` with SCM_RIGHTS: sends one message completely or not at all. Never raises SIGPIPE.
+///
+/// EINVAL for an empty message or more than [`MOST_FDS`] descriptors. EMSGSIZE if the message is larger than the
+/// socket's buffer. EPIPE if the other end is closed. EAGAIN if its queue is full.
 pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     if message.is_empty() || fds.len() > MOST_FDS {
         return Err(Errno::INVAL);
@@ -130,10 +131,10 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
     rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut control, flags).map(|_| ())
 }
 
-/// `recvmsg(2)`: one message and its descriptors. EAGAIN while there is none. ECONNRESET, once, if
-/// the other end closed without reading all we sent: what it sent before can still be received.
+/// `recvmsg(2)`: receives one message and its descriptors. EAGAIN if none is waiting. ECONNRESET, once, if the other
+/// end closed without reading all our messages. Messages that it sent before can still be received.
 pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
-    /// As aligned as a `cmsghdr`.
+    /// Aligned like a `cmsghdr`.
     #[repr(align(8))]
     struct Space([u8; RECEIVED_SPACE]);
     let mut space = Space([0; RECEIVED_SPACE]);
@@ -145,8 +146,8 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
     message.msg_control = space.0.as_mut_ptr().cast();
     message.msg_controllen = RECEIVED_SPACE as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the pointers of the message lead to exclusive memory of the lengths beside them. libc, because rustix's type
-    // for credentials cannot say pid 0, which the kernel gives for a sender that is not visible.
+    // SAFETY: the pointers in the message lead to exclusive memory of the given lengths. Uses libc, because rustix's
+    // type for credentials cannot represent pid 0, which the kernel reports for a sender that is not visible.
     let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let len = usize::try_from(got).map_err(|_| last_errno())?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
@@ -157,7 +158,7 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
 
 /// Returns the descriptors and the sender in the control messages of a message that was just received.
 fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
-    /// Of struct cmsghdr: its length with what follows, its level, its type.
+    /// Size of struct cmsghdr: length including the body, level, type.
     const HEAD: usize = size_of::<libc::cmsghdr>();
     const LENGTH: usize = size_of::<usize>();
     let word = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
@@ -168,7 +169,7 @@ fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
         let words = body.chunks_exact(4).map(word);
         match (word(&head[LENGTH..LENGTH + 4]), word(&head[LENGTH + 4..LENGTH + 8])) {
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                // SAFETY: descriptors that the kernel has just made for us; no other code knows them.
+                // SAFETY: descriptors that the kernel has just created for us; no other code knows them.
                 fds.extend(words.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
@@ -184,27 +185,28 @@ fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
     (fds, sender)
 }
 
-/// `SO_PASSCRED` (unix(7)): from now on each message sent or received here says which process sent it, as the kernel knows it.
+/// `SO_PASSCRED` (unix(7)): from now on, each message sent or received here carries the sending process, as recorded by
+/// the kernel.
 pub fn pass_credentials(socket: impl AsFd) -> Result<(), Errno> {
     rustix::net::sockopt::set_socket_passcred(socket, true)
 }
 
-/// A pidfd of the process that sent a message. It may be of another process that got the number since: ask again, after a later
-/// message of the same sender, whether it has ended.
+/// Returns a pidfd of the process that sent a message. The pid may have been reused by another process since. To
+/// exclude that, check with [`has_ended`] after a later message of the same sender.
 pub fn pidfd_of(sender: Credentials) -> Result<OwnedFd, Errno> {
     let pid = Pid::from_raw(sender.pid.cast_signed()).ok_or(Errno::SRCH)?;
     pidfd_open(pid, PidfdFlags::empty())
 }
 
-/// `SO_PEERCRED` (unix(7)): fixed when the two were connected. For the end that connected, the
-/// process that called listen; for a pair, the process that made it.
+/// `SO_PEERCRED` (unix(7)): returns the peer's identity when the two were connected. For the connecting end, that is
+/// the process that called listen; for a pair, the process that created it.
 pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let socket = socket.as_fd().as_raw_fd();
     let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let into = (&raw mut told).cast();
-    // SAFETY: the kernel writes at most `len` bytes, the size of `told`. libc, because rustix's
-    // type cannot say pid 0, which a peer of another pid namespace has.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `told`. Uses libc, because rustix's type cannot
+    // represent pid 0, which a peer of another pid namespace has.
     let answer = unsafe {
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
     };
@@ -214,8 +216,8 @@ pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     Ok(Credentials { pid: told.pid.max(0) as u32, uid: told.uid, gid: told.gid })
 }
 
-/// A pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5), which cannot name another process that got the
-/// same number later; on older kernels `pidfd_open(2)`, which could. ESRCH if it is gone.
+/// Returns a pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5) is safe against reuse of the pid. On older kernels,
+/// `pidfd_open(2)` is used, which is not. ESRCH if the peer has ended.
 pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     let raw = socket.as_fd().as_raw_fd();
     let mut fd: libc::c_int = -1;
@@ -225,7 +227,7 @@ pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     let answer =
         unsafe { libc::getsockopt(raw, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &raw mut len) };
     if answer == 0 && fd >= 0 {
-        // SAFETY: a descriptor the kernel has just made for us; nobody else knows it.
+        // SAFETY: a descriptor that the kernel has just created for us; no other code knows it.
         return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     match last_errno() {
@@ -234,7 +236,7 @@ pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whether the process of a pidfd has ended: a zombie has, one that is stopped has not.
+/// Returns `true` if the process of a pidfd has ended. A zombie has ended; a stopped process has not.
 pub fn has_ended(pidfd: impl AsFd) -> Result<bool, Errno> {
     crate::io::wait_readable(pidfd, Some(Duration::ZERO))
 }

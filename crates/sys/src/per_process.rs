@@ -1,13 +1,13 @@
-//! Values that the threads of a process share. A child made by fork gets fresh ones: its parent's threads do not exist
+//! Values shared by the threads of a process. A forked child gets new ones, because its parent's threads do not exist
 //! there, and a lock may have been held at the moment of the fork.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value for each process, made by the first who asks there and kept as long as the process.
+/// A value for each process, created at its first use there and never freed.
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Here<T>>);
 
-/// The value, and whose it is.
+/// The value, and the process it belongs to.
 pub(crate) struct Here<T> {
     pub process: u32,
     pub value: T,
@@ -18,12 +18,12 @@ impl<T: Default + Sync> PerProcess<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// This process's. No lock that a fork could have left locked is touched to find it.
+    /// Returns this process's value. Finding it takes no lock that a fork could have left locked.
     pub fn here(&'static self) -> &'static Here<T> {
         let process = std::process::id();
         let mut now = self.0.load(Ordering::Acquire);
         loop {
-            // SAFETY: what it points to was leaked.
+            // SAFETY: the pointee was leaked.
             if let Some(here) = unsafe { now.as_ref() }
                 && here.process == process
             {
@@ -31,10 +31,10 @@ impl<T: Default + Sync> PerProcess<T> {
             }
             let fresh = Box::into_raw(Box::new(Here { process, value: T::default() }));
             match self.0.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: just made, and leaked from here on.
+                // SAFETY: just created, and leaked from here on.
                 Ok(_) => return unsafe { &*fresh },
                 Err(other) => {
-                    // SAFETY: nobody else has seen it.
+                    // SAFETY: no other thread has seen it.
                     drop(unsafe { Box::from_raw(fresh) });
                     now = other;
                 }

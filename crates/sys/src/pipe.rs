@@ -1,7 +1,7 @@
 //! Pipes, and the calls that move pages through them: splice, tee, vmsplice.
 //!
-//! Pages moved, not copied, stay shared: later writes to a spliced file or to vmspliced memory
-//! show to whoever reads the pipe.
+//! Pages that are moved instead of copied stay shared: readers of the pipe see later writes to a spliced file or to
+//! vmspliced memory.
 
 use crate::Errno;
 use crate::fault::{Call, counted};
@@ -20,10 +20,10 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted` bytes, or the nearest the kernel grants; 0 keeps its default.
+    /// Creates a pipe with a capacity of `wanted` bytes, or the nearest that the kernel grants. 0 keeps the default.
     ///
-    /// Several calls: the wish is halved while the kernel says EPERM (above pipe-max-size, or the
-    /// user's pipe pages are used up), EBUSY or ENOMEM. What it grants may also be more: it rounds up.
+    /// Makes several calls: the wish is halved while the kernel returns EPERM (above pipe-max-size, or the user's pipe
+    /// pages are used up), EBUSY or ENOMEM. The kernel may also grant more, as it rounds up.
     pub fn new(wanted: usize) -> Result<Self, Errno> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut wish = wanted;
@@ -38,36 +38,36 @@ impl Pipe {
         Ok(Self { reader, writer, capacity })
     }
 
-    /// What the kernel granted.
+    /// Returns the capacity that the kernel granted.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 }
 
-/// `F_SETPIPE_SZ` (fcntl(2)): asks for `wanted` bytes, answers what was granted (never less).
-/// EPERM above `/proc/sys/fs/pipe-max-size` or the user's share, EBUSY below what is waiting.
+/// `F_SETPIPE_SZ` (fcntl(2)): requests a capacity of `wanted` bytes, and returns the granted one, which is never less.
+/// EPERM above `/proc/sys/fs/pipe-max-size` or the user's share; EBUSY if the waiting data does not fit.
 pub fn set_size(fd: impl AsFd, wanted: usize) -> Result<usize, Errno> {
     rustix::pipe::fcntl_setpipe_size(fd, wanted)
 }
 
-/// `F_GETPIPE_SZ` (fcntl(2)): the pipe's capacity. Partly used pages count whole, so a pipe can
-/// be full with fewer bytes in it.
+/// `F_GETPIPE_SZ` (fcntl(2)): returns the pipe's capacity. Partly used pages count as whole, so a pipe can be full with
+/// fewer bytes in it.
 pub fn size(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::pipe::fcntl_getpipe_size(fd)
 }
 
-/// `FIONREAD` (pipe(7)): the bytes in the pipe or socket, not yet read.
+/// `FIONREAD` (pipe(7)): returns the number of unread bytes in the pipe or socket.
 pub fn bytes_waiting(fd: impl AsFd) -> Result<u64, Errno> {
     rustix::io::ioctl_fionread(fd)
 }
 
-/// Whether a call may wait for the pipe. It says nothing about the other fd: that one waits
+/// Determines whether a call may wait for the pipe. The other descriptor is not affected: the call waits for that
 /// unless it was opened with O_NONBLOCK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpliceMode {
-    /// Wait while the pipe is empty, or full.
+    /// Wait while the pipe is empty or full.
     Block,
-    /// Answer EAGAIN instead.
+    /// Return EAGAIN instead.
     NonBlock,
 }
 
@@ -80,11 +80,11 @@ impl SpliceMode {
     }
 }
 
-/// `splice(2)`: moves up to `len` bytes between a pipe and another fd, or two pipes. An offset is
-/// for the side that is no pipe (else ESPIPE) and leaves that fd's own offset alone.
+/// `splice(2)`: moves up to `len` bytes between a pipe and another descriptor, or two pipes. An offset is allowed for
+/// the side that is not a pipe (otherwise ESPIPE), and leaves that descriptor's own offset unchanged.
 ///
-/// 0 is the end of the source. EINVAL: neither is a pipe, the sink is O_APPEND, or a side has no
-/// splice (`/dev/full`, many `/proc` files).
+/// 0 means the end of the source. EINVAL: neither is a pipe, the sink is O_APPEND, or a side does not support splice
+/// (`/dev/full`, many `/proc` files).
 pub fn splice(
     source: impl AsFd,
     source_at: Option<u64>,
@@ -100,8 +100,8 @@ pub fn splice(
     })
 }
 
-/// [`splice`] from a pipe to a socket with SPLICE_F_MORE: more bytes follow at once, so the
-/// socket need not send a short packet.
+/// Like [`splice`] from a pipe to a socket, with SPLICE_F_MORE: more bytes follow at once, so the socket need not send
+/// a short packet.
 pub fn splice_more(
     pipe: impl AsFd,
     socket: impl AsFd,
@@ -114,8 +114,8 @@ pub fn splice_more(
     })
 }
 
-/// `tee(2)`: shows up to `len` bytes of one pipe to another and leaves them in the first.
-/// It always starts at the first byte waiting there.
+/// `tee(2)`: duplicates up to `len` bytes of one pipe into another, and leaves them in the first. It always starts at
+/// the first unread byte.
 pub fn tee(
     source: impl AsFd,
     sink: impl AsFd,
@@ -125,15 +125,15 @@ pub fn tee(
     counted(Call::Tee, len, |len| rustix::pipe::tee(source, sink, len, mode.flags()))
 }
 
-/// `vmsplice(2)`: puts the pages of `memory` into a pipe. Never gifts them.
+/// `vmsplice(2)`: puts the pages of `memory` into a pipe. SPLICE_F_GIFT is never used.
 ///
-/// The pages stay shared until they are read *and* nothing downstream holds them: later writes
-/// to this memory show to the reader. Only memory that is never written again keeps the promise
-/// `stable`. Memory safety does not depend on it, since the kernel holds the pages.
+/// The pages stay shared until they are read *and* nothing downstream holds them. Until then, the reader sees later
+/// writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Memory safety does
+/// not depend on it, since the kernel holds the pages.
 ///
-/// Two calls: given the *read* end the kernel would write into `memory`, so the end is checked
-/// first by F_GETFL, and a wrong one is EBADF. The kernel does not look at O_NONBLOCK here, unlike
-/// splice and write: it is seen to as well.
+/// Makes two calls. For the *read* end the kernel would write into `memory`, so the end is checked first by F_GETFL,
+/// and a wrong one is EBADF. Unlike for splice and write, the kernel ignores O_NONBLOCK here, so this function checks
+/// it as well.
 pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -149,10 +149,10 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
     })
 }
 
-/// `vmsplice(2)` the other way: fills `memory` from a pipe. It copies, whatever the name says.
+/// `vmsplice(2)` in the other direction: fills `memory` from a pipe. The kernel copies the bytes, despite the name.
 ///
-/// Two calls: given the *write* end the kernel would hand out `memory`, so the end is checked
-/// first by F_GETFL, and a wrong one is EBADF.
+/// Makes two calls. For the *write* end the kernel would put `memory` into the pipe, so the end is checked first by
+/// F_GETFL, and a wrong one is EBADF.
 pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -160,8 +160,8 @@ pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Resul
             return Err(Errno::BADF);
         }
         let slices = [IoSliceRaw::from_slice_mut(&mut memory[..len])];
-        // SAFETY: the fd can be read and not written (checked above), so the kernel fills memory
-        // that is borrowed mutably for as long as the call lasts, and keeps no page of it.
+        // SAFETY: the fd can be read and not written (checked above), so the kernel fills memory that is mutably
+        // borrowed during the call, and keeps no page of it.
         unsafe { rustix::pipe::vmsplice(fd, &slices, mode.flags()) }
     })
 }

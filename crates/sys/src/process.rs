@@ -1,4 +1,4 @@
-//! Children: waiting for one with a limit, what it used, and signals that cannot hit another process.
+//! Child processes: waiting with a time limit, resource usage, and signals that cannot reach another process.
 
 use crate::{Errno, usage::Usage};
 use rustix::{
@@ -15,40 +15,38 @@ use std::{
     time::Duration,
 };
 
-/// A descriptor that names one process for good, also when its number is used again.
-/// `pidfd_open(2)`, Linux 5.3.
+/// Returns a pidfd, which identifies one process even if its pid is reused. `pidfd_open(2)`, Linux 5.3.
 pub fn watch(child: &Child) -> Result<OwnedFd, Errno> {
     pidfd_open(Pid::from_child(child), PidfdFlags::empty())
 }
 
-/// Waits until the process ends, at most so long, or without a limit; says whether it has. EINTR when
-/// a signal came first.
+/// Waits until the process ends, at most for `limit`. Returns `true` if it has ended. EINTR if a signal arrived first.
 pub fn ended_within(process: &impl AsFd, limit: Option<Duration>) -> Result<bool, Errno> {
-    // A limit too long for the kernel is none.
+    // A limit that the kernel cannot represent counts as none.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let ready = poll(&mut [PollFd::new(process, PollFlags::IN)], limit.as_ref())?;
     Ok(ready > 0)
 }
 
-/// Sends a signal. ESRCH once the process has ended and was reaped.
+/// Sends a signal. ESRCH if the process has ended and was reaped.
 pub fn signal(process: &impl AsFd, signal: Signal) -> Result<(), Errno> {
     pidfd_send_signal(process, signal)
 }
 
-/// How a child ended, and what it and the children it waited for used.
+/// The end of a child, and the resources used by it and the children it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What was used.
+    /// The resources used.
     pub used: Usage,
-    /// The most memory any one of these processes had resident, in bytes. The kernel takes over what
-    /// this process had when it started the child: less than that does not show.
+    /// The largest resident memory of any one of these processes, in bytes. The kernel starts with the value of this
+    /// process at the start of the child, so smaller values do not show.
     pub max_resident: u64,
 }
 
-/// Reaps a child that has ended, by `wait4(2)`; `None` if it has not. The standard library must not
-/// wait for it afterwards: ECHILD.
+/// Reaps a child that has ended, by `wait4(2)`; `None` if it is still running. The standard library must not wait for
+/// it afterwards: that fails with ECHILD.
 pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
     let mut status = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
@@ -59,7 +57,7 @@ pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
         0 => Ok(None),
         -1 => Err(crate::io::last_errno()),
         _ => {
-            // SAFETY: zeroes are a valid rusage, and so is what the kernel wrote over them.
+            // SAFETY: zeroes are a valid rusage, and so is the result that the kernel wrote over them.
             let used = unsafe { used.assume_init() };
             Ok(Some(Ended {
                 status: ExitStatus::from_raw(status),
@@ -70,8 +68,8 @@ pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
     }
 }
 
-/// The most memory this process has had resident, in bytes: `VmHWM` of proc(5); `None` where that does
-/// not show.
+/// Returns the largest resident memory that this process has had, in bytes: `VmHWM` of proc(5). `None` if it is not
+/// available.
 pub fn own_max_resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

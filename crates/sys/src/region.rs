@@ -1,8 +1,8 @@
-//! Memory that is shared with other processes, or made to be filled: mapped descriptors, System V
-//! segments, anonymous memory on small, transparent or explicit huge pages.
+//! Memory that is shared with other processes, or allocated as a buffer: mapped descriptors, System V segments, and
+//! anonymous memory on small, transparent or explicit huge pages.
 //!
-//! A region hands out a raw pointer only: whoever shares memory must say why a load or a store is
-//! sound at that moment. It never grows, shrinks or moves.
+//! A region returns a raw pointer only: code that shares memory must justify each load and store. A region never grows,
+//! shrinks or moves.
 
 use crate::Errno;
 use crate::fault::{Call, uncounted};
@@ -14,26 +14,25 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ptr::NonNull;
 
-/// What a shared region is for.
+/// Access to a shared region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Reading what others write. A store faults.
+    /// Reading of other processes' writes. A store faults.
     Read,
-    /// Reading and writing; what is written shows to others.
+    /// Reading and writing. Other processes see the writes.
     Write,
-    /// Reading and writing; what is written is a copy of its own (copy on write).
+    /// Reading and writing. Writes are private (copy on write).
     Private,
 }
 
-/// Which pages anonymous memory is made of.
+/// The kind of pages of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// The machine's ordinary pages.
+    /// Ordinary pages of the machine.
     Small,
-    /// Ordinary memory, aligned so that the kernel can use transparent huge pages, which it is
-    /// asked for; its refusal is no error.
+    /// Ordinary memory, aligned for transparent huge pages. The kernel is asked for them; its refusal is ignored.
     Transparent,
-    /// Pages of the administrator's pool (`vm.nr_hugepages`): ENOMEM when it is empty.
+    /// Pages of the administrator's pool (`vm.nr_hugepages`): ENOMEM if it is empty.
     Pool,
 }
 
@@ -43,13 +42,13 @@ enum Form {
     Attached,
 }
 
-/// A piece of memory, given back when dropped.
+/// A block of memory, unmapped or detached when dropped.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
-    /// What the caller asked for, from `base`.
+    /// The requested length, from `base`.
     len: usize,
-    /// What is to be given back, from `start`.
+    /// The address to unmap, with the length `mapped`.
     start: NonNull<u8>,
     mapped: usize,
     writable: bool,
@@ -62,8 +61,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps the first `len` bytes of a file or memfd. EINVAL for `len` 0. A load behind the file's
-    /// end raises SIGBUS: map only what is sealed against shrinking, or trusted.
+    /// Maps the first `len` bytes of a file or memfd. EINVAL for `len` 0. A load beyond the end of the file raises
+    /// SIGBUS, so map only files that are sealed against shrinking, or trusted.
     pub fn of_file(fd: impl AsFd, len: usize, sharing: Sharing) -> Result<Self, Errno> {
         check_len(len)?;
         let (protection, flags) = match sharing {
@@ -78,14 +77,14 @@ impl Region {
         Self::new(base.cast(), len, sharing != Sharing::Read, Form::Mapped)
     }
 
-    /// `len` bytes of zeroed memory of our own. With [`Pages::Pool`] the length is rounded up to
-    /// whole huge pages.
+    /// Maps `len` bytes of zeroed private memory. With [`Pages::Pool`], the mapped length is rounded up to whole huge
+    /// pages.
     pub fn anonymous(len: usize, pages: Pages) -> Result<Self, Errno> {
         check_len(len)?;
         let huge = huge_page_size();
         let (mapped, flags) = match pages {
             Pages::Small => (len, MapFlags::PRIVATE),
-            // Room to move the start up to where a huge page can begin.
+            // Space to move the start up to the alignment of a huge page.
             Pages::Transparent => (len.checked_add(huge).ok_or(Errno::NOMEM)?, MapFlags::PRIVATE),
             Pages::Pool => {
                 let whole = len.checked_next_multiple_of(huge).ok_or(Errno::NOMEM)?;
@@ -107,8 +106,8 @@ impl Region {
         Ok(region)
     }
 
-    /// Attaches a System V segment; its length is the segment's. EIDRM, EINVAL: it is gone;
-    /// EACCES: not ours.
+    /// Attaches a System V segment. EINVAL if the segment is shorter than `len`. EIDRM or EINVAL if it was removed;
+    /// EACCES if this user has no access.
     pub fn of_segment(segment: Segment, len: usize) -> Result<Self, Errno> {
         check_len(len)?;
         if segment.len()? < len {
@@ -127,29 +126,29 @@ impl Region {
         Ok(Self { base, len, start: base, mapped: len, writable, form })
     }
 
-    /// The first byte. Valid for [`len`](Self::len) bytes for as long as this lives; for stores
-    /// only if [`is_writable`](Self::is_writable). Others may write to it at any time.
+    /// Returns the first byte. Valid for [`len`](Self::len) bytes while this value lives, and for stores only if
+    /// [`is_writable`](Self::is_writable). Other processes may write to it at any time.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Bytes that may be used.
+    /// Returns the number of usable bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Always false: an empty region cannot be made.
+    /// Always returns `false`: an empty region cannot be created.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether stores are allowed.
+    /// Returns `true` if stores are allowed.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Makes every page resident now (MADV_POPULATE_READ or _WRITE, Linux 5.14): EINVAL on older
-    /// kernels. One call instead of a fault a page later.
+    /// Makes every page resident now (MADV_POPULATE_READ or _WRITE, Linux 5.14). EINVAL on older kernels. Replaces one
+    /// later fault per page by one call.
     pub fn populate(&self) -> Result<(), Errno> {
         self.advise(if self.writable {
             Advice::LinuxPopulateWrite
@@ -158,7 +157,7 @@ impl Region {
         })
     }
 
-    /// Asks for transparent huge pages (MADV_HUGEPAGE); EINVAL where the kernel has none.
+    /// Asks for transparent huge pages (MADV_HUGEPAGE). EINVAL if the kernel has none.
     pub fn advise_huge(&self) -> Result<(), Errno> {
         self.advise(Advice::LinuxHugepage)
     }
@@ -175,23 +174,22 @@ impl Drop for Region {
     fn drop(&mut self) {
         let start = self.start.as_ptr();
         match self.form {
-            // SAFETY: start and mapped are what mmap gave; the region hands out no references.
+            // SAFETY: start and mapped are from mmap; the region hands out no references.
             Form::Mapped => drop(unsafe { rustix::mm::munmap(start.cast(), self.mapped) }),
-            // SAFETY: start is what shmat gave.
+            // SAFETY: start is from shmat.
             Form::Attached => drop(unsafe { libc::shmdt(start.cast()) }),
         }
     }
 }
 
-/// A System V shared memory segment, known by its number. It outlives every process until
-/// [`remove`](Segment::remove) was called and the last one has let go: remove it as soon as all
-/// have attached.
+/// A System V shared memory segment, identified by its number. It persists until [`remove`](Segment::remove) was called
+/// and the last process has detached. Remove it as soon as all processes have attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment(i32);
 
 impl Segment {
-    /// `shmget(2)` with IPC_PRIVATE, for this user alone. ENOSPC, EINVAL: the machine's limits
-    /// (`kernel.shmmni`, `kernel.shmmax`); ENOSYS, EPERM: not here.
+    /// `shmget(2)` with IPC_PRIVATE, accessible to this user only. ENOSPC, EINVAL: beyond the machine's limits
+    /// (`kernel.shmmni`, `kernel.shmmax`). ENOSYS, EPERM: not available here.
     pub fn create(len: usize) -> Result<Self, Errno> {
         check_len(len)?;
         // SAFETY: no pointers.
@@ -199,17 +197,17 @@ impl Segment {
         if id < 0 { Err(last_errno()) } else { Ok(Self(id)) }
     }
 
-    /// The segment of this number, as another process told it.
+    /// Returns the segment of this number, received from another process.
     pub fn of_id(id: i32) -> Self {
         Self(id)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(self) -> i32 {
         self.0
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len(self) -> Result<usize, Errno> {
         let mut facts = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
         // SAFETY: IPC_STAT writes one shmid_ds.
@@ -220,12 +218,12 @@ impl Segment {
         Ok(unsafe { facts.assume_init() }.shm_segsz)
     }
 
-    /// Whether it has no bytes; it always has some.
+    /// Returns `true` if it has no bytes, which never happens.
     pub fn is_empty(self) -> Result<bool, Errno> {
         Ok(self.len()? == 0)
     }
 
-    /// `shmctl(2)` with IPC_RMID: the segment goes with the last process that is attached.
+    /// `shmctl(2)` with IPC_RMID: the segment is destroyed when the last process has detached.
     pub fn remove(self) -> Result<(), Errno> {
         // SAFETY: IPC_RMID takes no buffer.
         match unsafe { libc::shmctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) } {
@@ -235,8 +233,8 @@ impl Segment {
     }
 }
 
-/// POSIX shared memory of `len` bytes whose name is gone at once: hand the descriptor over. Three
-/// calls. Unlike a memfd it cannot be sealed: whoever has it may shrink it.
+/// Creates POSIX shared memory of `len` bytes and unlinks its name at once. Pass the descriptor to other processes.
+/// Makes three calls. Unlike a memfd, it cannot be sealed: any process with the descriptor may shrink it.
 pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
     const TRIES: u32 = 100;
     check_len(len)?;
@@ -252,7 +250,7 @@ pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
                 errno => return Err(errno),
             }
         }
-        // SAFETY: shm_open has just given this descriptor to us alone.
+        // SAFETY: shm_open has just returned this descriptor, which only this function has.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the name is a C string.
         unsafe { libc::shm_unlink(name.as_ptr()) };
@@ -262,28 +260,26 @@ pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
     Err(Errno::EXIST)
 }
 
-/// `F_ADD_SEALS` (fcntl(2)). EBUSY: `WRITE` while somebody can write through a mapping; EPERM:
-/// sealed against sealing.
+/// `F_ADD_SEALS` (fcntl(2)). EBUSY: `WRITE` while a writable mapping exists. EPERM: sealed against further seals.
 pub fn seal(fd: impl AsFd, seals: SealFlags) -> Result<(), Errno> {
     rustix::fs::fcntl_add_seals(fd, seals)
 }
 
-/// Whether a memfd of ordinary pages has these seals and at least `len` bytes: with
-/// [`SealFlags::SHRINK`] no load from its first `len` bytes can fault any more. False for what is no
-/// memfd.
+/// Returns `true` if this is a memfd of ordinary pages with these seals and at least `len` bytes. With
+/// [`SealFlags::SHRINK`], loads from its first `len` bytes can then no longer fault. `false` for any other object.
 pub fn is_sealed(fd: impl AsFd, seals: SealFlags, len: u64) -> bool {
     let sealed = rustix::fs::fcntl_get_seals(&fd).is_ok_and(|found| found.contains(seals));
     sealed && memfd::facts(&fd).is_ok_and(|facts| facts.ordinary && facts.len >= len)
 }
 
-/// Bytes of a huge page; a guess of 2 MiB where the kernel does not tell.
+/// Returns the size of a huge page in bytes; 2 MiB if the kernel does not report it.
 pub fn huge_page_size() -> usize {
     let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
     let told = told.ok().and_then(|text| text.trim().parse::<usize>().ok());
     told.filter(|size| size.is_power_of_two() && *size >= page_size()).unwrap_or(2 << 20)
 }
 
-/// A kernel without transparent huge pages says EINVAL: then the pages are small ones.
+/// Accepts EINVAL of a kernel without transparent huge pages. The pages are then small.
 fn refused(errno: Errno) -> Result<(), Errno> {
     if errno == Errno::INVAL { Ok(()) } else { Err(errno) }
 }
@@ -300,7 +296,7 @@ mod tests {
     /// Writes the first and the last byte and reads them back.
     fn works(region: &Region) {
         let ends = [0, region.len() - 1].map(|at| {
-            // SAFETY: `at` lies inside the region, which nobody else knows of.
+            // SAFETY: `at` is inside the region, which no other code knows.
             unsafe { region.as_ptr().add(at) }
         });
         for (n, end) in ends.into_iter().enumerate() {
@@ -377,7 +373,7 @@ mod tests {
             Region::of_file(&fd, 8192, Sharing::Private).unwrap(),
         );
         works(&one);
-        // SAFETY: the first byte of a region that nobody writes now.
+        // SAFETY: the first byte of a region that no process writes now.
         assert_eq!(unsafe { two.as_ptr().read_volatile() }, 7);
         works(&two);
         let ours = format!("thalweg-{}-", std::process::id());

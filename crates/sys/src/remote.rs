@@ -1,37 +1,40 @@
-//! The memory of another process, by process_vm_readv and process_vm_writev.
+//! Access to the memory of another process, by process_vm_readv and process_vm_writev.
 //!
-//! A process number may be used again once its process is gone: hold a pidfd, and look at it
-//! before and after. The kernel lets a process do this to those it may trace (ptrace(2)).
+//! A pid may be reused once its process has ended: hold a pidfd, and check it before and after. The
+//! kernel permits access to processes that the caller may trace (ptrace(2)).
 
 use crate::Errno;
 use crate::fault::{Call, counted};
 use crate::io::last_errno;
 
-/// `process_vm_readv(2)`: up to `into.len()` bytes from address `at` of process `pid`.
+/// `process_vm_readv(2)`: reads up to `into.len()` bytes from address `at` of process `pid`.
 ///
-/// Fewer than asked for: the rest has no page there. EPERM: not allowed (another user, not
-/// dumpable, Yama, seccomp); ESRCH: no such process; EFAULT: no page at all; ENOSYS: not here.
+/// A short count means that the rest has no page. EPERM: not allowed (another user, not dumpable,
+/// Yama, seccomp). ESRCH: the process does not exist. EFAULT: no page at all. ENOSYS: not available
+/// here.
 pub fn read(pid: i32, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     counted(Call::ProcessVmReadv, into.len(), |len| {
         let near = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: len };
         let far = libc::iovec { iov_base: address(at)?, iov_len: len };
-        // SAFETY: the near vector lies in `into`; the kernel checks the far one, and reads it.
+        // SAFETY: the near vector is inside `into`. The kernel checks the far one, and only reads
+        // it.
         count(unsafe { libc::process_vm_readv(pid, &raw const near, 1, &raw const far, 1, 0) })
     })
 }
 
-/// `process_vm_writev(2)`: up to `from.len()` bytes to address `at` of process `pid`. Answers as
-/// [`read`].
+/// `process_vm_writev(2)`: writes up to `from.len()` bytes to address `at` of process `pid`.
+/// Results as for [`read`].
 ///
 /// # Safety
-/// The process has set those bytes aside for this caller until it is told that they were written:
-/// nothing there may refer to them meanwhile. If `pid` is this process that holds here as well.
+/// The process must have reserved those bytes for this caller until it is notified that they were
+/// written. No reference to them may exist there until then. If `pid` is this process, this applies
+/// here as well.
 pub unsafe fn write(pid: i32, at: u64, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::ProcessVmWritev, from.len(), |len| {
         let near = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: len };
         let far = libc::iovec { iov_base: address(at)?, iov_len: len };
-        // SAFETY: the kernel only reads the near vector, which lies in `from`; the far one is the
-        // caller's contract.
+        // SAFETY: the kernel only reads the near vector, which is inside `from`; the caller's
+        // contract covers the far one.
         count(unsafe { libc::process_vm_writev(pid, &raw const near, 1, &raw const far, 1, 0) })
     })
 }
@@ -58,11 +61,11 @@ mod tests {
         let (source, mut sink) = (b"0123456789".to_vec(), vec![0; 10]);
         match read(own(), source.as_ptr() as u64, &mut sink) {
             Ok(count) => assert_eq!(&sink[..count], b"0123456789"),
-            // Where a filter refuses the call there is nothing more to try.
+            // If a seccomp filter refuses the call, there is nothing more to test.
             Err(errno) => return assert!(matches!(errno, Errno::PERM | Errno::NOSYS)),
         }
         let at = sink.as_mut_ptr() as u64;
-        // SAFETY: `sink` is not touched between here and the answer.
+        // SAFETY: `sink` is not accessed until the call has returned.
         assert_eq!(unsafe { write(own(), at, b"abc") }, Ok(3));
         assert_eq!(&sink[..4], b"abc3");
     }

@@ -1,9 +1,10 @@
-//! Words in shared memory that the kernel marks when this process ends, however it ends.
+//! Words in shared memory that the kernel marks when this process ends for any reason.
 //!
-//! The kernel keeps a *robust list* per thread (get_robust_list(2)) and, when the thread ends, sets
-//! `FUTEX_OWNER_DIED` in every word on it and wakes a sleeper. Threads end before their process
-//! does, so the words go on the list of a thread of our own that does nothing but live. It has a
-//! list head of its own: the C library's, which serves robust mutexes, is left alone.
+//! The kernel keeps a *robust list* per thread (get_robust_list(2)). When the thread ends, the
+//! kernel sets `FUTEX_OWNER_DIED` in every word on it and wakes a waiter. Threads end before their
+//! process does, so the words go on the list of a helper thread that lives as long as the process.
+//! That thread has its own list head; the C library's list heads of other threads, which serve
+//! robust mutexes, are not changed.
 
 use crate::Errno;
 use crate::futex::WAITERS;
@@ -14,24 +15,25 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// The kernel stops after 2048 entries (ROBUST_LIST_LIMIT); then another thread is needed.
+/// Words per thread. The kernel stops after 2048 entries (ROBUST_LIST_LIMIT), so more words need
+/// another thread.
 const MOST_NODES: usize = 1024;
 
-/// A word with its place in the list, as it lies in shared memory: 16 bytes.
+/// A word with its link in the list, as stored in shared memory: 16 bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Node {
-    /// The thread's id and `FUTEX_WAITERS` while it lives, `FUTEX_OWNER_DIED` afterwards; 0 when
-    /// not enlisted.
+    /// The thread's id and `FUTEX_WAITERS` while it lives, `FUTEX_OWNER_DIED` afterwards; 0 if not
+    /// enlisted.
     pub word: AtomicU32,
     spare: AtomicU32,
-    /// An address of this process; of no use to another one.
+    /// An address of this process, meaningless to others.
     next: AtomicPtr<Node>,
 }
 
 const _: () = assert!(size_of::<Node>() == 16, "the format says so; a 64-bit target is needed");
 
-/// `struct robust_list_head`; entries point to `next` of a node.
+/// `struct robust_list_head`. Entries point to the `next` field of a node.
 #[repr(C)]
 struct Head {
     next: AtomicPtr<Node>,
@@ -42,34 +44,34 @@ struct Head {
 struct Thread {
     head: &'static Head,
     tid: u32,
-    /// In the order they were added: the reverse of the list's.
+    /// In the order they were added, which is the reverse of the list's order.
     nodes: Vec<NonNull<Node>>,
 }
 
-// SAFETY: the addresses are used under the lock of the pool only.
+// SAFETY: the addresses are used only under the lock of the pool.
 unsafe impl Send for Thread {}
 
 static POOL: PerProcess<Mutex<Vec<Thread>>> = PerProcess::new();
 
-/// A node on the list; taken off when dropped, by the process that put it there.
+/// A node on the list. It is removed when this is dropped in the process that enlisted it.
 #[derive(Debug)]
 pub struct Enlisted {
     node: NonNull<Node>,
     process: u32,
 }
 
-// SAFETY: the node is atomics, and the list is changed under a lock only.
+// SAFETY: the node consists of atomics, and the list is changed only under a lock.
 unsafe impl Send for Enlisted {}
-// SAFETY: there is nothing to do through &Enlisted.
+// SAFETY: &Enlisted allows no operation.
 unsafe impl Sync for Enlisted {}
 
-/// Puts a node on the list of a thread that lives as long as this process, and stores the thread's
+/// Adds a node to the list of a thread that lives as long as this process, and stores the thread's
 /// id in the word. EAGAIN or EPERM if no thread can be started.
 ///
 /// # Safety
 ///
 /// The node must stay mapped for writing until [`Enlisted`] is dropped, must not be enlisted
-/// already, and no other process may be able to write it.
+/// already, and must not be writable by another process.
 pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
     let pool = POOL.here();
     let mut threads = pool.value.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,12 +79,12 @@ pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
         threads.push(Thread::start()?);
     }
     let thread = threads.last_mut().expect("one was pushed if there was none");
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let entry = unsafe { node.as_ref() };
     entry.next.store(thread.head.next.load(Ordering::Relaxed), Ordering::Relaxed);
     entry.word.store(thread.tid | WAITERS, Ordering::Release);
-    // The list must be whole at every moment, for a kill may come at any: the node is finished
-    // before it is reachable.
+    // The process may be killed at any moment, so the list must always be consistent: the node is
+    // complete before it becomes reachable.
     thread.head.next.store(entry_of(node), Ordering::Release);
     thread.nodes.push(node);
     Ok(Enlisted { node, process: pool.process })
@@ -100,7 +102,7 @@ impl Drop for Enlisted {
                 continue;
             };
             let before = match thread.nodes.get(at + 1) {
-                // SAFETY: nodes on the list are mapped: `enlist`'s contract.
+                // SAFETY: nodes on the list are mapped, by `enlist`'s contract.
                 Some(node) => &unsafe { node.as_ref() }.next,
                 None => &thread.head.next,
             };
@@ -114,7 +116,7 @@ impl Drop for Enlisted {
     }
 }
 
-/// What the kernel calls the entry: the address of the node's `next`.
+/// Returns the entry address in the kernel's sense: that of the node's `next`.
 fn entry_of(node: NonNull<Node>) -> *mut Node {
     node.as_ptr().wrapping_byte_add(std::mem::offset_of!(Node, next))
 }
@@ -146,8 +148,8 @@ impl Thread {
 
 fn register(head: &'static Head) -> Result<(), Errno> {
     let len = size_of::<Head>();
-    // SAFETY: the head lives for ever. The C library's own list of this thread is replaced; the
-    // thread never locks a mutex that would need it.
+    // SAFETY: the head lives for ever. The C library's list of this thread is replaced, and the
+    // thread never locks a mutex that needs it.
     let answer = unsafe { libc::syscall(libc::SYS_set_robust_list, ptr::from_ref(head), len) };
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }

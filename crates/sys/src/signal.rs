@@ -1,39 +1,40 @@
-//! Interrupts as a flag, and the broken pipe as a signal again.
+//! Interrupts as a flag, and the default action of SIGPIPE.
 //!
-//! A flag set by a handler is missed by a call that blocks just after it was looked at. So, once
-//! interrupted, the process is given an alarm every second: a call about to block comes back with
-//! EINTR a second later at the most. That holds for the thread that called [`catch_interrupts`],
-//! whichever thread the kernel picks for the signal; others that block need a deadline.
+//! If a signal arrives after the flag was checked and before a call blocks, the call does not
+//! notice it. So once the process is interrupted, it gets SIGALRM every second: a blocking call
+//! returns EINTR after at most a second. This applies to the thread that called
+//! [`catch_interrupts`], whichever thread the kernel chooses for the signal. Other threads that
+//! block need a timeout.
 
 use crate::Errno;
 use libc::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// The signal that interrupted us; 0 while none has.
+/// The first signal that interrupted the process; 0 if none has.
 static WHICH: AtomicI32 = AtomicI32::new(0);
 
-/// How many came.
+/// The number of interrupts.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// Of SIGHUP, where it is only counted.
+/// The number of SIGHUPs, if they are only counted.
 static HANGUPS: AtomicU32 = AtomicU32::new(0);
 
-/// The thread to be woken: its kernel number.
+/// The thread to wake, by its kernel thread id.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// Whether SIGINT, SIGTERM or SIGHUP came since [`catch_interrupts`].
+/// Returns `true` if SIGINT, SIGTERM or SIGHUP arrived since [`catch_interrupts`].
 #[inline]
 pub fn interrupted() -> bool {
     WHICH.load(Ordering::Relaxed) != 0
 }
 
-/// How many of them came: who asks twice means it.
+/// Returns the number of these signals. A second one means that the user insists.
 pub fn times() -> u32 {
     TIMES.load(Ordering::Relaxed)
 }
 
-/// Which of them came first.
+/// Returns the first of these signals.
 pub fn which() -> Option<i32> {
     match WHICH.load(Ordering::Relaxed) {
         0 => None,
@@ -41,12 +42,12 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP set the flag, and make the calling thread's blocked calls
-/// answer EINTR, once a second until the process ends: no SA_RESTART. A SIGINT after that kills, as
-/// it would have done. Uses SIGALRM.
+/// Makes SIGINT, SIGTERM and SIGHUP set the flag. Blocking calls of the calling thread then return
+/// EINTR, once a second until the process ends; SA_RESTART is not set. A further SIGINT kills, as
+/// by default. Uses SIGALRM.
 ///
-/// A SIGINT or SIGHUP that was ignored stays so: that is how a shell protects what it runs in the
-/// background, and `nohup` what it runs.
+/// A SIGINT or SIGHUP that was ignored stays ignored: shells protect background jobs in that way,
+/// and `nohup` its command.
 pub fn catch_interrupts() -> Result<(), Errno> {
     THREAD.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     handle(libc::SIGALRM, on_alarm as extern "C" fn(c_int) as usize)?;
@@ -60,29 +61,30 @@ pub fn catch_interrupts() -> Result<(), Errno> {
     Ok(())
 }
 
-/// From now on SIGHUP is only counted, whatever it did before.
+/// Makes SIGHUP only increase a counter, whatever its earlier action.
 pub fn count_hangups() -> Result<(), Errno> {
     handle(libc::SIGHUP, on_hangup as extern "C" fn(c_int) as usize)
 }
 
-/// How many came since [`count_hangups`].
+/// Returns the number of SIGHUPs since [`count_hangups`].
 pub fn hangups() -> u32 {
     HANGUPS.load(Ordering::Relaxed)
 }
 
-/// From now on the calling thread, and those it starts, leave SIGINT, SIGTERM and SIGHUP to the
-/// threads there are already.
+/// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread and those it starts. The other existing
+/// threads handle them.
 ///
-/// The kernel gives a signal to the main thread if that may have it, even while it sleeps where
-/// no handler can run: a page that a FUSE server never delivers. Then nobody hears of it.
+/// The kernel prefers the main thread unless the signal is blocked there. It does so even while that
+/// thread sleeps where no handler can run, such as in a page fault that a FUSE server never serves.
+/// The signal would then have no effect.
 pub fn leave_interrupts_to_others() -> Result<(), Errno> {
     block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
 }
 
-/// Keeps signals from the calling thread and those it starts.
+/// Blocks signals in the calling thread and those it starts.
 fn block(signals: &[c_int]) -> Result<(), Errno> {
     let set = set_of(signals);
-    // SAFETY: the set is whole; the old mask is not asked for.
+    // SAFETY: the set is initialized; the old mask is not requested.
     match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(Errno::from_raw_os_error(error)),
@@ -91,44 +93,45 @@ fn block(signals: &[c_int]) -> Result<(), Errno> {
 
 fn set_of(signals: &[c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the pointer is valid for writes; the call makes it a whole, empty set.
+    // SAFETY: the pointer is valid for writes; the call initializes it to an empty set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     for signal in signals {
-        // SAFETY: the set was made whole above; the callers' signals exist.
+        // SAFETY: the set was initialized above; the callers' signals exist.
         unsafe { libc::sigaddset(set.as_mut_ptr(), *signal) };
     }
-    // SAFETY: made whole above.
+    // SAFETY: initialized above.
     unsafe { set.assume_init() }
 }
 
-/// From now on SIGUSR1, by which a person asks how far we are, waits for
-/// [`wait_for_status_request`] instead of killing: in the calling thread and those it starts.
+/// Blocks SIGUSR1, with which a user requests the progress, in the calling thread and those it
+/// starts. The signal then no longer kills, but waits for [`wait_for_status_request`].
 pub fn hold_status_requests() -> Result<(), Errno> {
     block(&[libc::SIGUSR1])
 }
 
-/// Waits until SIGUSR1 comes, and takes it.
+/// Waits until SIGUSR1 arrives, and consumes it.
 pub fn wait_for_status_request() -> Result<(), Errno> {
     let set = set_of(&[libc::SIGUSR1]);
     let mut signal = 0;
-    // SAFETY: the set is whole; the call writes one number to `signal`.
+    // SAFETY: the set is initialized; the call writes one number to `signal`.
     match unsafe { libc::sigwait(&raw const set, &raw mut signal) } {
         0 => Ok(()),
         error => Err(Errno::from_raw_os_error(error)),
     }
 }
 
-/// SIGPIPE kills again, as in other Unix tools; Rust's start-up code has it ignored.
+/// Makes SIGPIPE kill the process, as in other Unix tools. Rust's start-up code ignores it.
 pub fn reset_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_DFL)
 }
 
-/// SIGPIPE no longer kills: a write to a closed pipe or socket answers EPIPE, which can be told.
+/// Ignores SIGPIPE: a write to a closed pipe or socket returns EPIPE, which can be reported.
 pub fn ignore_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_IGN)
 }
 
-/// SIGXFSZ no longer kills: a write past RLIMIT_FSIZE answers EFBIG, which can be told and undone.
+/// Ignores SIGXFSZ: a write past RLIMIT_FSIZE returns EFBIG, which can be reported and cleaned up
+/// after.
 pub fn ignore_sigxfsz() -> Result<(), Errno> {
     handle(libc::SIGXFSZ, libc::SIG_IGN)
 }
@@ -155,7 +158,8 @@ extern "C" fn on_alarm(_: c_int) {
     }
 }
 
-/// Interrupts the thread that asked for it, now and in a second. Async-signal-safe.
+/// Interrupts the thread that called [`catch_interrupts`], now and after a second.
+/// Async-signal-safe.
 fn wake() {
     // SAFETY: async-signal-safe, takes a number, cannot fail.
     unsafe { libc::alarm(1) };
@@ -163,12 +167,12 @@ fn wake() {
     if rustix::thread::gettid().as_raw_nonzero().get() == thread {
         return;
     }
-    // SAFETY: the thread's own errno, which the interrupted code may be about to look at.
+    // SAFETY: the thread's own errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: valid for as long as the thread, see above.
+    // SAFETY: valid as long as the thread lives, see above.
     let kept = unsafe { *errno };
     let (process, signal) = (process.as_raw_nonzero().get(), libc::SIGALRM);
-    // SAFETY: takes numbers. A thread that has ended is ESRCH and no harm.
+    // SAFETY: takes numbers. For a thread that has ended it harmlessly returns ESRCH.
     unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) };
     // SAFETY: as above.
     unsafe { *errno = kept };
@@ -179,7 +183,7 @@ fn handle(signal: c_int, handler: usize) -> Result<(), Errno> {
     // SAFETY: zeroes are a valid sigaction: default, no flags, empty mask.
     let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
     action.sa_sigaction = handler;
-    // SAFETY: `action` is whole; handlers in this file are async-signal-safe.
+    // SAFETY: `action` is initialized; handlers in this file are async-signal-safe.
     match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(crate::io::last_errno()),
@@ -189,7 +193,7 @@ fn handle(signal: c_int, handler: usize) -> Result<(), Errno> {
 fn handler_of(signal: c_int) -> Result<usize, Errno> {
     // SAFETY: zeroes are a valid sigaction.
     let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
-    // SAFETY: the call only writes the present action to `action`.
+    // SAFETY: the call only writes the current action to `action`.
     match unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } {
         0 => Ok(action.sa_sigaction),
         _ => Err(crate::io::last_errno()),
@@ -210,7 +214,8 @@ mod tests {
         unsafe { libc::raise(signal) };
     }
 
-    /// Runs as a process of its own, started by the tests below: signals are the process's.
+    /// Runs as a separate process, started by the tests below, because signals concern the whole
+    /// process.
     #[test]
     fn signal_child() {
         let Ok(what) = std::env::var(CHILD) else { return };
@@ -257,7 +262,7 @@ mod tests {
             let (reader, _writer) = rustix::pipe::pipe().unwrap();
             let pid = rustix::process::getpid();
             rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-            // The other thread gets the signal, and wakes this one.
+            // The other thread receives the signal, and wakes this one.
             assert_eq!(crate::io::read(&reader, &mut [0; 1]), Err(Errno::INTR));
             assert!(interrupted());
             drop(stop);
@@ -272,7 +277,7 @@ mod tests {
             raise(libc::SIGINT);
             panic!("still here");
         }
-        // No signal from outside any more: only the alarm can end these calls.
+        // No further signals from outside: only the alarm can end these calls.
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         for _ in 0..2 {
             assert_eq!(crate::io::read(&reader, &mut [0; 1]), Err(Errno::INTR));

@@ -1,33 +1,33 @@
-//! Which of the standard descriptors were closed when the process was started.
+//! Detects standard descriptors that were closed when the process was started.
 //!
-//! Rust's start-up code opens `/dev/null` in the place of each of them before `main`: what is written
-//! to a closed standard output is gone then, and no call says so. So this looks before it.
+//! Rust's start-up code opens `/dev/null` in place of each closed one before `main`. Writes to a closed standard output
+//! would then be lost without an error. So this module checks before the start-up code.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A bit for each of 0, 1 and 2.
+/// Bit `n` is set if descriptor `n` (0, 1 or 2) was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// A constructor: the loader calls it before the start-up code of Rust, while there is one thread.
+/// A constructor: the loader calls it before Rust's start-up code, while there is only one thread.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
     for fd in 0..3 {
-        // SAFETY: takes numbers and changes nothing. What it says to a number that is no open
-        // descriptor is what is asked for.
+        // SAFETY: takes numbers and changes nothing. For a number that is not open it returns an error, which is the
+        // purpose.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
 }
 
-/// Whether 0, 1 or 2 was closed when the process was started. What is there now is not what the
-/// caller of the process meant.
+/// Returns `true` if 0, 1 or 2 was closed when the process was started. The descriptor that is open now is then not one
+/// that the starting process chose.
 pub fn was_closed(fd: RawFd) -> bool {
-    // Without a use of it a linker may leave the constructor out.
+    // Without this use, a linker may omit the constructor.
     std::hint::black_box(&raw const LOOK);
     (0..3).contains(&fd) && CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
 }
@@ -40,7 +40,7 @@ mod tests {
 
     const CHILD: &str = "THALWEG_STANDARD_CHILD";
 
-    /// Runs as a process of its own, started by the test below.
+    /// Runs as a separate process, started by the test below.
     #[test]
     fn standard_child() {
         let Ok(closed) = std::env::var(CHILD) else { return };

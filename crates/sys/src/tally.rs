@@ -1,6 +1,6 @@
-//! How many calls this crate made: those that move bytes or shape a file, the waits between them,
-//! and each `io_uring_enter`. Calls for setting up are not counted, nor is the waiting of threads
-//! for each other.
+//! Counts the system calls of this crate: those that move bytes, allocate or publish files, the
+//! waits between them, and each `io_uring_enter`. Set-up calls are not counted, nor are the waits
+//! of threads for each other.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -11,8 +11,9 @@ thread_local! {
     static HELPERS: OnceCell<Arc<AtomicU64>> = const { OnceCell::new() };
 }
 
-/// Calls made so far by this thread, and by threads it started that have handed theirs in: a
-/// mechanism's thread does so where [`Inherited::enter`](crate::fault::Inherited::enter) ends.
+/// Returns the number of calls made so far by this thread and by the threads it started, as far as
+/// those have reported. A mechanism's thread reports when
+/// [`Inherited::enter`](crate::fault::Inherited::enter) ends.
 pub fn calls() -> u64 {
     OWN.get() + HELPERS.with(|helpers| helpers.get().map_or(0, |h| h.load(Ordering::Relaxed)))
 }
@@ -23,12 +24,12 @@ pub(crate) fn one() {
     OWN.set(OWN.get() + 1);
 }
 
-/// Where threads started by this one hand in what they counted.
+/// Returns the counter to which the threads started by this one add their calls.
 pub(crate) fn helpers() -> Arc<AtomicU64> {
     HELPERS.with(|helpers| Arc::clone(helpers.get_or_init(Arc::default)))
 }
 
-/// Hands in to `starter` the calls made inside `body`, also if it panics.
+/// Adds the calls made inside `body` to `starter`, also if it panics.
 pub(crate) fn handing_in<R>(starter: Arc<AtomicU64>, body: impl FnOnce() -> R) -> R {
     let _at_the_end = HandIn { starter, before: OWN.get() };
     body()

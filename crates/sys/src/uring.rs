@@ -1,8 +1,9 @@
-//! Reads and writes through io_uring, with buffers of its own.
+//! Reads and writes through io_uring, with its own buffers.
 //!
-//! One slot is one buffer: what is in flight owns it, and nobody sees its bytes until then. The
-//! kernel may touch a buffer for as long as an operation runs, so dropping the ring cancels, waits
-//! and, if it cannot wait, leaks the buffers rather than free them under the kernel.
+//! Each slot has one buffer. While an operation is in flight, it owns the buffer, and the bytes are
+//! not accessible. The kernel may access a buffer as long as an operation runs. So dropping the
+//! ring cancels and waits. If it cannot wait, it leaks the buffers rather than free them while the
+//! kernel uses them.
 
 use crate::Errno;
 use crate::fault::Call;
@@ -21,31 +22,32 @@ use area::Area;
 use enter::Nudges;
 use entry::{Leg, NUDGE, leg};
 
-/// `at` for an fd without offsets (pipe, socket), or for its own offset.
+/// Value of `at` for a descriptor without offsets (pipe, socket), or for the descriptor's own
+/// offset.
 pub const CURRENT: u64 = u64::MAX;
 
-/// What an operation did.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Filled the slot's buffer from its byte 0.
+    /// Fills the slot's buffer from its byte 0.
     Read,
-    /// Wrote from the slot's buffer.
+    /// Writes from the slot's buffer.
     Write,
 }
 
-/// The end of one operation.
+/// The completion of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The slot it was started with.
+    /// The slot of the operation.
     pub slot: u32,
-    /// What it did.
+    /// The kind of operation.
     pub op: Op,
-    /// Bytes moved; 0 from a read is the end. CANCELED: a write whose linked read came short.
+    /// Bytes moved; 0 from a read means the end. CANCELED: a write after a short linked read.
     pub result: Result<u32, Errno>,
 }
 
-/// An fd for a ring: one that outlives it, or one that the ring shares and keeps open for as long
-/// as it lives itself.
+/// A descriptor for a ring: one that outlives the ring, or one that the ring shares and keeps open
+/// as long as it lives.
 #[derive(Clone, Debug)]
 pub enum RingFd<'fd> {
     /// Outlives the ring.
@@ -66,41 +68,41 @@ impl From<Arc<OwnedFd>> for RingFd<'_> {
     }
 }
 
-/// A completion made up by the fault seam for the write of a pair, due after its real read.
+/// A completion that the fault seam injects for the write of a pair, after its real read.
 #[derive(Clone, Copy, Debug)]
 struct After {
     result: Result<u32, Errno>,
-    /// The read's length; coming shorter it cancels the write, as the kernel would.
+    /// The read's full length. A shorter read cancels the write, as in the kernel.
     needs: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Completions owed to the caller: 0, 1, or 2 for a pair.
+    /// Completions not yet returned to the caller: 0, 1, or 2 for a pair.
     busy: u8,
     after: Option<After>,
 }
 
-/// An io_uring with `depth` slots. `'fd` outlives every fd it is given.
+/// An io_uring with `depth` slots. `'fd` must outlive it.
 pub struct Uring<'fd> {
     ring: IoUring,
     area: Area,
     slots: Vec<Slot>,
     ready: VecDeque<Completion>,
-    /// Entries pushed whose completion the ring has not shown yet.
+    /// Pushed entries without a completion taken off the ring so far.
     pushed: usize,
     registered: bool,
-    /// The kernel took only part of what was queued: a pair may be torn apart, so nothing more
-    /// is submitted.
+    /// `true` if the kernel took only part of the queued entries. A pair may be split, so nothing
+    /// more is submitted.
     torn: bool,
     nudges: Nudges,
-    /// Shared fds some operation has named.
+    /// Shared descriptors used by any operation so far.
     kept: Vec<Arc<OwnedFd>>,
     fds: PhantomData<BorrowedFd<'fd>>,
 }
 
 impl AsFd for Uring<'_> {
-    /// What to poll: readable when there is a completion.
+    /// Returns the descriptor to poll: it is readable when there is a completion.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring owns this descriptor and closes it when it is dropped.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -108,22 +110,24 @@ impl AsFd for Uring<'_> {
 }
 
 impl<'fd> Uring<'fd> {
-    /// A ring with `depth` slots (1 to 4096) of `buffer` bytes (up to 1 GiB), each buffer aligned
-    /// to `align`, a power of two.
+    /// Creates a ring with `depth` slots (1 to 4096) of `buffer` bytes (up to 1 GiB). Each buffer
+    /// is aligned to `align`, a power of two.
     ///
-    /// Several calls. The buffers are registered with the kernel; if the memory-lock limit forbids
-    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here;
-    /// ENOMEM: not even the ring fits under that limit, which counts all rings of the user.
+    /// Makes several calls. The buffers are registered with the kernel. If the memory-lock limit
+    /// forbids that (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: io_uring is
+    /// not available here. ENOMEM: not even the ring fits under that limit, which counts all rings
+    /// of the user.
     pub fn new(depth: u32, buffer: usize, align: usize) -> Result<Self, Errno> {
         if !(1..=4096).contains(&depth) || !(1..=1 << 30).contains(&buffer) {
             return Err(Errno::INVAL);
         }
         let area = Area::new(depth as usize, buffer, align)?;
-        // Two entries a slot: a pair in each. The kernel doubles that for completions, so neither
-        // queue can run over.
+        // Two entries per slot, for a pair in each. The kernel doubles that number for completions,
+        // so neither queue can overflow.
         let ring = IoUring::new(depth * 2).map_err(|error| errno(&error))?;
         let vectors = area.vectors();
-        // SAFETY: the vectors lie in `area`, which Drop keeps until the kernel is done with it.
+        // SAFETY: the vectors are inside `area`, which Drop keeps until the kernel no longer uses
+        // it.
         let registered = match unsafe { ring.submitter().register_buffers(&vectors) } {
             Ok(()) => true,
             Err(error) => match errno(&error) {
@@ -145,37 +149,38 @@ impl<'fd> Uring<'fd> {
         })
     }
 
-    /// Whether the buffers are registered (READ_FIXED, WRITE_FIXED).
+    /// Returns `true` if the buffers are registered (READ_FIXED, WRITE_FIXED).
     pub fn registered(&self) -> bool {
         self.registered
     }
 
-    /// Slots, whether or not in use.
+    /// Returns the number of slots.
     pub fn depth(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Completions still to be had from [`Uring::wait`].
+    /// Returns the number of completions that [`Uring::wait`] has yet to return.
     pub fn in_flight(&self) -> u32 {
         self.slots.iter().map(|slot| u32::from(slot.busy)).sum()
     }
 
-    /// The buffer of a slot; `None` while it is in flight, or for a slot there is not.
+    /// Returns the buffer of a slot; `None` while it is in flight, or if the slot does not exist.
     pub fn buffer(&self, slot: u32) -> Option<&[u8]> {
         self.idle(slot).ok()?;
-        // SAFETY: nothing is in flight for the slot, and starting something takes &mut self.
+        // SAFETY: nothing is in flight for the slot, and starting an operation takes &mut self.
         Some(unsafe { self.area.bytes(slot as usize) })
     }
 
-    /// Like [`Uring::buffer`], to be filled.
+    /// Like [`Uring::buffer`], for writing.
     pub fn buffer_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
         self.idle(slot).ok()?;
         // SAFETY: nothing is in flight for the slot, and &mut self excludes other references.
         Some(unsafe { self.area.bytes_mut(slot as usize) })
     }
 
-    /// Queues a read of `len` bytes from byte `at` of the file into the slot's buffer. No call
-    /// yet: see [`Uring::submit`]. EBUSY: the slot is in flight; EINVAL: no such slot or length.
+    /// Queues a read of `len` bytes from offset `at` of the file into the slot's buffer. Makes no
+    /// call yet: see [`Uring::submit`]. EBUSY: the slot is in flight. EINVAL: invalid slot or
+    /// length.
     pub fn read(
         &mut self,
         slot: u32,
@@ -193,7 +198,7 @@ impl<'fd> Uring<'fd> {
         Ok(())
     }
 
-    /// Queues a write of the bytes `range` of the slot's buffer to byte `at` of the file. Errors
+    /// Queues a write of the bytes `range` of the slot's buffer to offset `at` of the file. Errors
     /// as for [`Uring::read`].
     pub fn write(
         &mut self,
@@ -212,8 +217,8 @@ impl<'fd> Uring<'fd> {
         Ok(())
     }
 
-    /// Queues a read and, linked to it, a write of the same bytes. Two completions follow. A read
-    /// that fails or comes short cancels the write: its bytes are then in the buffer, unwritten.
+    /// Queues a read and, linked to it, a write of the bytes read. Two completions follow. A read
+    /// that fails or is short cancels the write: its bytes are then in the buffer, unwritten.
     pub fn read_then_write(
         &mut self,
         slot: u32,
@@ -254,15 +259,15 @@ impl<'fd> Uring<'fd> {
         Ok(())
     }
 
-    /// `io_uring_enter(2)`: hands what is queued to the kernel; answers how many operations it
-    /// took. Fewer than queued is rare and final: every later start answers EIO, because a pair
-    /// may have been torn apart.
+    /// `io_uring_enter(2)`: submits the queued operations, and returns the number that the kernel
+    /// took. Fewer than queued is rare and final: every later operation fails with EIO, because a
+    /// pair may have been split.
     pub fn submit(&mut self) -> Result<usize, Errno> {
         self.enter(0)
     }
 
-    /// The next completion. A call that waits also submits what is queued. EINTR: a signal came
-    /// first, or nothing for a while; ask again. EINVAL: nothing is in flight.
+    /// Returns the next completion. If the call waits, it also submits queued operations. EINTR: a
+    /// signal arrived first, or nothing for a while; call again. EINVAL: nothing is in flight.
     pub fn wait(&mut self) -> Result<Completion, Errno> {
         if let Some(done) = self.next_ready() {
             return Ok(done);
@@ -271,7 +276,7 @@ impl<'fd> Uring<'fd> {
             return Err(Errno::INVAL);
         }
         self.enter(1)?;
-        // A signal after some were submitted is reported by the kernel as success.
+        // If a signal arrives after entries were submitted, the kernel reports success.
         self.next_ready().ok_or(Errno::INTR)
     }
 
@@ -282,7 +287,7 @@ impl<'fd> Uring<'fd> {
         Some(done)
     }
 
-    /// Takes one completion off the ring.
+    /// Takes one completion off the ring. Returns `false` if there is none.
     fn reap(&mut self) -> bool {
         let Some(entry) = self.ring.completion().next() else { return false };
         self.pushed -= 1;
@@ -321,7 +326,7 @@ impl<'fd> Uring<'fd> {
         if inside { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    /// The number of an fd, which stays open for as long as the ring lives.
+    /// Returns the number of a descriptor, which stays open as long as the ring lives.
     fn keep(&mut self, fd: impl Into<RingFd<'fd>>) -> RawFd {
         match fd.into() {
             RingFd::Borrowed(fd) => fd.as_raw_fd(),
@@ -335,10 +340,11 @@ impl<'fd> Uring<'fd> {
         }
     }
 
-    /// All entries or none.
+    /// Pushes all entries or none.
     fn push(&mut self, entries: &[Entry]) -> Result<(), Errno> {
-        // SAFETY: each entry's buffer is a part of `area` checked by `check` and kept by Drop
-        // until the kernel is done; each fd lives for 'fd, which outlives self, or is in `kept`.
+        // SAFETY: each entry's buffer is a part of `area`, checked by `check` and kept by Drop
+        // until the kernel no longer uses it; each fd lives for 'fd, which outlives self, or is in
+        // `kept`.
         unsafe { self.ring.submission().push_multiple(entries) }.map_err(|_| Errno::BUSY)?;
         self.pushed += entries.len();
         Ok(())
@@ -347,11 +353,13 @@ impl<'fd> Uring<'fd> {
 
 impl Drop for Uring<'_> {
     fn drop(&mut self) {
-        // What was queued but never submitted stays so: a dropped ring writes nothing more.
+        // Entries that were queued and never submitted are not submitted now: a dropped ring writes
+        // nothing more.
         let queued = self.ring.submission().len();
         while self.reap() {}
         if self.pushed > queued {
-            // Linux 6.0; before that only the wait below is left. Not found means done.
+            // Needs Linux 6.0. On older kernels only the wait below remains. "Not found" means that
+            // all are complete.
             while self.cancel_all() == Err(Errno::INTR) {}
         }
         while self.pushed > queued {

@@ -1,4 +1,4 @@
-//! What a process or thread has used so far, and one limit worth raising.
+//! Resource usage of processes and threads, and the limit of open files.
 
 use crate::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -6,27 +6,27 @@ use std::mem::MaybeUninit;
 use std::ops::Add;
 use std::time::Duration;
 
-/// Resources used, by `getrusage(2)`. The kernel counts time exactly but may split it into user
-/// and system by samples.
+/// Resource usage, by `getrusage(2)`. The kernel counts total CPU time exactly, but may divide it into user and system
+/// time by sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub sys: Duration,
-    /// Page faults that needed no reading.
+    /// Page faults without a read from disk.
     pub minor_faults: u64,
-    /// Page faults that had to read.
+    /// Page faults with a read from disk.
     pub major_faults: u64,
-    /// Reads from a disk that it began, in units of 512 bytes: what the page cache had counts nothing.
+    /// Disk reads it started, in units of 512 bytes. Page-cache hits do not count.
     pub blocks_read: u64,
-    /// Times it gave up the processor, mostly to wait.
+    /// Number of times it gave up the processor, mostly to wait.
     pub voluntary_switches: u64,
-    /// Times the processor was taken from it.
+    /// Number of times it was preempted.
     pub involuntary_switches: u64,
 }
 
-/// What two processes used together.
+/// The sum of the usage of two processes.
 impl Add for Usage {
     type Output = Self;
 
@@ -44,22 +44,22 @@ impl Add for Usage {
 }
 
 impl Usage {
-    /// All threads of this process, also those that ended.
+    /// Returns the usage of all threads of this process, including those that ended.
     pub fn now_process() -> Self {
         Self::now(libc::RUSAGE_SELF)
     }
 
-    /// The calling thread.
+    /// Returns the usage of the calling thread.
     pub fn now_thread() -> Self {
         Self::now(libc::RUSAGE_THREAD)
     }
 
-    /// Children that ended and were waited for, and theirs.
+    /// Returns the usage of children that ended and were waited for, and of their children.
     pub fn now_children() -> Self {
         Self::now(libc::RUSAGE_CHILDREN)
     }
 
-    /// What was used since `earlier`; a field that ran backwards is 0.
+    /// Returns the usage since `earlier`. A field that decreased is 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -75,22 +75,21 @@ impl Usage {
         }
     }
 
-    /// User and system time together.
+    /// Returns user and system time together.
     pub fn cpu(&self) -> Duration {
         self.user + self.sys
     }
 
     fn now(who: libc::c_int) -> Self {
         let mut used = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the call writes one rusage. It fails only for a `who` it does not know, and
-        // then leaves zeroes.
+        // SAFETY: the call writes one rusage. It fails only for an unknown `who`, and then leaves zeroes.
         unsafe { libc::getrusage(who, used.as_mut_ptr()) };
         // SAFETY: zeroes are a valid rusage.
         let used = unsafe { used.assume_init() };
         Self::of(&used)
     }
 
-    /// The fields of what the kernel filled in.
+    /// Converts the kernel's structure.
     pub(crate) fn of(used: &libc::rusage) -> Self {
         Self {
             user: duration(used.ru_utime),
@@ -108,17 +107,16 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
-/// Bytes that the C library's allocator has handed out. It counts in 32 bits, so only differences
-/// below 2 GiB mean anything.
+/// Bytes allocated by the C library's allocator. It counts in 32 bits, so only differences below 2 GiB are meaningful.
 #[derive(Clone, Copy, Debug)]
 pub struct Heap(u32);
 
 impl Heap {
-    /// Now; `None` where the C library does not tell.
+    /// Returns the current count; `None` if the C library does not report it.
     pub fn now() -> Option<Self> {
         #[cfg(target_env = "gnu")]
         {
-            // SAFETY: takes nothing, returns numbers by value; it locks what it reads.
+            // SAFETY: takes no arguments and returns numbers by value; it locks the data it reads.
             let told = unsafe { libc::mallinfo() };
             Some(Self((told.uordblks as u32).wrapping_add(told.hblkhd as u32)))
         }
@@ -126,14 +124,14 @@ impl Heap {
         None
     }
 
-    /// How much more that is than `earlier`; 0 if it is less.
+    /// Returns the increase since `earlier`, in bytes; 0 if the count decreased.
     pub fn grown_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.wrapping_sub(earlier.0) as i32).unwrap_or(0)
     }
 }
 
-/// Raises the soft limit of open files to the hard one; answers the limit now in force, `None`
-/// for no limit. Not for processes that use `select(2)`.
+/// Raises the soft limit of open files to the hard one, and returns the new limit, `None` for no limit. Not for
+/// processes that use `select(2)`.
 pub fn raise_open_files() -> Result<Option<u64>, Errno> {
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
@@ -163,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_allocated_shows_until_it_is_freed() {
         let Some(before) = Heap::now() else { return };
-        // Far more than the other tests of this process take and free meanwhile.
+        // Much more than the other tests of this process allocate and free at the same time.
         let held = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert!(Heap::now().unwrap().grown_since(before) >= 32 << 20);
         drop(held);

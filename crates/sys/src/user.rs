@@ -1,4 +1,4 @@
-//! Users by name, and becoming one.
+//! Looks up users by name, and changes the user of the process.
 
 use crate::{Errno, io::last_errno};
 use std::{ffi::CString, mem::MaybeUninit, ptr};
@@ -7,24 +7,24 @@ use std::{ffi::CString, mem::MaybeUninit, ptr};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     name: CString,
-    /// Its number.
+    /// The user id.
     pub uid: u32,
-    /// Its group.
+    /// The primary group id.
     pub gid: u32,
 }
 
-// Room for the strings of one entry; some have long lists of names.
+// Space for the strings of one entry. Some have long lists of names.
 const ROOM: usize = 64 << 10;
 
 impl User {
-    /// Looks for a name, by `getpwnam_r(3)`; `None` if there is no such user.
+    /// Looks up a name with `getpwnam_r(3)`; `None` if the user does not exist.
     pub fn find(name: &str) -> Result<Option<Self>, Errno> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
         let mut entry = MaybeUninit::<libc::passwd>::zeroed();
         let mut strings = vec![0; ROOM];
         let mut found = ptr::null_mut();
-        // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and where
-        // the entry is.
+        // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and the address
+        // of the entry.
         let errno = unsafe {
             libc::getpwnam_r(
                 name.as_ptr(),
@@ -40,22 +40,22 @@ impl User {
         if found.is_null() {
             return Ok(None);
         }
-        // SAFETY: it was found, so the entry was written; zeros are an entry too.
+        // SAFETY: the user was found, so the entry was written; zeros are a valid entry too.
         let entry = unsafe { entry.assume_init() };
         Ok(Some(Self { name, uid: entry.pw_uid, gid: entry.pw_gid }))
     }
 
-    /// What it is called.
+    /// Returns the user's name.
     pub fn name(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// Makes the whole process this user, with its groups and for good: `initgroups(3)`, `setgid(2)`, `setuid(2)`.
-    /// EPERM for who is not root. After an error the process may have the groups already.
+    /// Makes the whole process run as this user, with the user's groups, permanently: `initgroups(3)`, `setgid(2)`,
+    /// `setuid(2)`. EPERM if the process is not root. After an error the process may already have the groups.
     pub fn enter(&self) -> Result<(), Errno> {
         // SAFETY: the name ends with a zero.
         answered(unsafe { libc::initgroups(self.name.as_ptr(), self.gid) })?;
-        // SAFETY: takes a number alone.
+        // SAFETY: takes only a number.
         answered(unsafe { libc::setgid(self.gid) })?;
         // SAFETY: as above.
         answered(unsafe { libc::setuid(self.uid) })

@@ -1,7 +1,7 @@
-//! Tells those who poll of a death that the kernel has marked (see [`crate::robust`]). Its sockets, and
-//! a descriptor of the process, tell of it only when its memory has been given back, which takes the
-//! longer the more it had; the mark comes before. A thread of our own sleeps on the marks and hangs the
-//! sockets up: who polls them, or waits in a call on them, is woken.
+//! Notifies pollers of a process's death that the kernel has marked (see [`crate::robust`]). The process's sockets, and
+//! a pidfd, report the death only when its memory has been freed. The more memory it had, the longer that takes; the
+//! mark comes earlier. A helper thread sleeps on the marks and shuts the sockets down, which wakes threads that poll
+//! them or wait in a call on them.
 
 use crate::Errno;
 use crate::futex::{self, MOST_WORDS, OWNER_DIED};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// After a sleep that failed, for want of memory: the next try.
+/// The wait before the next attempt after a sleep failed for lack of memory.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// One word, and what is hung up once it is marked.
+/// A watched word, and the sockets that are shut down once it is marked.
 #[derive(Debug)]
 struct Entry {
     id: u64,
@@ -26,13 +26,13 @@ struct Entry {
     is_hung_up: bool,
 }
 
-// SAFETY: the word is an atomic, mapped until the entry is taken out under the lock.
+// SAFETY: the word is an atomic, mapped until the entry is removed under the lock.
 unsafe impl Send for Entry {}
 
-/// A thread that sleeps on words, all of them and its own.
+/// A thread that sleeps on the words of all entries and on its own.
 #[derive(Debug, Default)]
 struct Watcher {
-    /// Counts the changes of the list; the thread sleeps on it too.
+    /// Number of changes of the list. The thread also sleeps on it.
     bell: AtomicU32,
     list: Mutex<List>,
     has_heard: Condvar,
@@ -41,13 +41,13 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct List {
     entries: Vec<Entry>,
-    /// The count of changes up to which the thread has seen them.
+    /// The number of changes that the thread has seen.
     heard: u32,
 }
 
 static WATCHERS: PerProcess<Mutex<Vec<&'static Watcher>>> = PerProcess::new();
 
-/// A word that is watched, until this is dropped by the process that asked.
+/// A watched word. The watch ends when this is dropped by the process that created it.
 #[derive(Debug)]
 pub struct Watched {
     watcher: &'static Watcher,
@@ -55,9 +55,9 @@ pub struct Watched {
     process: u32,
 }
 
-/// Hangs up the sockets once the kernel has marked `word`: those that are still open, and nothing else
-/// that is among them.
-/// ENOSYS or EPERM where [`futex::wait_any`] is not to be had, EAGAIN if no thread is.
+/// Shuts down the sockets once the kernel has marked `word`. Sockets that were closed since, and descriptors that are
+/// not sockets, are skipped. ENOSYS or EPERM if [`futex::wait_any`] is not available, EAGAIN if no thread can be
+/// started.
 ///
 /// # Safety
 ///
@@ -92,7 +92,7 @@ impl Drop for Watched {
         let mut list = self.watcher.lock();
         list.entries.retain(|entry| entry.id != self.id);
         let change = self.watcher.ring();
-        // Until the thread sleeps on the word no more: it may be unmapped then.
+        // Waits until the thread no longer sleeps on the word, which may be unmapped afterwards.
         while list.heard.wrapping_sub(change).cast_signed() < 0 {
             list = self.watcher.has_heard.wait(list).unwrap_or_else(PoisonError::into_inner);
         }
@@ -111,10 +111,10 @@ impl Watcher {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the thread look at the list again, which was changed under the lock; the number of the change.
+    /// Makes the thread read the list again, which was changed under the lock. Returns the number of the change.
     fn ring(&self) -> u32 {
         let change = self.bell.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        // It fails for bad addresses only.
+        // Fails only for invalid addresses.
         let _ = futex::wake_all(&self.bell);
         change
     }
@@ -122,17 +122,17 @@ impl Watcher {
     fn run(&self) {
         loop {
             let mut list = self.lock();
-            // Under the lock, like every change of it: the list is as of this change.
+            // Read under the lock, under which every change is made: the list includes this change.
             list.heard = self.bell.load(Ordering::Relaxed);
             self.has_heard.notify_all();
             let mut words = vec![(&self.bell, list.heard)];
             for entry in &mut list.entries {
-                // SAFETY: the entry is in the list, so its word is mapped; who takes it out waits, before
-                // it is unmapped, until this thread is here again.
+                // SAFETY: the entry is in the list, so its word is mapped. The thread that removes it waits, before it
+                // unmaps the word, until this thread is here again.
                 let word = unsafe { entry.word.as_ref() };
                 match word.load(Ordering::Acquire) {
                     life if life & OWNER_DIED != 0 => entry.hang_up(word),
-                    // An owner that has closed its end; the socket tells of that.
+                    // The owner has closed its end, which the socket reports.
                     0 => {}
                     life => words.push((word, life)),
                 }
@@ -150,10 +150,10 @@ impl Entry {
         if std::mem::replace(&mut self.is_hung_up, true) {
             return;
         }
-        // The kernel wakes one sleeper only, which was this thread: others come first.
+        // The kernel wakes only one waiter, which was this thread. The other waiters are woken first.
         let _ = futex::wake_all(word);
         for socket in self.sockets.iter().filter_map(Weak::upgrade) {
-            // ENOTCONN where the other side is gone already, ENOTSOCK for what is none.
+            // ENOTCONN if the other side is gone already, ENOTSOCK if it is not a socket.
             let _ = shutdown(&*socket, Shutdown::Both);
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     use crate::{io, peer};
     use std::sync::Arc;
 
-    /// Not a promise of speed: whoever still waits after this long hangs.
+    /// A generous limit, not a measure of speed: a thread that still waits after this long hangs.
     const GUARD: Duration = Duration::from_secs(60);
 
     fn words(number: usize) -> &'static [AtomicU32] {
@@ -180,7 +180,7 @@ mod tests {
         let watched = unsafe { watch(NonNull::from(word), vec![Arc::downgrade(&near)]) };
         match watched {
             Ok(watched) => Some((watched, near, far)),
-            // Older than 5.16, or not allowed: there is nothing to test.
+            // Older than 5.16, or forbidden: there is nothing to test.
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(errno) => panic!("{errno}"),
         }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_marked_word_hangs_up_its_own_socket_alone() {
-        // More than one thread can sleep on.
+        // More words than one thread can sleep on.
         let words = words(MOST_WORDS + 2);
         let Some(mut all) = words.iter().map(watched).collect::<Option<Vec<_>>>() else { return };
         for dead in [0, 5, MOST_WORDS, MOST_WORDS + 1] {
@@ -202,7 +202,7 @@ mod tests {
         }
         let is_open = |at: usize| io::wait_readable(&*all[at].1, Some(Duration::ZERO)) == Ok(false);
         assert!(is_open(1) && is_open(MOST_WORDS - 1));
-        // One that nobody watches any more is left alone, and the others are still watched.
+        // A word that is no longer watched is not touched, and the others are still watched.
         let (gone, near, _far) = all.remove(1);
         drop(gone);
         die(&words[1]);

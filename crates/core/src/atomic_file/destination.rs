@@ -1,5 +1,5 @@
-//! Where a command writes what a person asked for: a file that appears when it is whole, or a device,
-//! a FIFO or an open stream that is written as it stands.
+//! The output of a command: a file that appears under its name only when it is complete, or a device, a FIFO or an open
+//! stream that is written directly.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, stat, statat};
 use std::{
@@ -23,36 +23,36 @@ use crate::Cancelled;
 /// An open destination.
 #[derive(Debug)]
 pub enum Destination {
-    /// What is written is there at once.
+    /// Written data is visible at once.
     Direct(OwnedFd),
-    /// Nothing can be seen of it until it is published.
+    /// Written data is visible only after the file is published.
     Whole {
         file: AtomicFile<OwnedFd, CString>,
-        /// An existing file of its name gives way.
+        /// `true` if an existing file of the name is replaced.
         replace: bool,
-        /// The mode it gets immediately before its name; `None`: it has it.
+        /// The mode to set immediately before publishing; `None` if the file already has its mode.
         mode: Option<u32>,
     },
 }
 
-/// Why a destination cannot be opened, written or published.
+/// The reason that a destination cannot be opened, written or published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     #[error("{0}")]
     Call(CallFailed),
-    /// The path ends in a folder that is not there.
+    /// The path ends with `/`, and the directory does not exist.
     #[error("there is no such folder")]
     NoFolder,
-    /// A symbolic link to nothing: it cannot be followed, and to replace it was not asked for.
+    /// A dangling symbolic link: it cannot be followed, and the caller did not ask to replace it.
     #[error("the destination is a symbolic link to nothing")]
     Dangling,
-    /// There is a file of this name, and it is not to be replaced.
+    /// A file of this name exists, and must not be replaced.
     #[error("the destination is there already")]
     Exists,
-    /// There is something else than a file or a link.
+    /// The name belongs to an entry that is neither a regular file nor a symbolic link.
     #[error("the destination is there already, and no file")]
     NoFile,
-    /// Another user's link, FIFO or file in a directory that every user may write.
+    /// Another user's symbolic link, FIFO or file in a directory that every user may write.
     #[error("the destination belongs to another user, in a directory that every user may write")]
     Trap,
 }
@@ -74,33 +74,33 @@ impl From<DestinationError> for std::io::Error {
     }
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
     let mut destination = Destination::open(path)?;
     destination.write(bytes, &|| Ok(()))?;
     destination.publish()
 }
 
-/// What a file is until it has its name.
+/// The state of a file until it is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It has none where that is possible: a process that is killed leaves nothing.
+    /// It has no name if the file system supports that. A process that is killed leaves nothing.
     Nameless,
-    /// It is a part, and what an earlier run left of it is gone on with.
+    /// It is a partial file. If an earlier run left one, this run resumes it.
     Part,
 }
 
 impl Destination {
-    /// What this path leads to: a link is followed, and the file it names is replaced.
+    /// Opens the destination at this path. A symbolic link is followed, and an existing file is replaced.
     pub fn open(path: &Path) -> Result<Self, DestinationError> {
         Self::open_until(path, Until::Nameless)
     }
 
-    /// The same for a file that may be a part until then.
+    /// Like [`Self::open`]; `until` chooses between a nameless and a partial file.
     pub fn open_until(path: &Path, until: Until) -> Result<Self, DestinationError> {
         let found = match stat(path) {
             Ok(found) => Some(found),
-            // Otherwise this would only show when everything has been written.
+            // Otherwise the error would appear only after everything has been written.
             Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(DestinationError::NoFolder);
             }
@@ -134,13 +134,14 @@ impl Destination {
         }
     }
 
-    /// A file in a folder, under a name that another process gave it: of one part. No link of that name
-    /// is followed, and nothing but a file or a link is replaced, if that is asked for.
+    /// Creates a file in a directory under a name that another process supplied, which must be a single component. A
+    /// symbolic link of that name is never followed. With `replace`, only a regular file or a symbolic link is
+    /// replaced.
     pub fn in_folder(folder: &Path, name: &OsStr, replace: bool) -> Result<Self, DestinationError> {
         Self::in_folder_until(folder, name, replace, Until::Nameless)
     }
 
-    /// The same for a file that may be a part until it is published.
+    /// Like [`Self::in_folder`]; `until` chooses between a nameless and a partial file.
     pub fn in_folder_until(
         folder: &Path,
         name: &OsStr,
@@ -150,7 +151,7 @@ impl Destination {
         Self::at(open_folder(folder)?, name, replace, until)
     }
 
-    /// The same in an open folder.
+    /// Like [`Self::in_folder_until`], in an open directory.
     pub fn at(
         dir: OwnedFd,
         name: &OsStr,
@@ -181,7 +182,8 @@ impl Destination {
             Until::Part => AtomicFile::part(dir, name, Leftovers { resume: true, spare }),
         };
         let file = file.map_err(|error| CallFailed { call: "open", ..error })?;
-        // A file of ours that is replaced keeps its mode. Another user's might let him write into the new one.
+        // The mode of a replaced file is kept if the file is ours. The mode of another user's file might give that user
+        // write access to the new one.
         let owner = fstat(&file.fd).map_err(failed("fstat"))?.st_uid;
         let kept = found.filter(|found| found.st_uid == owner).map(|found| found.st_mode & 0o777);
         let born = || file.is_part().then(|| birth_mode(file.folder(), 0o666));
@@ -189,7 +191,7 @@ impl Destination {
         Ok(Self::Whole { file, replace, mode })
     }
 
-    /// The leftover that was not used, as another user may have made it.
+    /// Returns the leftover that was not used, as another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         match self {
             Self::Direct(_) => None,
@@ -197,7 +199,7 @@ impl Destination {
         }
     }
 
-    /// Where to write.
+    /// Returns the descriptor to write to.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Direct(fd) => fd.as_fd(),
@@ -205,7 +207,7 @@ impl Destination {
         }
     }
 
-    /// Writes all of it; a call that is interrupted is made again unless the caller has had enough.
+    /// Writes all bytes. An interrupted call (EINTR) is repeated unless `go_on` returns an error.
     pub fn write(
         &mut self,
         mut bytes: &[u8],
@@ -213,7 +215,7 @@ impl Destination {
     ) -> Result<(), CallFailed> {
         while !bytes.is_empty() {
             let (call, errno) = match io::write(self.fd(), bytes) {
-                // Asked again it would answer the same for ever.
+                // A repeated call would return 0 for ever.
                 Ok(0) => ("write", Errno::IO),
                 Ok(count) => {
                     bytes = &bytes[count..];
@@ -232,7 +234,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Leaves a part to a later run; false if there is none, or no later run would find it: then it goes.
+    /// Keeps a partial file for a later run. Returns `false` if the destination is not a partial file, or if no later
+    /// run would find it; it is then removed.
     pub fn leave(self) -> bool {
         match self {
             Self::Direct(_) => false,
@@ -240,20 +243,20 @@ impl Destination {
         }
     }
 
-    /// Gives a file its name; of anything else it says whether what it took is kept. A file that replaces another one has
-    /// its data on stable storage before.
+    /// Gives a file its final name. For other destinations, returns pending write errors of regular files. If the file
+    /// replaces another, its data is on stable storage first.
     pub fn publish(self) -> Result<(), DestinationError> {
         self.publish_synced(Fsync::Auto)
     }
 
-    /// [`publish`](Self::publish) with this much on stable storage.
+    /// Like [`publish`](Self::publish), with a choice of how much is on stable storage.
     pub fn publish_synced(self, fsync: Fsync) -> Result<(), DestinationError> {
         let kind = FileType::from_raw_mode(fstat(self.fd()).map_err(failed("fstat"))?.st_mode);
         if let Self::Whole { file, mode: Some(mode), .. } = &self {
-            // Before its name and before it is flushed. A file system without modes refuses it.
+            // Before the file gets its name and before it is flushed. A file system without modes refuses the call.
             let _ = fchmod(&file.fd, Mode::from_raw_mode(*mode));
         }
-        // Servers tell of a full disk or a quota when a file is closed.
+        // Network file systems report ENOSPC and EDQUOT when a file is closed.
         if kind == FileType::RegularFile {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
@@ -292,15 +295,15 @@ fn is_file(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
 }
 
-/// Opens a file that is written where it lies, and makes it if it is missing. A link is followed. Another user's link,
-/// FIFO or file in a directory that every user may write is [`DestinationError::Trap`].
+/// Opens a file that is written in place, and creates it if it does not exist. A symbolic link is followed. Another
+/// user's link, FIFO or file in a directory that every user may write is a [`DestinationError::Trap`].
 pub fn open_in_place(path: &Path, flags: OFlags) -> Result<OwnedFd, DestinationError> {
     let flags = flags | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o666);
     let Some((dir, name)) = resolve(path)? else {
         return Ok(openat(CWD, path, flags, mode).map_err(failed("open"))?);
     };
-    // A FIFO without a reader would block before its owner is known.
+    // Opening a FIFO without a reader would block before its owner is known.
     if is_trap_at(&dir, &name).map_err(failed("stat"))? {
         return Err(DestinationError::Trap);
     }
@@ -312,7 +315,7 @@ pub fn open_in_place(path: &Path, flags: OFlags) -> Result<OwnedFd, DestinationE
     Ok(file)
 }
 
-/// The directory and the name to which a path leads; `None` if that is an open file of `/proc`.
+/// Returns the directory and the name to which a path leads; `None` if it leads to an open file through `/proc`.
 fn resolve(path: &Path) -> Result<Option<(OwnedFd, CString)>, DestinationError> {
     // The root and paths that end in `..` are directories.
     let name = path.file_name().unwrap_or(OsStr::new("."));
@@ -325,7 +328,7 @@ fn resolve(path: &Path) -> Result<Option<(OwnedFd, CString)>, DestinationError> 
     }
 }
 
-/// O_PATH: a folder may be written without being readable.
+/// Opens a directory with O_PATH, because a directory may be writable without being readable.
 fn open_folder(folder: &Path) -> Result<OwnedFd, CallFailed> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, folder, flags, Mode::empty()).map_err(failed("open"))

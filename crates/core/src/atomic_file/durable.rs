@@ -1,4 +1,4 @@
-//! Which of what is written must be on stable storage, and how a directory gets there.
+//! Syncing of files and directories to stable storage.
 
 use rustix::fs::{Mode, OFlags, openat};
 use std::os::fd::BorrowedFd;
@@ -6,31 +6,31 @@ use thalweg_sys::{Errno, io};
 
 use super::{CallFailed, failed};
 
-/// What must be on stable storage when a file gets its name, and when a command ends.
+/// The data that must be on stable storage when a file gets its name, and when a command ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Nothing: the kernel writes when it likes.
+    /// Nothing: the kernel writes the data back at its own pace.
     Never,
-    /// The data of a file that replaces another one, before it takes the name: after a power cut the name has the old
-    /// contents or the new.
+    /// The data of a file that replaces another, before it takes the name. After a power failure the name has either
+    /// the old contents or the new.
     #[default]
     Auto,
-    /// Data, attributes and names of everything, and the directories with those names, when the command ends.
+    /// The data, attributes and names of all files, and the directories that contain them, when the command ends.
     Always,
 }
 
-/// Brings a directory, and with it the names in it, to stable storage. `inside` is an open file in it: with its help a
-/// directory is synced that may not be read.
+/// Syncs a directory, and with it the names in it. `inside` is an open file in it; `syncfs` on that file replaces
+/// `fsync` if the directory cannot be read.
 pub fn sync_directory(dir: BorrowedFd<'_>, inside: BorrowedFd<'_>) -> Result<(), CallFailed> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Opened again: `dir` may be an O_PATH descriptor, which fsync(2) refuses.
+    // Opened again because `dir` may be an O_PATH descriptor, which fsync(2) refuses.
     let synced = match openat(dir, c".", flags, Mode::empty()) {
         Ok(dir) => io::sync(&dir),
         Err(Errno::ACCESS) => Err(Errno::INVAL),
         Err(errno) => return Err(failed("openat")(errno)),
     };
     match synced {
-        // Not every file system has fsync for directories.
+        // Some file systems do not support fsync on directories.
         Err(Errno::INVAL) => io::sync_filesystem(inside).map_err(failed("syncfs")),
         answer => answer.map_err(failed("fsync")),
     }

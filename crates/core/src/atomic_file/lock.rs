@@ -1,4 +1,4 @@
-//! Whose an unfinished file or directory is: that of the process that holds its lock while it has its
+//! Locks of unfinished files and directories. The owner is the process that holds the lock while the entry has its
 //! name.
 
 use rustix::fs::{
@@ -15,7 +15,7 @@ use super::{
     ownership::{Distrust, distrust, distrust_name},
 };
 
-/// A file, whatever its names.
+/// Identity of a file, independent of its names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Id {
     pub dev: u64,
@@ -28,13 +28,13 @@ impl Id {
     }
 }
 
-/// Locks what was just made under a name. False if another process took it for a leftover before
-/// the lock was ours: then that one holds the lock, has given it its final name, or has removed it.
+/// Locks the file just created under a name. Returns `false` if another process took it for a leftover before this
+/// process had the lock. That process then holds the lock, has given the file its final name, or has removed it.
 pub fn is_ours(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, CallFailed> {
     Ok(lock(fd) != Lock::Theirs && is_named(fd, dir, name)?)
 }
 
-/// Whether the name still leads to the open file.
+/// Returns `true` if the name still leads to the open file.
 pub fn is_named(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, CallFailed> {
     let opened = fstat(fd).map_err(failed("fstat"))?;
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -48,7 +48,7 @@ pub fn is_named(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, 
 enum Lock {
     Ours,
     Theirs,
-    /// There are none here.
+    /// Locks are not supported here.
     Unknown,
 }
 
@@ -58,31 +58,32 @@ fn lock(fd: &OwnedFd) -> Lock {
             Ok(()) => Lock::Ours,
             Err(Errno::WOULDBLOCK) => Lock::Theirs,
             Err(Errno::INTR) => continue,
-            // ENOLCK and EIO of servers, ENOSYS and EPERM of filters: what is left is not touched then.
+            // ENOLCK and EIO of network file systems, ENOSYS and EPERM of seccomp filters: leftovers are not touched
+            // then.
             Err(_) => Lock::Unknown,
         };
     }
 }
 
-/// An unfinished file or directory that has the name a command wants to use.
+/// State of an unfinished file or directory under the name that a command wants to use.
 pub enum Leftover {
-    /// It vanished in the meantime.
+    /// It vanished before it was locked.
     Gone,
     /// A living process works on it.
     Alive,
-    /// Its process is dead; it is locked now.
+    /// Its process is dead. It is now locked by this process.
     Free(OwnedFd),
-    /// Another user may have made it, or may change it.
+    /// Another user may have created it, or can change it.
     Foreign(Distrust),
 }
 
-/// Opens and locks the partial file of this name, unless a living process has it.
+/// Opens and locks the partial file of this name, unless a living process holds it.
 pub fn leftover(dir: BorrowedFd<'_>, name: &CStr) -> Result<Leftover, CallFailed> {
     claim(dir, name, OFlags::RDWR)
 }
 
-/// Opens and locks a leftover of this name, unless a living process has it: a directory if `access` says so, a
-/// regular file otherwise.
+/// Opens and locks a leftover of this name, unless a living process holds it. The leftover must be a directory if
+/// `access` contains `DIRECTORY`, and a regular file otherwise.
 pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftover, CallFailed> {
     let is_dir = access.contains(OFlags::DIRECTORY);
     let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
@@ -97,7 +98,7 @@ pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftove
         Err(errno) => return Err(CallFailed { call: "openat", errno }),
     };
     let check = || Ok(distrust(dir, &fstat(&fd).map_err(failed("fstat"))?, kind));
-    // Before the lock, which another user may hold on a file of his own.
+    // Checked before the lock, which another user may hold on their own file.
     if let Some(why) = check()? {
         return Ok(Leftover::Foreign(why));
     }
@@ -107,7 +108,7 @@ pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftove
             None => Ok(Leftover::Free(fd)),
             Some(why) => Ok(Leftover::Foreign(why)),
         },
-        // Without locks the living cannot be told from the dead.
+        // Without locks, a living owner cannot be distinguished from a dead one.
         Lock::Theirs | Lock::Unknown => Ok(Leftover::Alive),
     }
 }

@@ -1,5 +1,5 @@
-//! The names of unfinished files and folders, beside the name they will get: one scheme for all
-//! commands, so that each of them knows what another has left.
+//! The names of unfinished files and directories, in the directory of the final name. All commands use the same scheme,
+//! so that each recognizes the leftovers of the others.
 
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
@@ -12,34 +12,34 @@ use std::{
 };
 use thalweg_kernels::xxh3;
 
-/// What an unfinished file or directory is called: `.NAME.thalweg-part`.
+/// Suffix of an unfinished file or directory: `.NAME.thalweg-part`.
 pub const PART: &[u8] = b".thalweg-part";
-/// What the journal of an unfinished file is called: `.NAME.thalweg-journal`.
+/// Suffix of the journal of an unfinished file: `.NAME.thalweg-journal`.
 pub const JOURNAL: &[u8] = b".thalweg-journal";
-/// What the folder of a fleet is called, in which many machines build one tree: `.NAME.thalweg-fleet`.
+/// Suffix of a fleet's directory, in which several machines build one tree: `.NAME.thalweg-fleet`.
 pub const FLEET: &[u8] = b".thalweg-fleet";
-/// The journal in an unfinished directory: which source it is a copy of.
+/// Name of the journal inside an unfinished directory. It records the source of the copy.
 pub const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
-// NAME_MAX of every common file system; where it is less, the caller asks for the short form.
+// NAME_MAX of every common file system. If a file system has less, the caller uses the short form.
 const NAME_MAX: usize = 255;
 
-/// `.NAMEsuffix`, or a short form with a hash of the name where that is too long.
+/// Returns `.NAMEsuffix`, or the short form with a hash of the name if that is too long.
 pub fn beside(name: &CStr, suffix: &[u8]) -> CString {
     let long = [b".", name.to_bytes(), suffix].concat();
     if long.len() <= NAME_MAX { c_string(long) } else { short(name, suffix) }
 }
 
-/// `.HASHsuffix`: the same length for every name.
+/// Returns `.HASHsuffix`, which has the same length for every name.
 pub fn short(name: &CStr, suffix: &[u8]) -> CString {
     let hash = format!(".{:016x}", xxh3(name.to_bytes()));
     c_string([hash.as_bytes(), suffix].concat())
 }
 
-/// A part's name that no other process uses, for when the usual one is taken by a living one.
+/// Returns a partial name that no other process uses, for the case that a living process has the usual one.
 pub fn unique(name: &CStr) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Process numbers come again, in a container the first ones always.
+    // Process ids are reused; in containers, the first few are always the same.
     static BEGAN: OnceLock<u128> = OnceLock::new();
     let began = BEGAN.get_or_init(|| {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -50,18 +50,18 @@ pub fn unique(name: &CStr) -> CString {
     beside(name, &[PART, tail.as_bytes()].concat())
 }
 
-/// The same for a name of the standard library's.
+/// Like [`unique`], for a name as an [`OsStr`].
 pub fn unfinished_name(name: &OsStr) -> OsString {
-    // No file has a name with a NUL in it.
+    // File names never contain NUL.
     let name = CString::new(name.as_bytes()).unwrap_or_default();
     OsString::from_vec(unique(&name).into_bytes())
 }
 
-/// Whether a name is one of ours. A source of such a name is not copied: the next run would take
-/// the copy for an unfinished file of its own, and remove it.
+/// Returns `true` if a name is reserved by thalweg. A source entry with such a name is not copied: the next run would
+/// take the copy for its own unfinished file and remove it.
 pub fn is_reserved(name: &CStr) -> bool {
     let name = name.to_bytes();
-    // Most names end here.
+    // Fast path for most names.
     if name.first() != Some(&b'.') || name.len() <= PART.len() {
         return false;
     }

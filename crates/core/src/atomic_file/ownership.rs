@@ -1,4 +1,4 @@
-//! Decides which files and directories that another user may have made are used.
+//! Decides which files and directories may be used if another user may have created them.
 //!
 //! The names of partial files, journals and staging directories can be guessed, and every user can create them in a
 //! directory such as `/tmp`. Every leftover that is resumed or removed passes [`distrust`] first.
@@ -22,7 +22,7 @@ const WRITABLE: u32 = 0o022;
 /// The number of symbolic links that the kernel follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// Why a leftover is not used.
+/// The reason that a leftover is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// A FIFO, a device, a symbolic link or a directory.
@@ -31,10 +31,10 @@ pub enum Distrust {
     /// Anything but a directory.
     #[error("is not a directory")]
     NotADirectory,
-    /// Another user's.
+    /// It belongs to another user.
     #[error("belongs to user {0}")]
     Owner(u32),
-    /// A file with other names: writing to it changes the file of those names.
+    /// A file with further hard links: writing to it would change the file under its other names.
     #[error("has more than one hard link")]
     Links,
     /// Writable by group or others.
@@ -52,13 +52,13 @@ pub struct LeftAlone {
 
 /// Returns why the entry `stat` of the directory `dir` is not used as a leftover; `None` if it may be.
 ///
-/// `stat` comes from `fstat` of the open and locked descriptor, so that no other entry can take its place.
+/// `stat` must come from `fstat` of the open and locked descriptor, so that no other entry can replace it.
 pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Distrust> {
     let found = judge(stat, kind, (geteuid().as_raw(), 0))?;
     if !matches!(found, Distrust::Owner(_) | Distrust::Mode(_)) {
         return Some(found);
     }
-    // NFS (root_squash), FAT and FUSE choose owner and mode themselves: what is made now shows which.
+    // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A newly created entry shows which.
     let born = if kind == FileType::Directory { dir_birth(dir) } else { birth(dir, 0o600) };
     let Some(born) = born else { return Some(found) };
     judge(stat, kind, (born.st_uid, born.st_mode & WRITABLE))
@@ -79,19 +79,19 @@ fn judge(stat: &Stat, kind: FileType, (owner, writable): (u32, u32)) -> Option<D
     is_writable.then_some(Distrust::Mode(stat.st_mode & 0o7777))
 }
 
-/// Whether an entry of `dir` belongs to the user that a file made there now would belong to.
+/// Returns `true` if an entry of `dir` belongs to the user that would own a file created there now.
 pub fn is_own(dir: BorrowedFd<'_>, stat: &Stat) -> bool {
     let born = || birth(dir, 0o600).is_some_and(|born| born.st_uid == stat.st_uid);
     stat.st_uid == geteuid().as_raw() || born()
 }
 
-/// Like [`distrust`], by name: for a report, or for an entry that is left alone in any case. `None` if there is none.
+/// Like [`distrust`], by name: for a report, or for an entry that is not used in any case. `None` if it does not exist.
 pub fn distrust_name(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Option<Distrust> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     distrust(dir, &stat, kind)
 }
 
-/// Opens a file that an earlier run left; `None` if another user may have made it. Never blocks.
+/// Opens a file that an earlier run left; `None` if another user may have created it. Never blocks.
 pub fn open_own(
     dir: BorrowedFd<'_>,
     name: &CStr,
@@ -103,9 +103,9 @@ pub fn open_own(
     Ok(is_own.then_some(fd))
 }
 
-/// Removes a file that an earlier run left. What another user may have made stays.
+/// Removes a file that an earlier run left. A file that another user may have created is kept.
 pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    // Another user may give the name to a directory once it is seen to be free.
+    // Must not remove directories: another user may create one under this name after the check.
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         stat => stat?,
@@ -116,8 +116,8 @@ pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Returns what a file that is created in `dir` with this mode gets: owner, and mode after the umask and the default
-/// access list. `None` if none can be created.
+/// Returns the attributes that a file created in `dir` with this mode gets: its owner, and its mode after the umask and
+/// the default ACL. `None` if no file can be created.
 fn birth(dir: BorrowedFd<'_>, mode: u32) -> Option<Stat> {
     if let Ok(Some(fd)) = open_nameless(dir, OFlags::WRONLY, mode) {
         return fstat(fd).ok();
@@ -141,26 +141,27 @@ pub fn birth_mode(dir: BorrowedFd<'_>, mode: u32) -> u32 {
     birth(dir, mode).map_or(0o600, |stat| stat.st_mode & 0o7777)
 }
 
-/// Whether another user may have put `there` into the directory `dir` to have it written to or followed: the rule of
-/// `fs.protected_symlinks`, `fs.protected_fifos` and `fs.protected_regular`, which are off in many containers.
+/// Returns `true` if another user may have placed `there` in the directory `dir` to have it written to or followed.
+/// This is the rule of `fs.protected_symlinks`, `fs.protected_fifos` and `fs.protected_regular`, which are off in many
+/// containers.
 pub fn is_trap(dir: &Stat, there: &Stat) -> bool {
     dir.st_mode & 0o1002 == 0o1002
         && there.st_uid != geteuid().as_raw()
         && there.st_uid != dir.st_uid
 }
 
-/// The place to which a name leads.
+/// The target of a name after symbolic links.
 #[derive(Debug)]
 pub enum Followed {
-    /// A directory, and a name in it that is not a symbolic link. It may be free.
+    /// A directory, and a name in it that is not a symbolic link. The name may not exist.
     At(OwnedFd, CString),
-    /// A link of `/proc` leads to an open file, and its text need not be the name of that.
+    /// A magic link of `/proc`: it leads to an open file, and its text need not be the path of that file.
     Magic,
-    /// A link of another user in a directory that every user may write.
+    /// A symbolic link of another user in a directory that every user may write.
     Trap,
 }
 
-/// Follows the symbolic links of the last component of a path. Each is read from a descriptor that was checked.
+/// Follows the symbolic links of the last component of a path. Each link is read from a descriptor that was checked.
 pub fn follow(dir: BorrowedFd<'_>, name: &CStr) -> Result<Followed, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let mut dir = openat(dir, c".", flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -191,7 +192,7 @@ pub fn follow(dir: BorrowedFd<'_>, name: &CStr) -> Result<Followed, Errno> {
     Err(Errno::LOOP)
 }
 
-/// Whether the entry `name` of `dir` is a trap as [`is_trap`] says.
+/// Returns `true` if the entry `name` of `dir` is a trap by the rule of [`is_trap`].
 pub fn is_trap_at(dir: impl AsFd, name: &CStr) -> Result<bool, Errno> {
     match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) => Ok(is_trap(&fstat_path(&dir)?, &there)),
@@ -201,7 +202,7 @@ pub fn is_trap_at(dir: impl AsFd, name: &CStr) -> Result<bool, Errno> {
 }
 
 fn fstat_path(dir: impl AsFd) -> Result<Stat, Errno> {
-    // `AT_FDCWD` is not a descriptor that fstat takes.
+    // `fstat` does not accept `AT_FDCWD`.
     statat(dir, c".", AtFlags::empty())
 }
 
@@ -228,7 +229,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Resumes the partial file of `n`, and returns why the leftover was not used.
+    /// Resumes the partial file of `n`, and returns the reason that the leftover was not used.
     fn resume(folder: &Path) -> Option<Distrust> {
         let dir = fs::File::open(folder).unwrap();
         let leftovers = Leftovers { resume: true, ..Leftovers::default() };
@@ -261,7 +262,7 @@ mod tests {
         plant();
         if give_away(&part) {
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));
-            // A lock on a file of another user says nothing either.
+            // A lock on another user's file must not be trusted either.
             let held = fs::File::open(&part).unwrap();
             held.lock().unwrap();
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));

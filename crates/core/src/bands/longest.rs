@@ -1,4 +1,4 @@
-//! Which kernel begins a band, and how far it goes.
+//! Chooses the kernel that begins a band, and the length of the band.
 
 use super::Band;
 use crate::{
@@ -7,41 +7,41 @@ use crate::{
     select::{Candidate, GIVEN_UP_FOR_SAFETY, Prior, rank},
 };
 
-/// The kernels at one size, the C library's among them.
+/// The kernels measured at one size, the C library's among them.
 pub(super) struct AtSize<'c> {
     pub bytes: u64,
     prefer: Prefer,
     points: Vec<Point<'c>>,
-    /// The same between places that no cache holds, where that was measured.
+    /// Measurements between uncached memory, if there are any.
     cold: Vec<Point<'c>>,
-    /// The same of copies of one size again and again, at this and other sizes.
+    /// Measurements of copies of one repeated size, at this and other sizes.
     repeated: Vec<Point<'c>>,
-    /// The points at which a band may begin: the chosen kernel and those that are not shown to be
-    /// slower, the fastest first; the C library alone where none is surely faster.
+    /// The points at which a band may begin, fastest first: the chosen kernel and those that are not shown to be
+    /// slower. Only the C library if no kernel is surely faster.
     best: Vec<usize>,
-    /// Whoever is surely faster than the C library, the fastest first.
+    /// The kernels that are surely faster than the C library, fastest first.
     faster: Vec<usize>,
 }
 
-/// What else was measured at a size.
+/// Additional measurements at a size.
 pub(super) struct Beside<'c> {
-    /// Between places that no cache holds.
+    /// Between uncached memory.
     pub cold: Vec<&'c Cell>,
-    /// Of copies of one size again and again: at this size, and at those since the size below; rising.
+    /// Of copies of one repeated size: at this size, and at those above the previous size; rising.
     pub repeated: Vec<&'c Cell>,
 }
 
-/// What was measured of a kernel at one size.
+/// The evidence for a kernel at one size.
 struct Point<'c> {
     kernel: &'c str,
     evidence: Evidence,
 }
 
 impl<'c> AtSize<'c> {
-    /// Of the cells of one size; `None` where there is no C library to compare with.
+    /// Creates the entry of one size from its cells; `None` if the C library was not measured.
     pub fn of(cells: &[&'c Cell], beside: &Beside<'c>, prefer: Prefer) -> Option<Self> {
         let bytes = cells.first()?.size;
-        // A kernel needs no memory of its own.
+        // Kernels use no private memory, so `Prefer::Memory` has no meaning here.
         let prefer = if prefer == Prefer::Cpu { prefer } else { Prefer::Wall };
         let points = points_of(cells, bytes, prefer)?;
         let cold = points_of(&beside.cold, bytes, prefer).unwrap_or_default();
@@ -63,20 +63,21 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Those that may begin, and who is as good as the C library where none is surely faster.
+    /// Returns the point of a kernel if its band may include this size: it may begin a band here, or it is as good as
+    /// the C library and no kernel is surely faster.
     fn may_go_on(&self, kernel: &str) -> Option<&Point<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);
         same.or_else(|| if nobody { self.as_good(kernel) } else { None })
     }
 
-    /// This kernel, unless it loses to the C library here.
+    /// Returns the point of this kernel, unless it loses to the C library here.
     fn as_good(&self, kernel: &str) -> Option<&Point<'c>> {
         let own = self.points.iter().find(|point| point.kernel == kernel);
         own.filter(|point| !point.loses(self.prefer) && !self.loses_beside(point))
     }
 
-    /// Whether it loses to the C library cold, or where one size is repeated.
+    /// Returns `true` if it loses to the C library with uncached memory or with a repeated size.
     fn loses_beside(&self, point: &Point<'_>) -> bool {
         self.loses_cold(point.kernel) || self.loses_repeated(point)
     }
@@ -86,8 +87,8 @@ impl<'c> AtSize<'c> {
         cold.is_some_and(|point| point.loses(self.prefer))
     }
 
-    /// Whether it takes more longer where one size is repeated than it gains where sizes are mixed, or
-    /// more than is given up elsewhere for the safer way.
+    /// Returns `true` if it loses more with a repeated size than it gains with mixed sizes, or more than
+    /// [`GIVEN_UP_FOR_SAFETY`].
     fn loses_repeated(&self, point: &Point<'_>) -> bool {
         let same = self.repeated.iter().filter(|repeated| repeated.kernel == point.kernel);
         let worst = same.map(|same| same.evidence.score(self.prefer)).max_by(f64::total_cmp);
@@ -108,15 +109,15 @@ impl<'c> AtSize<'c> {
 }
 
 impl Point<'_> {
-    /// Whether it is shown to be slower than the C library, or seems so by more than the noise. However much noise
-    /// there is, it hides no more than is given up elsewhere for the safer way.
+    /// Returns `true` if it is shown to be slower than the C library, or its ratio exceeds 1 by more than the noise.
+    /// The tolerated noise is at most [`GIVEN_UP_FOR_SAFETY`].
     fn loses(&self, prefer: Prefer) -> bool {
         self.evidence.counted(prefer).lo > 1.0
             || !self.evidence.ties_with(1.0, prefer, GIVEN_UP_FOR_SAFETY)
     }
 }
 
-/// Every kernel of these cells, the C library's first, which is the safest; `None` without that.
+/// Returns the points of all kernels in these cells. The C library's is first, as it is the safest; `None` without it.
 fn points_of<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Point<'c>>> {
     let known = Known::among(cells.iter().copied(), Some(bytes));
     let point =
@@ -128,8 +129,8 @@ fn points_of<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<P
 }
 
 impl AtSize<'_> {
-    /// A kernel fits if it is surely faster than the C library, and does not lose where it is cold or a size
-    /// repeated: the profile promises that no kernel loses to the C library.
+    /// Returns the kernels that are surely faster than the C library, and do not lose with uncached memory or a
+    /// repeated size. The profile guarantees that no kernel loses to the C library.
     fn find_faster(&self) -> Vec<usize> {
         let prefer = self.prefer;
         let surely =
@@ -147,7 +148,7 @@ impl AtSize<'_> {
         of
     }
 
-    /// The best of the points, of which the first is the C library's.
+    /// Returns the best points. The first of all points must be the C library's.
     fn find_best(&self) -> Vec<usize> {
         let (points, prefer) = (&self.points, self.prefer);
         let candidate = |(name, point): (usize, &Point<'_>)| {
@@ -161,7 +162,7 @@ impl AtSize<'_> {
         let measured = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let scores = measured.filter_map(|verdict| Some(verdict.evidence.as_ref()?.score(prefer)));
         let least = scores.min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-        // By the medians: a band is of what is best in the middle, not of all that might be as good.
+        // Compared by medians: a band uses the kernels with the best medians, not all that might be as good.
         let is_near = |evidence: &Evidence| evidence.ties_with(least, prefer, f64::MAX);
         let is_as_good = |verdict: &&Verdict<usize>| {
             let is_chosen = matches!(verdict.judgement, Judgement::Chosen { .. });
@@ -173,20 +174,23 @@ impl AtSize<'_> {
     }
 }
 
-/// The middle of two sizes by their logarithms, to a sixteenth of its octave: nobody knows it better.
+/// Returns the middle of two sizes on a logarithmic scale, rounded down to a sixteenth of its octave, as the
+/// measurements are not more precise.
 pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
     let middle = ((lower as f64).sqrt() * (upper as f64).sqrt()) as u64;
     let sixteenth = (1 << middle.max(1).ilog2()) / 16;
     (middle - middle % sixteenth.max(1)).max(lower)
 }
 
-/// The longest band that may begin at the first of these sizes, the best there of several as long; and
-/// the sizes behind it.
+/// Returns the longest band that may begin at the first of these sizes, and the sizes after it. If several bands have
+/// the same length, the best kernel at the first size has it.
 ///
-/// What was measured at the largest short size is the kernel as the only one for all below, so that is
-/// where it is chosen: another one in between would be a branch that nobody can predict. It must not be
-/// slower than the C library at any of them; the best that is not has the band. If all are, the C library has
-/// all but the largest, where another may begin: what is behind the first band costs more than a shorter copy gains.
+/// All short sizes share one kernel, because a choice between several would be an unpredictable branch. The kernel is
+/// chosen at the largest short size, where it was measured as the only one. It must not be slower than the C library at
+/// any short size.
+///
+/// If all kernels are slower somewhere, the C library serves all short sizes but the largest, at which another kernel
+/// may begin. A branch after the first band costs more than a shorter copy gains.
 pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
     let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
     let largest = short.saturating_sub(1);
@@ -199,8 +203,8 @@ pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtS
     Some((band, &sizes[points.len()..]))
 }
 
-/// What was measured of the kernel of that band at each of its sizes: of those that it may have at the size with
-/// this number, the one that goes on longest, and of several the first.
+/// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`. If
+/// several bands have this length, the first is used.
 fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
     sizes: &'s [AtSize<'c>],
     chosen: usize,
@@ -223,14 +227,14 @@ fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
     best
 }
 
-/// What was measured of the C library at so many sizes, and at those where it goes on.
+/// Returns the C library's points at the first `count` sizes, and at those after them where its band continues.
 fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s Point<'c>>> {
     let (own, others) = sizes.split_at_checked(count)?;
     let own = own.iter().filter_map(|size| size.points.first());
     Some(own.chain(others.iter().map_while(|size| size.may_go_on(LIBC))).collect())
 }
 
-/// Leaves the least gain to the C library, and joins what then lies side by side.
+/// Gives the band with the smallest gain to the C library, and merges neighbouring bands with the same kernel.
 pub(super) fn give_up_least(bands: &mut Vec<Band>) {
     let gains = |band: &Band| band.kernel != LIBC;
     let least = bands.iter_mut().filter(|band| gains(band));

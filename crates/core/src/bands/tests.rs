@@ -1,7 +1,7 @@
 use super::*;
 use crate::profile::{LIBC, REPEATED, SHORT, cell::tests::cell};
 
-/// Sizes above the short ones are counted in these.
+/// The unit of sizes above the short ones.
 const KIB: u64 = 1 << 10;
 
 fn at(kernel: &str, size: u64, ratio: f64) -> Cell {
@@ -10,7 +10,7 @@ fn at(kernel: &str, size: u64, ratio: f64) -> Cell {
     Cell { source, sink, wall, cpu: wall, ..cell(kernel, size, ratio) }
 }
 
-/// The bands of cells whose sizes are KiB.
+/// Returns the bands of cells with sizes in KiB.
 fn bands(mut cells: Vec<Cell>) -> Vec<(u64, String)> {
     for cell in &mut cells {
         cell.size *= KIB;
@@ -147,7 +147,7 @@ fn who_loses_where_a_size_is_repeated_more_than_mixed_sizes_gain_serves_no_short
         at("simple", SHORT, 0.8),
     ];
     assert_eq!(of(&cells), named(&[(SHORT, "simple")]));
-    // At a size that only these cells have, too.
+    // Includes a size that only these cells have.
     cells.extend([again(LIBC, 192, 1.0), again("simple", 192, 1.04)]);
     cells.extend([again(LIBC, SHORT, 1.0), again("simple", SHORT, 0.9)]);
     assert_eq!(of(&cells), named(&[(SHORT, "simple")]), "it gains more");

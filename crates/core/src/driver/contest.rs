@@ -1,8 +1,8 @@
-//! Which mechanism moves these very bytes fastest: they take turns on the first pieces of a transfer,
-//! and the best goes on (docs/decisions/013).
+//! Finds the mechanism that moves the bytes of this transfer fastest: the candidates take turns on its first pieces,
+//! and the best continues (docs/decisions/013).
 //!
-//! It is fed with counts and costs and says whose turn it is. There is no clock and no call in here,
-//! so that simulated worlds can try it.
+//! The state machine receives byte counts and costs, and returns the mechanism to run next. It reads no clock and makes
+//! no system calls, so that tests can run it in simulated worlds.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -16,58 +16,58 @@ use crate::{
     select::{Candidate, Prior, rank},
 };
 
-/// What one look at the mechanisms of a transfer found.
+/// The result of one comparison of mechanisms during a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Look {
-    /// Bytes in the sink when it was over.
+    /// Bytes in the sink at the end of the comparison.
     pub at: u64,
-    /// The pieces compared had to be read from a disk; else they lay in the page cache.
+    /// `true` if the compared pieces were read from a disk, `false` if they came from the page cache.
     pub from_disk: bool,
-    /// The mechanisms that took part, in the order of their turns.
+    /// The mechanisms that were compared, in the order of their turns.
     pub tried: Vec<Tried>,
-    /// What went on.
+    /// The mechanism that continues.
     pub chosen: &'static str,
-    /// What a profile can learn from it ([`Profile::learn`](crate::Profile::learn)).
+    /// Cells that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// What was measured before an earlier copy saw something else holds again, in these conditions
+    /// Conditions under which the survey's measurements apply again, although an earlier copy had contradicted them
     /// ([`Profile::forget`](crate::Profile::forget)).
     #[serde(skip)]
     pub holds: Option<Cell>,
 }
 
 impl Look {
-    /// Whether a profile has anything to learn from it.
+    /// Returns `true` if a profile can learn from this comparison.
     pub fn teaches(&self) -> bool {
         !self.seen.is_empty() || self.holds.is_some()
     }
 }
 
-/// One mechanism in a look.
+/// Result of a single mechanism in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
     /// Its name.
     pub mechanism: &'static str,
-    /// Its time divided by that of the last one that has a ratio; `None` if its pieces, some from a
-    /// disk and some from memory, cannot be compared.
+    /// Its wall time divided by that of the reference, the last mechanism with comparable pieces. `None` if its pieces
+    /// cannot be compared because some came from a disk and some from memory.
     pub ratio: Option<f64>,
 }
 
-/// The state of one transfer.
+/// The comparison of mechanisms within one transfer.
 pub(super) struct Contest {
     turns: Turns,
     contenders: Vec<Contender>,
     phase: Phase,
-    // Bytes moved since the transfer began, whoever moved them.
+    // Bytes moved by any mechanism since the transfer began.
     moved: u64,
-    // Bytes that one goes on for before the next look; doubles with every look but the first.
+    // Bytes that the chosen mechanism moves before the next comparison. Doubles with every comparison but the first.
     rest: u64,
     looks: Vec<Look>,
 }
 
 struct Contender {
     name: &'static str,
-    // One a round; `None` for a round that it did not run.
+    // Samples by round; `None` for a round in which this mechanism did not run.
     pieces: Vec<Option<Sample>>,
 }
 
@@ -85,15 +85,15 @@ impl Sample {
 }
 
 enum Phase {
-    /// Contenders that have their turn in this round yet, the next one last.
+    /// The contenders that still have their turn in this round, the next one last.
     Trying { left: Vec<usize>, piece: Piece },
-    /// This one goes on, for so many bytes by now.
+    /// The chosen mechanism runs, and has moved `since` bytes so far.
     Settled { chosen: &'static str, since: u64, usual: Option<f64>, piece: Piece, unusual: u32 },
-    /// None is left to compare.
+    /// The contest no longer decides.
     Over,
 }
 
-/// A stretch of bytes by one mechanism, and what the timed part of it cost.
+/// A stretch of bytes moved by one mechanism, and the cost of its timed part.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     done: u64,
@@ -101,21 +101,21 @@ struct Piece {
     cost: Cost,
 }
 
-/// Rounds that are compared.
+/// The number of comparable rounds that a decision needs.
 const ROUNDS: usize = 2;
-/// Rounds after which it is given up: pieces from the disk and from the cache kept alternating.
+/// The comparison is abandoned after this many rounds, if pieces from the disk and from the cache kept alternating.
 const MOST_ROUNDS: usize = 4;
-/// The share of a piece that is not timed: it fills pipes and touches buffers for the first time.
+/// The reciprocal of the share of a piece that is not timed: it fills pipes and touches buffers for the first time.
 const WARM_UP: u64 = 4;
-/// A mechanism that takes so many times as long as the best in the first round does not run again.
+/// A mechanism that takes this many times as long as the best in the first round does not run again.
 const HOPELESS: f64 = 1.5;
-/// A rate that has changed by so many times is another one.
+/// A rate that differs by this factor has changed.
 const CHANGED: f64 = 2.0;
-/// Pieces in a row that show it.
+/// The number of consecutive pieces that must show a changed rate.
 const UNUSUAL: u32 = 2;
 
 impl Contest {
-    /// Between the mechanisms that a plan names.
+    /// Starts a contest between the mechanisms that a plan names.
     pub fn between(turns: &Turns) -> Self {
         let contender = |name: &&'static str| Contender { name, pieces: Vec::new() };
         let mut contest = Self {
@@ -138,12 +138,12 @@ impl Contest {
         contest
     }
 
-    /// Whether this mechanism takes part.
+    /// Returns `true` if this mechanism takes part.
     pub fn has(&self, name: &str) -> bool {
         self.contenders.iter().any(|contender| contender.name == name)
     }
 
-    /// Whose turn it is; `None` once it has no say any more.
+    /// Returns the mechanism that has the turn; `None` if the contest is over.
     pub fn turn(&self) -> Option<&'static str> {
         match &self.phase {
             Phase::Trying { left, .. } => left.last().map(|n| self.contenders[*n].name),
@@ -152,14 +152,14 @@ impl Contest {
         }
     }
 
-    /// The most it may move at once.
+    /// Returns the largest number of bytes that the current mechanism may move in one step.
     pub fn most(&self) -> u64 {
         let Phase::Trying { piece, .. } = &self.phase else { return u64::MAX };
         let warm_up = self.turns.piece / WARM_UP;
         if piece.done < warm_up { warm_up - piece.done } else { self.turns.piece - piece.done }
     }
 
-    /// Takes in what the one whose turn it is has moved.
+    /// Records the bytes that the current mechanism moved, and their cost.
     pub fn moved(&mut self, bytes: u64, cost: Cost) {
         self.moved += bytes;
         let whole = self.turns.piece;
@@ -188,7 +188,7 @@ impl Contest {
         }
     }
 
-    /// A mechanism cannot go on, and is not to be tried again.
+    /// Removes a mechanism that cannot continue.
     pub fn left(&mut self, name: &str) {
         if !self.has(name) {
             return;
@@ -205,24 +205,25 @@ impl Contest {
         }
     }
 
-    /// What is held back says nothing of how fast it could be: a promise is not watched then.
+    /// Stops comparing the rate with the measured one. A transfer with a rate limit does not show how fast a mechanism
+    /// could be.
     pub fn trust(&mut self) {
         if self.turns.promise.is_some() {
             self.end();
         }
     }
 
-    /// The turns are over.
+    /// Ends the contest.
     pub fn end(&mut self) {
         self.phase = Phase::Over;
     }
 
-    /// What was found.
+    /// Returns the results of all comparisons.
     pub fn into_looks(self) -> Vec<Look> {
         self.looks
     }
 
-    /// Everybody runs, from the first round on.
+    /// Starts a comparison in which all contenders run from the first round on.
     fn begin(&mut self) {
         for contender in &mut self.contenders {
             contender.pieces.clear();
@@ -231,7 +232,7 @@ impl Contest {
         self.next_round();
     }
 
-    /// Goes on to the next round if this one is over, or to the decision.
+    /// Starts the next round if this one is complete, or decides.
     fn next_round(&mut self) {
         let Phase::Trying { left, piece } = &mut self.phase else { return };
         if !left.is_empty() {
@@ -245,12 +246,12 @@ impl Contest {
         };
         let compared = comparable(&self.contenders);
         let is_over = compared.len() >= ROUNDS || rounds >= MOST_ROUNDS;
-        // The others are known to be slower by far.
+        // All other contenders are known to be much slower.
         if is_over || rounds > 0 && run.len() < 2 {
             return self.decide(&compared);
         }
         *left = run;
-        // Every other round the other way round: what drifts meanwhile favours none.
+        // Every other round runs in reverse order, so that drift favours no contender.
         if rounds.is_multiple_of(2) {
             left.reverse();
         }
@@ -258,11 +259,11 @@ impl Contest {
         self.contenders.iter_mut().for_each(|contender| contender.pieces.push(None));
     }
 
-    /// The one rule of choice, on what the comparable rounds cost.
+    /// Chooses by the common rule ([`rank`]), from the costs of the comparable rounds.
     fn decide(&mut self, rounds: &[usize]) {
         let best = |contender: &Contender, cost: fn(&Sample) -> f64| {
             let samples = rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
-            // An interruption only ever adds.
+            // Interruptions only increase the cost, so the minimum is used.
             samples.map(cost).min_by(f64::total_cmp)
         };
         let reference = self.contenders.iter().rfind(|c| best(c, |sample| sample.wall).is_some());
@@ -274,7 +275,7 @@ impl Contest {
             let cpu = ratio(contender, |sample| sample.cpu)?;
             Some(as_evidence(wall, cpu))
         };
-        // The rule wants them in the order of their safety.
+        // The rule expects candidates in the order of their safety.
         let listed = MECHANISMS.iter().map(|m| m.info().name);
         let candidates = listed
             .filter_map(|name| self.contenders.iter().find(|contender| contender.name == name))
@@ -285,7 +286,7 @@ impl Contest {
                 evidence: evidence(contender),
             });
         let winner = rank(candidates.collect(), self.turns.prefer).into_iter().next();
-        // Where nothing can be compared the likeliest goes on.
+        // Without comparable pieces, the likeliest mechanism continues.
         let winner = winner.filter(|_| reference.is_some()).map(|verdict| verdict.mechanism);
         let Some(chosen) = winner.or(self.contenders.first().map(|likely| likely.name)) else {
             return;
@@ -320,7 +321,7 @@ impl Contest {
             cells().filter(|_| is_usual).filter_map(|cell| Some(seen(cell, costs(cell)?))).collect()
         };
         if !from_disk {
-            // Each look finds anew what the one before found: a burst may be over.
+            // Each comparison replaces the findings of the one before: a burst may be over.
             self.looks.iter_mut().for_each(|look| (look.seen, look.holds) = (Vec::new(), None));
         }
         self.looks.push(Look { at, from_disk, tried, chosen, seen, holds });
@@ -332,18 +333,18 @@ impl Contest {
         self.phase = Phase::Settled { chosen, since: 0, usual, piece, unusual: 0 };
     }
 
-    /// Bytes of one look.
+    /// Returns the number of bytes that one comparison takes.
     fn length(&self) -> u64 {
         self.turns.piece * (self.contenders.len() * ROUNDS) as u64
     }
 
-    /// Looks again once the rate has changed and enough is left for that to pay.
+    /// Starts another comparison if the rate has changed and enough bytes are left for it to pay off.
     fn watch(&mut self) {
         let length = self.length();
         let Phase::Settled { since, usual, piece, unusual, .. } = &mut self.phase else { return };
         let Some(Sample { wall: now, from_disk, .. }) = piece.sample() else { return };
         *piece = Piece::default();
-        // A promise is about bytes in the page cache, and one that is more than kept is no reason to look.
+        // A measured rate holds for bytes in the page cache. A higher rate than measured is not a reason to compare.
         let is_promise = self.turns.promise.is_some() && self.looks.is_empty();
         if is_promise && from_disk {
             return;
@@ -361,7 +362,7 @@ impl Contest {
     }
 }
 
-/// What a profile would hold of a mechanism that had these costs.
+/// Returns the cell that a profile would hold for a mechanism with these costs.
 fn seen(cell: &Cell, (wall, cpu, ns_per_byte): (f64, f64, f64)) -> Cell {
     let about = |ratio: f64| {
         let (lo, hi) = (ratio * (1.0 - LEAST_NOISE), ratio * (1.0 + LEAST_NOISE));
@@ -371,7 +372,7 @@ fn seen(cell: &Cell, (wall, cpu, ns_per_byte): (f64, f64, f64)) -> Cell {
     Cell { wall, cpu, ns_per_byte, rounds, ..cell.clone() }
 }
 
-/// What the rule of choice is told.
+/// Converts ratios to the evidence that the rule of choice expects.
 fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     let exactly = |ratio| Ratio { ratio, lo: ratio, hi: ratio };
     Evidence {
@@ -390,7 +391,7 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     }
 }
 
-/// Whether one of them cost far more in the first round than the best of the same kind of piece.
+/// Returns `true` if this contender cost far more in the first round than the best with a piece of the same kind.
 fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
     let first = |contender: &Contender| contender.pieces.first().copied().flatten();
     let Some(own) = first(&contenders[n]) else { return false };
@@ -400,7 +401,7 @@ fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
     best.is_some_and(|best| own.counted(prefer) > best * HOPELESS)
 }
 
-/// The rounds whose pieces were of one kind, and of the same as in the last such round.
+/// Returns the rounds with pieces of a single kind (disk or cache): the kind of the last such round.
 fn comparable(contenders: &[Contender]) -> Vec<usize> {
     let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
     let kind = |round: usize| {
@@ -426,7 +427,7 @@ impl Piece {
         (self.timed > 0).then(|| Sample {
             wall: a_byte(self.cost.wall),
             cpu: a_byte(self.cost.cpu),
-            // A block of the file system's own may be read for bytes that lie in the page cache.
+            // The file system may read a block of its own metadata for bytes that are in the page cache.
             from_disk: self.cost.read > self.timed / 2,
         })
     }

@@ -1,16 +1,16 @@
-//! What a step cost the calling thread.
+//! The cost of a step to the calling thread.
 
 use std::time::{Duration, Instant};
 
 use thalweg_sys::usage::Usage;
 
-/// What some bytes cost.
+/// The cost of moving some bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
-    /// On the clock, without the time that others had the processor.
+    /// Wall time, without the time in which the thread was preempted.
     pub wall: Duration,
     pub cpu: Duration,
-    /// Bytes read from a disk, of files and of what the file system keeps about them.
+    /// Bytes read from a disk: file data and metadata of the file system.
     pub read: u64,
 }
 
@@ -22,7 +22,7 @@ impl Cost {
     }
 }
 
-/// The moment from which on costs count.
+/// Start of a cost measurement.
 pub(super) struct Clock {
     began: Instant,
     used: Usage,
@@ -36,8 +36,7 @@ impl Clock {
     pub fn stop(self) -> Cost {
         let wall = self.began.elapsed();
         let used = Usage::now_thread().since(&self.used);
-        // The processor was taken away, and it never gave it up itself: what is above its processor time
-        // was somebody else's.
+        // The thread was preempted and never slept. Any wall time above its CPU time belongs to other processes.
         let was_ousted = used.involuntary_switches > 0 && used.voluntary_switches == 0;
         let wall = if was_ousted { used.cpu().min(wall) } else { wall };
         Cost { wall, cpu: used.cpu(), read: used.blocks_read * 512 }

@@ -1,4 +1,4 @@
-//! What an engine must know of the two ends: which of them can make it wait, and for what.
+//! Endpoint properties that the engine needs: which endpoint can make it wait, and for which event.
 
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -7,13 +7,13 @@ use thalweg_sys::{Errno, io};
 
 use crate::{End, Error, Kind, Side, Sink, Source, Transfer, Unfit, mechanisms::LAST_RESORT};
 
-/// The ends that can make a call wait, and whether the source gives its bytes more than once.
+/// The endpoints that can make a call wait, and whether the source can be read again.
 pub(super) struct Ends<'a> {
     source: Option<End<'a>>,
     sink: Option<End<'a>>,
-    /// What was taken from the source and not delivered can be read again.
+    /// `true` if bytes that were taken from the source and not delivered can be read again.
     pub rewindable: bool,
-    /// Both are files that can be addressed by offset: any mechanism may go on where another stopped.
+    /// `true` if both are files that can be addressed by offset. Any mechanism can then continue where another stopped.
     pub addressed: bool,
 }
 
@@ -22,21 +22,21 @@ impl<'a> Ends<'a> {
         let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };
         let rewindable = source.is_none_or(|end| end.at.is_some());
-        // What has offsets lies on a disk, for which no call waits in poll's sense.
+        // An endpoint with offsets is on a disk, for which no call waits in the sense of poll.
         let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
         let is_addressed = |end: Option<End<'_>>| end.is_some_and(|end| end.at.is_some());
         let addressed = is_addressed(source) && is_addressed(sink);
         Self { source: source.filter(streams), sink: sink.filter(streams), rewindable, addressed }
     }
 
-    /// The descriptor that this side waits for.
+    /// Returns the descriptor to poll for this side.
     pub fn descriptor(&self, side: Side) -> Option<BorrowedFd<'a>> {
         let end = if side == Side::Source { &self.source } else { &self.sink };
         end.map(|end| end.fd)
     }
 
-    /// The side to wait for after a call that would have blocked; `None`: the call can be made again
-    /// at once. Of a call on both ends only looking tells which it was.
+    /// Returns the side to wait for after a call that would have blocked; `None` if the call can be repeated at once.
+    /// If the call used both endpoints, polling the source shows which of them blocked.
     pub fn blocked(&self, side: Side) -> Option<Side> {
         let is_empty = |end: &End<'a>| io::wait_readable(end.fd, Some(Duration::ZERO)) == Ok(false);
         let for_source =
@@ -44,11 +44,11 @@ impl<'a> Ends<'a> {
         if self.source.as_ref().is_some_and(for_source) {
             return Some(Side::Source);
         }
-        // It may have got room since: then who waits for it is told at once.
+        // If the sink has got room since, poll returns at once.
         self.sink.filter(|_| side != Side::Source).map(|_| Side::Sink)
     }
 
-    /// Refuses ends for which a call could wait all the same.
+    /// Fails if an endpoint could make a call wait because it lacks `O_NONBLOCK`.
     pub fn never_block(&self) -> Result<(), Unfit> {
         for (name, end) in [("source", self.source), ("sink", self.sink)] {
             let Some(end) = end.filter(|end| end.kind != Kind::File) else { continue };
@@ -64,11 +64,11 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Brings what the sink was given to stable storage.
+/// Syncs the data written to the sink to stable storage.
 pub(super) fn sync(sink: &Sink<'_>) -> Result<(), Error> {
     let Sink::Fd(end) = sink else { return Ok(()) };
     match io::sync_data(end.fd) {
-        // Pipes and sockets have no stable storage to reach.
+        // Pipes and sockets have no stable storage.
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(LAST_RESORT.info().error("fdatasync", Side::Sink, errno, 0)),
     }

@@ -1,4 +1,4 @@
-//! The mechanisms of one transfer in the order in which they are tried, the last resort at the end.
+//! The mechanisms of one transfer in the order in which they are tried, ending with the last resort.
 
 use super::{
     StepDown,
@@ -13,17 +13,17 @@ use crate::{
 
 type Rung = (&'static dyn Mechanism, Tuning);
 
-/// Where a transfer stands among the mechanisms of its plan.
+/// The position of a transfer among the mechanisms of its plan.
 pub(super) struct Ladder {
     rungs: Vec<Rung>,
     at: usize,
-    // Some of them take turns, once it has come down to one of these.
+    // Some mechanisms take turns, once the ladder has reached one of them.
     contest: Option<Contest>,
     takes_turns: bool,
 }
 
 impl Ladder {
-    /// That of a plan. Turns are taken only if any mechanism can go on where another stopped.
+    /// Creates the ladder of a plan. Mechanisms take turns only if any of them can continue where another stopped.
     pub fn new(plan: &Plan, is_addressed: bool) -> Self {
         let mut rungs = plan.ladder();
         if rungs.last().is_none_or(|rung| name(rung) != LAST_RESORT.info().name) {
@@ -35,7 +35,7 @@ impl Ladder {
                 && !rungs.iter().any(|rung| name(rung) == *among)
             {
                 match turns.and_then(|turns| turns.promise.as_ref()) {
-                    // Measured to be slower than the last resort: for its turn only.
+                    // Measured as slower than the last resort: it runs only in its turn.
                     Some(promise) => rungs.push((mechanism, promise.tuning(among))),
                     None => rungs.insert(0, (mechanism, Tuning::default())),
                 }
@@ -52,14 +52,14 @@ impl Ladder {
         (*mechanism, tuning)
     }
 
-    /// Takes out the mechanisms that wait inside a step; those that would have gone first are told.
+    /// Removes the mechanisms that wait inside a step. Returns those that would have gone first.
     pub fn never_sleep(&mut self) -> Vec<StepDown> {
         let waits = |rung: &Rung| rung.0.info().nature.waits;
         if let Some(contest) = &mut self.contest {
             let sleepers = self.rungs.iter().filter(|rung| waits(rung).is_some());
             sleepers.for_each(|rung| contest.left(name(rung)));
         }
-        // The last resort never does.
+        // The last resort never waits, so the search always finds a rung.
         let first = self.rungs.iter().position(|rung| waits(rung).is_none()).unwrap_or(0);
         let to = name(&self.rungs[first]);
         let told = self.rungs.drain(..first).map(|rung| {
@@ -73,14 +73,14 @@ impl Ladder {
         told
     }
 
-    /// Takes the first one for as fast as it was measured.
+    /// Assumes that the first mechanism is as fast as it was measured.
     pub fn trust(&mut self) {
         if let Some(contest) = &mut self.contest {
             contest.trust();
         }
     }
 
-    /// Those that take turns, from the first of them on.
+    /// Returns the contest, once the ladder has reached one of its mechanisms.
     fn contest(&mut self) -> Option<&mut Contest> {
         let here = name(&self.rungs[self.at]);
         let contest = self.contest.as_mut()?;
@@ -93,7 +93,7 @@ impl Ladder {
         self.rungs.iter().rposition(is_last).unwrap_or(0)
     }
 
-    /// Goes to the one whose turn it is; whether that is another one.
+    /// Moves to the mechanism that has the turn. Returns `true` if that is a different one.
     fn take_turn(&mut self) -> bool {
         let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
         let before = self.at;
@@ -101,17 +101,17 @@ impl Ladder {
         self.at != before
     }
 
-    /// Whether the cost of steps is asked for.
+    /// Returns `true` if the contest needs the cost of each step.
     pub fn wants_costs(&mut self) -> bool {
         self.contest().is_some_and(|contest| contest.turn().is_some())
     }
 
-    /// The most that the next step may move.
+    /// Returns the largest number of bytes that the next step may move.
     pub fn most(&mut self) -> u64 {
         self.contest().map_or(u64::MAX, |contest| contest.most())
     }
 
-    /// Takes in what a step moved; whether another mechanism is to go on.
+    /// Records the bytes that a step moved. Returns `true` if another mechanism is to continue.
     pub fn moved(&mut self, bytes: u64, cost: Cost) -> bool {
         if let Some(contest) = self.contest() {
             contest.moved(bytes, cost);
@@ -119,16 +119,16 @@ impl Ladder {
         self.take_turn()
     }
 
-    /// What was found on the way.
+    /// Returns the results of all comparisons.
     pub fn looks(&mut self) -> Vec<Look> {
         self.contest.take().map_or(Vec::new(), Contest::into_looks)
     }
 
-    /// Goes down, `at` bytes into the transfer; `None` if there is nothing below.
+    /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.
     ///
-    /// A refusal goes one rung down, and what refused is not tried again. Any other errno goes to the
-    /// last resort at once: one plain read and write of the same range either fails with the true errno
-    /// on the true side, or works.
+    /// After a refusal, the next rung follows, and the mechanism that refused is not tried again. Any other errno leads
+    /// to the last resort at once. A plain read and write of the same range either works or fails with the true errno
+    /// on the true side.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
         let last = self.last();
         if self.at == last || error.mechanism == LAST_RESORT.info().name {

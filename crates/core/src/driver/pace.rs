@@ -1,10 +1,10 @@
-//! How much one step may move: enough to be fast, little enough to stay in control.
+//! The number of bytes per step: large enough to be fast, small enough to stay responsive.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{Cancelled, rate_limit::RateLimit};
 
-/// Adapts the budget of a step to the time a step should take, and keeps the limits there are.
+/// Adapts the budget of a step to the target duration of a step, and enforces rate limits.
 #[derive(Debug)]
 pub struct Pace {
     limits: Vec<Arc<RateLimit>>,
@@ -12,33 +12,33 @@ pub struct Pace {
     budget: u64,
 }
 
-// Budgets are whole multiples of this, so that clones and O_DIRECT see aligned ranges.
+// Budgets are multiples of this, so that clones and O_DIRECT see aligned ranges.
 const GRAIN: u64 = 1 << 20;
 const LARGEST: u64 = 1 << 30;
 
 impl Pace {
-    /// A pace for steps of about `step`, and no more than `limit` bytes per second if given.
+    /// Creates a pace for steps of about `step`, with at most `limit` bytes per second if given.
     pub fn new(limit: Option<u64>, step: Duration) -> Self {
         let limit = limit.filter(|limit| *limit > 0).map(|limit| Arc::new(RateLimit::new(limit)));
         Self::within(limit.into_iter().collect(), step)
     }
 
-    /// The same within several limits, which others may keep too.
+    /// Creates a pace within several rate limits, which other transfers may share.
     pub fn within(limits: Vec<Arc<RateLimit>>, step: Duration) -> Self {
         Self { limits, step, budget: 4 * GRAIN }
     }
 
-    /// Whether it holds anybody back.
+    /// Returns `true` if there is a rate limit.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty()
     }
 
-    /// Bytes the next step may move.
+    /// Returns the number of bytes that the next step may move.
     pub fn budget(&self) -> u64 {
         self.limits.iter().fold(self.budget, |budget, limit| budget.min(limit.step()))
     }
 
-    /// Learns from a step that moved `bytes` in `took`.
+    /// Adapts the budget after a step that moved `bytes` in `took`.
     pub fn moved(&mut self, bytes: u64, took: Duration) {
         if bytes < self.budget {
             return;
@@ -50,7 +50,8 @@ impl Pace {
         }
     }
 
-    /// Keeps the limits after a step that moved `bytes`.
+    /// Waits as long as the rate limits require after a step that moved `bytes`. Calls `go_on` to
+    /// notice cancellation.
     pub fn hold_back(
         &self,
         bytes: u64,

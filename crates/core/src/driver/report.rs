@@ -1,4 +1,4 @@
-//! The account of one transfer.
+//! The report of one transfer.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -6,46 +6,48 @@ use std::time::Duration;
 use super::contest::Look;
 use crate::{Error, Tuning};
 
-/// How a transfer ended.
+/// The result of a transfer.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What happened up to the end, whatever the end was.
+    /// The report up to the end of the transfer, including a failed one.
     pub report: Report,
-    /// The watcher asked to stop.
+    /// `true` if the watcher asked to stop.
     pub stopped: bool,
-    /// Why it failed; `moved` is the true prefix in the sink.
+    /// The error, if the transfer failed. Its `moved` is the number of bytes from the start of the
+    /// source that reached the sink.
     pub error: Option<Error>,
 }
 
 impl Outcome {
-    /// The report if everything was moved, or the error. Being stopped is not an error here.
+    /// Returns the report if everything was moved, or the error. A transfer that was stopped is not
+    /// an error here.
     pub fn into_result(self) -> Result<Report, Error> {
         self.error.map_or(Ok(self.report), Err)
     }
 }
 
-/// What was moved, by what, at what cost.
+/// The bytes moved, the mechanisms used and the cost.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Bytes of the source, from its start, that are in the sink.
     pub bytes: u64,
     /// Bytes taken from a source that cannot be rewound and that did not reach the sink.
     pub lost: u64,
-    /// Which mechanism moved how much, in order of last use.
+    /// The bytes that each mechanism moved, in order of last use.
     pub shares: Vec<Share>,
-    /// Every change of mechanism under way.
+    /// Every change to another mechanism during the transfer.
     pub steps_down: Vec<StepDown>,
-    /// What was found where mechanisms took turns.
+    /// The results of comparisons between mechanisms.
     pub looks: Vec<Look>,
-    /// What the mechanisms have to say about the bytes they moved.
+    /// Notes of the mechanisms about the bytes they moved.
     pub notes: Vec<String>,
-    /// Time on the clock.
+    /// Wall time.
     pub wall: Duration,
-    /// Processor time of the whole process, user and system.
+    /// CPU time of the whole process, user and system.
     pub cpu: Duration,
 }
 
-/// The part one mechanism moved.
+/// The bytes moved by one mechanism.
 #[derive(Clone, Debug, Serialize)]
 pub struct Share {
     /// The mechanism's name.
@@ -56,25 +58,25 @@ pub struct Share {
     pub bytes: u64,
 }
 
-/// One change of mechanism, and why.
+/// A change to another mechanism, and its reason.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepDown {
-    /// What could not go on.
+    /// The mechanism that could not continue.
     pub from: &'static str,
-    /// What went on instead.
+    /// The mechanism that continued.
     pub to: &'static str,
     /// Bytes in the sink at that moment.
     pub at: u64,
-    /// The call that was refused.
+    /// The system call that was refused.
     pub call: &'static str,
     /// The errno's symbol; empty if there was none.
     pub errno: &'static str,
-    /// The same in words.
+    /// The reason in words.
     pub reason: String,
 }
 
 impl Report {
-    /// The mechanism that moved most, and its tuning.
+    /// Returns the mechanism that moved most bytes, with its tuning.
     pub fn main(&self) -> Option<&Share> {
         self.shares.iter().max_by_key(|share| share.bytes)
     }

@@ -1,8 +1,7 @@
-//! One transfer as steps that never sleep: for event loops, async callers, and the loop of `run`.
+//! A transfer as steps that never sleep: for event loops, async callers, and [`Driver::run`](super::Driver::run).
 //!
-//! The engine owns what no mechanism may own: retry, falling back and the account. Its one
-//! invariant: `bytes` bytes of the source, from its start and in order, have reached the sink, and
-//! nothing else has.
+//! The engine does the work that no mechanism may do: retries, fallback and accounting. Its one invariant: the sink has
+//! received the first `bytes` bytes of the source, in order, and nothing else.
 
 use std::{mem, os::fd::BorrowedFd};
 
@@ -16,7 +15,7 @@ use super::{
 };
 use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms::LAST_RESORT};
 
-/// A transfer under way, which moves only while [`advance`](Self::advance) is called.
+/// A transfer in progress, which moves bytes only while [`advance`](Self::advance) is called.
 ///
 /// ```
 /// use rustix::event::epoll;
@@ -57,52 +56,51 @@ use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms:
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping it, or ending it before it is done, leaves in the sink what was moved by then.
+/// If it is dropped or ended before it is done, the sink keeps the bytes moved so far.
 pub struct TransferRun<'a> {
     transfer: Transfer<'a>,
     ends: Ends<'a>,
     limit: Option<u64>,
     ladder: Ladder,
     state: State<'a>,
-    // A mechanism has the memory that is to be filled, and it cannot be taken back.
+    // A mechanism holds the memory that is to be filled, and it cannot be taken back.
     memory_is_given: bool,
     report: Report,
 }
 
-/// How one step ended.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// The budget was used up, or the call was interrupted: call again.
+    /// The budget was used up, or the call was interrupted. Call again.
     Moved,
-    /// Nothing can be moved before the source can be read (`Side::Source`), or the sink be written
-    /// (`Side::Sink`). Some bytes may have been moved before.
+    /// No byte can be moved before the source is readable (`Side::Source`) or the sink is writable (`Side::Sink`). Some
+    /// bytes may have been moved before.
     Blocked(Side),
-    /// All is moved, and durable if that was asked for.
+    /// All bytes are moved, and are durable if the caller asked for that.
     Done,
-    /// It cannot go on; `moved` is the true prefix in the sink.
+    /// The transfer failed. `moved` is the number of bytes from the start of the source that are in the sink.
     Failed(Error),
 }
 
 type Opened<'a> = Box<dyn Mover + 'a>;
 
 enum State<'a> {
-    /// The mechanism of this rung is not opened yet.
+    /// The mechanism of this rung is not open.
     Closed,
     Moving(Opened<'a>),
-    /// It is left for this reason, as soon as what it took is delivered.
+    /// The mechanism is left for this reason as soon as the bytes it took are delivered.
     Draining(Opened<'a>, Error),
-    /// A mechanism saw the end of the source: a plain read of one byte finds out.
+    /// A mechanism reported the end of the source. A plain read of one byte verifies it.
     Confirming(Opened<'a>),
     Over(Result<(), Error>),
 }
 
 impl<'a> TransferRun<'a> {
-    /// Begins a transfer whose steps never sleep. A wait for a disk does not count as sleep: no
-    /// flag avoids it. Every other end has to be opened with `O_NONBLOCK`, and is refused if not.
+    /// Starts a transfer whose steps never sleep. Waiting for a disk does not count as sleeping, as no flag avoids it.
+    /// Every other endpoint must be opened with `O_NONBLOCK`; otherwise this fails.
     ///
-    /// Mechanisms that wait inside a step are left out. A plan asked for with
-    /// [`stepwise`](crate::Request::stepwise) gives the reason; in one that was not, the report says
-    /// that they were stepped down from.
+    /// Mechanisms that wait inside a step are excluded. A plan made with [`stepwise`](crate::Request::stepwise)
+    /// contains the reason. For other plans, the report lists them in `steps_down`.
     pub fn start(transfer: Transfer<'a>, plan: &Plan) -> Result<Self, Unfit> {
         let mut run = Self::down(transfer, plan);
         run.ends.never_block()?;
@@ -110,7 +108,7 @@ impl<'a> TransferRun<'a> {
         Ok(run)
     }
 
-    /// The same with whatever ends and mechanisms: its steps may sleep.
+    /// Starts a transfer with any endpoints and mechanisms. Its steps may sleep.
     pub(super) fn down(transfer: Transfer<'a>, plan: &Plan) -> Self {
         let ends = Ends::of(&transfer);
         Self {
@@ -124,21 +122,21 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Does not compare what it takes with what was measured.
+    /// Disables the comparison of the rate with the measured one.
     pub(super) fn trust(&mut self) {
         self.ladder.trust();
     }
 
-    /// Bytes of the source, from its start, that are in the sink.
+    /// Returns the number of bytes, from the start of the source, that are in the sink.
     pub fn bytes(&self) -> u64 {
         self.report.bytes
     }
 
-    /// Moves about `budget` bytes, fewer if an end would make it wait. Once it has ended, every
-    /// call says so again.
+    /// Moves about `budget` bytes, or fewer if an endpoint would make it wait. After the end, every call returns the
+    /// final result again.
     pub fn advance(&mut self, budget: u64) -> Step {
         loop {
-            // None: the state has changed, and the caller need not know.
+            // `None`: only the state has changed, so continue.
             let step = match mem::replace(&mut self.state, State::Closed) {
                 State::Closed => self.open(),
                 State::Moving(mover) => self.step(mover, budget.max(1)),
@@ -155,8 +153,8 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Ends it, done or not: what came of it. Before it was done, that is a transfer that was
-    /// stopped. The times in the report are the caller's to measure.
+    /// Ends the transfer and returns its outcome. A transfer that was not done counts as stopped. The caller measures
+    /// the times in the report.
     pub fn end(mut self) -> Outcome {
         let (stopped, error) = match self.state {
             State::Over(end) => (false, end.err()),
@@ -167,12 +165,12 @@ impl<'a> TransferRun<'a> {
         Outcome { report: self.report, stopped, error }
     }
 
-    /// The descriptor that a blocked side waits for.
+    /// Returns the descriptor to poll for a blocked side.
     pub(super) fn descriptor(&self, side: Side) -> Option<BorrowedFd<'a>> {
         self.ends.descriptor(side)
     }
 
-    /// Ends it for a reason found outside.
+    /// Ends the transfer with an error that the caller found.
     pub(super) fn fail(&mut self, error: Error) {
         self.close();
         self.failed(error);
@@ -204,7 +202,7 @@ impl<'a> TransferRun<'a> {
         let clock = self.ladder.wants_costs().then(Clock::start);
         match mover.advance(budget.min(left).min(self.ladder.most())) {
             Ok(0) if mover.in_flight() > 0 => {
-                // The sink takes nothing from this call and gives no reason.
+                // The sink accepts nothing from this call, and the call returned no errno.
                 let info = self.ladder.rung().0.info();
                 let error = info.error(info.name, Side::Sink, Errno::INVAL, 0);
                 self.state = State::Draining(mover, error);
@@ -229,8 +227,8 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Books what a step has moved. Where mechanisms take turns the next one may be another: both ends are
-    /// addressed there, so that what this one has taken and not delivered is taken again.
+    /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then
+    /// addressed by offset, so bytes that this one took and did not deliver are read again.
     fn go_on(&mut self, mover: Opened<'a>, moved: u64, clock: Option<Clock>) {
         self.report.moved(moved);
         if clock.is_some_and(|clock| self.ladder.moved(moved, clock.stop())) {
@@ -240,7 +238,7 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// What a call that is to be made again says to the caller; `None` for any other error.
+    /// Returns the step to report for a call that is to be repeated; `None` for any other error.
     fn pause(&self, error: &Error) -> Option<Step> {
         if error.is_would_block() {
             return Some(self.ends.blocked(error.side).map_or(Step::Moved, Step::Blocked));
@@ -248,7 +246,7 @@ impl<'a> TransferRun<'a> {
         error.is_interruption().then_some(Step::Moved)
     }
 
-    /// Empties a mover that took bytes it has not delivered, and leaves it.
+    /// Delivers the bytes that a mover has taken and not delivered, then leaves it.
     fn drain(&mut self, mut mover: Opened<'a>, reason: Error) -> Option<Step> {
         if mover.in_flight() == 0 {
             self.leave(mover);
@@ -265,7 +263,8 @@ impl<'a> TransferRun<'a> {
             }
             Err(error) => {
                 self.report.moved(error.moved);
-                // Bytes that it took wait for the sink; those that it only showed there are taken now.
+                // Bytes already taken wait for the sink. Bytes that the sink has already seen (tee) are now removed
+                // from the source, and wait for it.
                 let side = if error.side == Side::Source { Side::Source } else { Side::Sink };
                 let pause = self.pause(&Error { side, ..error });
                 if pause.is_some() {
@@ -279,8 +278,8 @@ impl<'a> TransferRun<'a> {
         self.failed(error)
     }
 
-    /// A 0 is not the end until a read says so. If the read gives data, it is delivered and the
-    /// mechanism that saw an end is left.
+    /// Verifies a return value of 0 with a plain read, as it need not mean the end. If the read returns data, that is
+    /// delivered and the mechanism is left.
     fn begin_to_confirm(&mut self, mover: Opened<'a>) -> Option<Step> {
         self.leave(mover);
         let mut rest = self.transfer.rest(self.report.bytes);
@@ -322,7 +321,7 @@ impl<'a> TransferRun<'a> {
         None
     }
 
-    /// Records why a mechanism cannot go on, or fails if nothing can follow it.
+    /// Records the fallback to another mechanism, or fails if no mechanism is left.
     fn step_down(&mut self, error: Error) -> Option<Step> {
         let below = if self.memory_is_given {
             None
@@ -336,14 +335,14 @@ impl<'a> TransferRun<'a> {
         None
     }
 
-    /// Takes down what a mover has to say, before it lets go of the ends for the next one to open.
+    /// Records the notes of a mover and drops it, so that the next one can open the endpoints.
     fn leave(&mut self, mover: Opened<'a>) {
         self.report.notes.extend(mover.note());
         self.report.lost = if self.ends.rewindable { 0 } else { mover.in_flight() };
         drop(mover);
     }
 
-    /// Leaves whatever is open.
+    /// Leaves the open mover, if there is one.
     fn close(&mut self) {
         match mem::replace(&mut self.state, State::Closed) {
             State::Moving(mover) | State::Draining(mover, _) | State::Confirming(mover) => {

@@ -1,7 +1,7 @@
-//! The fan of a pipe by tee and splice: the pages are handed to every sink, never copied here.
+//! The fan of a pipe by tee and splice: every sink receives the pages without a copy in user space.
 //!
-//! A turn tees the same bytes into a pipe of each sink, empties those pipes, and only then takes
-//! the bytes out of the source. What a call refuses is made up for by plain read and write.
+//! A turn tees the same bytes into a separate pipe for each sink, empties those pipes, and only
+//! then removes the bytes from the source. If a call is refused, plain read and write replace it.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::OwnedFd, time::Instant};
@@ -21,14 +21,15 @@ use crate::{
     mechanisms::{LAST_RESORT, tee::INFO},
 };
 
-/// A sink's own pipe.
+/// The pipe of one sink.
 struct Lane {
     through: Conduit,
-    // The sink takes spliced pages.
+    // `true` while the sink accepts spliced pages.
     splices: bool,
 }
 
-/// Turns until the source seems to end or tee is refused; the plain loop then finds out which.
+/// Takes turns until the source seems to end or tee is refused. The plain loop then continues, and
+/// detects a real end.
 pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Stop> {
     let wished = host::pipe_max_size().map_or(0, chunk);
     let lanes = ride
@@ -54,13 +55,13 @@ pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What one turn moves, and how much of it each sink got by tee.
+/// The bytes of one turn, and the number that each sink received by tee.
 struct Turn {
     len: u64,
     shown: Vec<u64>,
 }
 
-/// Tees what the source holds into every lane; `None` if the plain loop should go on from here.
+/// Tees the source's data into every lane; `None` if the plain loop should continue from here.
 fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Stop> {
     let mut turn = Turn { len: 0, shown: vec![0; lanes.len()] };
     for (n, lane) in lanes.iter_mut().enumerate() {
@@ -70,7 +71,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Sto
         let through = &mut lane.through;
         let most =
             if turn.len == 0 { ride.pace.budget().min(through.capacity()) } else { turn.len };
-        // Only the first call may wait for data: the later ones find what it found.
+        // Only the first call may wait for data. Later calls find the same data.
         let mode = if turn.len == 0 { SpliceMode::Block } else { SpliceMode::NonBlock };
         let answer = loop {
             match pipe::tee(ride.source.fd, through.writer(), chunk(most), mode) {
@@ -90,7 +91,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Sto
                 step_down(ride, &INFO.error("tee", Side::Either, errno, 0));
                 return Ok(None);
             }
-            // The bytes are taken from the source by a read below, and reach this sink then.
+            // `take` reads the bytes from the source, and writes them to this sink.
             Err(_) => {}
         }
         if turn.len == 0 {
@@ -103,7 +104,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Sto
     Ok(Some(turn))
 }
 
-/// Moves what is in the lanes into the sinks.
+/// Moves the bytes in the lanes to the sinks.
 fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
     for (n, lane) in lanes.iter_mut().enumerate() {
         while lane.through.waiting() > 0 && ride.arms[n].is_open() {
@@ -123,7 +124,7 @@ fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
                     if error.is_interruption() || error.is_would_block() {
                         ride.again(error.errno, error.call, Side::Sink, fd)?;
                     } else if lane.splices {
-                        // A plain write of the same bytes works, or tells the true errno.
+                        // A plain write of these bytes either works or reports the true errno.
                         lane.splices = false;
                         step_down(ride, &error);
                     } else {
@@ -136,7 +137,8 @@ fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Takes the turn's bytes out of the source; a sink that was shown fewer gets the rest by write.
+/// Removes the turn's bytes from the source. A sink that received fewer by tee gets the rest by
+/// write.
 fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Result<(), Stop> {
     let mut left = turn.len;
     if ride.arms.iter().zip(&turn.shown).all(|(arm, shown)| !arm.is_open() || *shown == turn.len) {
@@ -147,7 +149,8 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
     while filled < buffer.len() {
         let got = ride.read(&mut buffer[filled..])?;
         if got == 0 {
-            // Another process reads this pipe too and took what our sinks have been shown.
+            // Another process reads this pipe too, and has taken bytes that our sinks have
+            // received.
             return Err(Stop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
         }
         filled += got;
@@ -159,7 +162,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
     Ok(())
 }
 
-/// Drops `len` bytes of the source without looking at them; returns how many it could.
+/// Discards `len` bytes of the source without copying them. Returns the number of bytes discarded.
 fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, Stop> {
     let Some(to) = to else { return Ok(0) };
     let mut done = 0;

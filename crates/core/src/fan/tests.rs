@@ -13,7 +13,7 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|n| (n * 7 + n / 256) as u8).collect()
 }
 
-/// A pipe that gives `bytes`, a few at a time, and ends.
+/// Returns a pipe that supplies `bytes` in pieces, then ends.
 fn source(bytes: &[u8]) -> OwnedFd {
     let Pipe { reader, writer, .. } = Pipe::new(0).unwrap();
     let (bytes, mut writer) = (bytes.to_vec(), File::from(writer));

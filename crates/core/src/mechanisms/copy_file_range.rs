@@ -1,5 +1,6 @@
-//! The kernel copies between two files itself; one call a chunk, no byte in user memory. Network
-//! file systems do it on the server, some local ones by a clone. Only within one file system.
+//! `copy_file_range`: the kernel copies between two files, one call per chunk, without user memory.
+//! Network file systems copy on the server, some local ones clone. It works only within one file
+//! system.
 
 use thalweg_sys::copy;
 

@@ -1,5 +1,6 @@
-//! Linked reads and writes through io_uring, several pieces under way at once in registered
-//! buffers. Two copies like read and write, fewer calls; pays where an end makes one wait.
+//! Linked reads and writes through io_uring, with several pieces in flight in registered buffers.
+//! It copies twice like read and write, with fewer calls. It pays off if an endpoint makes the
+//! caller wait.
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
@@ -10,7 +11,7 @@ use crate::{
 };
 use thalweg_sys::Errno;
 
-/// Pairs of read and write on a ring.
+/// Linked pairs of read and write on a ring.
 pub struct IoUring;
 
 static INFO: Info = Info {
@@ -40,7 +41,8 @@ static INFO: Info = Info {
 };
 
 struct Run<'a> {
-    // Dropped first: what is under way ends before the rest is touched. None once it is broken.
+    // Dropped first, so that requests in flight end before the rest is touched. `None` once it is
+    // broken.
     lanes: Option<Lanes<'a>>,
     source: End<'a>,
     sink: End<'a>,

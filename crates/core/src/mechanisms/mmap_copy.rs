@@ -1,6 +1,6 @@
-//! Maps both files and copies between the mappings: no call per byte, one page fault on each side
-//! for every page or folio. Room is made first, so that a full disk is an errno; what was made and
-//! not filled is cut off again.
+//! Maps both files and copies between the mappings: no system call per byte, but a page fault on
+//! each side for every page or folio. Space is allocated first, so that a full disk is reported as
+//! an errno. Allocated space that was not filled is truncated.
 
 use thalweg_sys::{
     Errno, io,
@@ -14,7 +14,7 @@ use crate::{
     growth::{Growth, length},
 };
 
-/// `mmap` both, copy in user space.
+/// Maps both files with `mmap` and copies in user space.
 pub struct MmapCopy;
 
 static INFO: Info = Info {
@@ -43,7 +43,7 @@ struct Run<'a> {
 struct Window {
     from: Map,
     to: Map,
-    // Bytes of it already copied.
+    // Bytes of the window that have been copied.
     done: usize,
 }
 
@@ -66,7 +66,8 @@ impl Mover for Run<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let answer = advance_by_steps(budget, |most| self.step(chunk(most)));
         if answer.is_err() {
-            // Half of a failed fallocate may be there, and room that a vanished page left empty.
+            // A failed fallocate may have allocated some space, and a page that vanished may have
+            // left a hole.
             let settled = self.growth.settle(&self.sink);
             let moved = answer.as_ref().map_or_else(|e| e.moved, |moved| *moved);
             settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
@@ -76,8 +77,8 @@ impl Mover for Run<'_> {
 }
 
 impl Run<'_> {
-    /// Maps the next window, never past the end of the source: there its last page holds zeros
-    /// that nobody wrote. The sink may still be shorter: it grows before it is touched.
+    /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
+    /// that are not part of the file. The sink may still be shorter; it grows before it is touched.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
@@ -117,8 +118,8 @@ impl Run<'_> {
     }
 }
 
-/// Disk blocks for the bytes to come. Where the file system has no fallocate the file only grows,
-/// and a full disk shows as a page that cannot be had.
+/// Allocates disk blocks for the next bytes. If the file system has no fallocate, the file only
+/// grows. A full disk then shows as a page that cannot be written.
 fn make_room(sink: &End<'_>, at: u64, len: u64) -> Result<(), Error> {
     match io::fallocate(sink.fd, at, len) {
         Err(Errno::OPNOTSUPP) => {

@@ -1,6 +1,7 @@
 //! Maps a window of the source and writes from the mapping: one copy, and a page fault for every
-//! page or folio not mapped yet. It never touches the mapping itself, so a file that shrinks is an
-//! errno and not a signal; bytes of a page that shrinks while it is written read as zeros.
+//! page or folio that is not mapped yet. Only the kernel reads the mapping, so a source that
+//! shrinks causes an errno instead of a signal. If a page is truncated while it is written, its
+//! bytes read as zeros.
 
 use thalweg_sys::{
     Errno,
@@ -12,7 +13,7 @@ use crate::{
     Tuning, Unit, advance_by_steps, conduit::chunk, growth::length,
 };
 
-/// `mmap` the source, `write` from it.
+/// Maps the source with `mmap` and calls `write` on the mapping.
 pub struct MmapWrite;
 
 static INFO: Info = Info {
@@ -41,7 +42,7 @@ struct Run<'a> {
     sink: End<'a>,
     wished: usize,
     window: Option<Map>,
-    // Bytes of the window already written.
+    // Bytes of the window that have been written.
     done: usize,
 }
 
@@ -66,8 +67,8 @@ impl Mover for Run<'_> {
 }
 
 impl Run<'_> {
-    /// Maps the next window, never past the end of the source: there its last page holds zeros
-    /// that were not written.
+    /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
+    /// that are not part of the file.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         self.done = 0;
@@ -77,7 +78,7 @@ impl Run<'_> {
         let len = self.wished.min(chunk(left.saturating_sub(at)));
         if len > 0 {
             let map = Map::of_file(self.source.fd, at, len, Access::Read).map_err(mmap)?;
-            // Advice only: what it cannot do costs time, not bytes.
+            // Advice only: a failure costs time, but no bytes.
             let _ = map.advise_sequential();
             self.window = Some(map);
         }
@@ -91,7 +92,7 @@ impl Run<'_> {
         let Some(map) = &self.window else { return Ok(0) };
         let end = map.len().min(self.done + most);
         let put = map.write_to(self.done..end, self.sink.fd, self.sink.at);
-        // A page that is gone is the source's failing, and so is a disk that cannot give it.
+        // EFAULT: the page is gone or the disk could not provide it, both failures of the source.
         let side = |errno| if errno == Errno::FAULT { Side::Source } else { Side::Sink };
         let failed = |errno| INFO.error(self.sink.write_call(), side(errno), errno, 0);
         let put = put.map_err(failed)?;

@@ -1,8 +1,8 @@
 //! The list of mechanisms: one file each, one line each.
 //!
-//! Written by hand, safest first. Where nothing was measured the order decides, after pairs that are
-//! [`likely`](crate::Pair::likely), and the earlier one wins a tie. The manual, `thalweg list`, the
-//! planner, the lab and the conformance tests read it.
+//! The list is written by hand, safest first. Without measurements the order decides, after pairs that are
+//! [`likely`](crate::Pair::likely), and the earlier mechanism wins a tie. The manual, `thalweg list`, the planner, the
+//! lab and the conformance tests read it.
 
 use crate::{Blocks, Mechanism};
 
@@ -22,7 +22,7 @@ mod splice_threaded;
 pub(crate) mod tee;
 mod vmsplice;
 
-/// Every mechanism this build knows.
+/// All mechanisms of this build.
 pub static MECHANISMS: &[&dyn Mechanism] = &[
     &read_write::ReadWrite,
     &reflink::Reflink,
@@ -41,15 +41,15 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
     &null::Null,
 ];
 
-/// The mechanism that serves every pair and keeps every promise: the oracle, and the last resort.
+/// The mechanism that serves every pair and gives every guarantee: the reference of the tests, and the last resort.
 pub static LAST_RESORT: &dyn Mechanism = &read_write::ReadWrite;
 
-/// The mechanism that clones or does nothing: what `--reflink=always` asks for.
+/// Returns the mechanism that clones or fails, as `--reflink=always` requires.
 pub fn cloner() -> Option<&'static dyn Mechanism> {
     MECHANISMS.iter().find(|m| m.info().nature.blocks == Blocks::Shared).copied()
 }
 
-/// The mechanism of this name.
+/// Returns the mechanism of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Mechanism> {
     MECHANISMS.iter().find(|m| m.info().name == name).copied()
 }

@@ -1,6 +1,7 @@
-//! MSG_ZEROCOPY: the network card reads the sender's pages itself, and the kernel says when it is
-//! done with them. Each step waits for that, so a step is over when the peer has acknowledged it,
-//! and the memory may be written again. Over loopback the kernel copies after all, and says so.
+//! MSG_ZEROCOPY: the network card reads the sender's pages directly, and the kernel reports when it
+//! no longer needs them. Each step waits for that report, so it ends when the peer has acknowledged
+//! the data and the memory may be written again. Over loopback the kernel copies nevertheless, and
+//! reports that too.
 
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
@@ -10,14 +11,14 @@ use crate::{
     Sink, Source, Transfer, Tuning, Unfit, Unit, conduit::chunk,
 };
 
-/// `send` without a copy, and its acknowledgements.
+/// `send` without a copy, and its completion notifications.
 pub struct MsgZerocopy;
 
 static INFO: Info = Info {
     name: "msg-zerocopy",
     summary: "send pages of memory over TCP without copying them",
     calls: &["MSG_ZEROCOPY"],
-    // Nothing counts as moved before the kernel has let go of the pages.
+    // Bytes count as moved only after the kernel has released the pages.
     pairs: &[
         Pair::new(Kind::Memory, Kind::Socket, Guarantees::COPIED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::COPIED),
@@ -43,16 +44,16 @@ static INFO: Info = Info {
     },
 };
 
-/// How long to wait for acknowledgements before the watcher is asked again.
+/// The longest wait for acknowledgements before the watcher is called again.
 const WAIT: Duration = Duration::from_millis(100);
 
 struct Run<'a> {
-    // None only while it is dropped.
+    // `None` only during drop.
     sends: Option<ZerocopySends<'a>>,
     feed: Feed<'a>,
     sink: End<'a>,
     buffer: usize,
-    // Bytes sent and not acknowledged. They reach the peer whatever happens here.
+    // Bytes sent and not acknowledged. They reach the peer in any case.
     pending: u64,
     calls: u64,
 }
@@ -62,13 +63,13 @@ enum Feed<'a> {
     File(Pool<'a>),
 }
 
-/// A file's bytes on their way. A buffer is read into once between two moments at which nothing is
-/// outstanding.
+/// Buffers for the bytes of a file. A buffer is filled at most once between two moments at which
+/// nothing is outstanding.
 struct Pool<'a> {
     source: End<'a>,
     buffers: Vec<Map>,
     used: usize,
-    // The last used buffer's [sent..filled] was read and is not sent.
+    // The last used buffer's [sent..filled] was read and not sent yet.
     filled: usize,
     sent: usize,
 }
@@ -116,7 +117,8 @@ impl Mover for Run<'_> {
                     self.pending += sent as u64;
                     self.calls += 1;
                 }
-                // Too many are outstanding for the socket's option memory: wait for them first.
+                // ENOBUFS: too many sends are outstanding for the socket's option memory. Wait for
+                // them first.
                 Err(error) if error.errno == Errno::NOBUFS && self.pending > 0 => break,
                 Err(error) => {
                     failure = Some(error);
@@ -126,7 +128,8 @@ impl Mover for Run<'_> {
         }
         let waited = self.acknowledged();
         match (failure, waited) {
-            // The failure must not be lost, and nor must what comes before it: that is in flight.
+            // Report the failure, with the bytes acknowledged before it. Other bytes remain in
+            // flight.
             (Some(error), answer) => Err(Error { moved: answer.unwrap_or(0), ..error }),
             (None, answer) => answer,
         }
@@ -164,8 +167,8 @@ impl Mover for Run<'_> {
 }
 
 impl Run<'_> {
-    /// One send, after a read where the source is a file. 0: the source has ended, or its buffers
-    /// all wait to be acknowledged.
+    /// Sends once, after a read if the source is a file. Returns 0 if the source has ended, or if
+    /// all its buffers wait for acknowledgement.
     fn send(&mut self, most: usize) -> Result<usize, Error> {
         let Some(sends) = &mut self.sends else { return Ok(0) };
         let most = most.min(self.buffer);
@@ -190,7 +193,7 @@ impl Run<'_> {
         Ok(sent)
     }
 
-    /// Waits until the kernel has let go of everything sent; answers how much that was.
+    /// Waits until the kernel has released everything sent, and returns the number of bytes.
     fn acknowledged(&mut self) -> Result<u64, Error> {
         let failed = |errno| INFO.error("MSG_ERRQUEUE", Side::Sink, errno, 0);
         let Some(sends) = &mut self.sends else { return Ok(0) };
@@ -202,7 +205,7 @@ impl Run<'_> {
 }
 
 impl Pool<'_> {
-    /// Reads into a buffer that is not in use; false if there is none, or nothing to read.
+    /// Reads into a free buffer. Returns `false` if no buffer is free, or the source has ended.
     fn refill(&mut self, most: usize, all_free: bool) -> Result<bool, Error> {
         if all_free {
             (self.used, self.filled, self.sent) = (0, 0, 0);
@@ -225,7 +228,7 @@ impl Pool<'_> {
 }
 
 impl Drop for Run<'_> {
-    /// Only a transfer that was given up leaves sends behind, and its peer may never read on.
+    /// Only an aborted transfer has outstanding sends here, and its peer may never read them.
     fn drop(&mut self) {
         if let Some(sends) = self.sends.take() {
             sends.abandon();

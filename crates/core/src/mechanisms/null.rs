@@ -1,4 +1,4 @@
-//! Moves nothing and makes no call: it measures the harness round the mechanisms.
+//! Moves nothing and makes no system call: it measures the overhead of the harness.
 
 use crate::{
     Error, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Transfer, Tuning,
@@ -11,7 +11,7 @@ static INFO: Info = Info {
     name: "null",
     summary: "moves nothing: what it costs is what the harness costs",
     calls: &[],
-    // It gives nothing: no byte arrives.
+    // No byte arrives, so it gives no guarantee.
     pairs: &[
         Pair::new(Kind::Memory, Kind::Memory, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::File, Guarantees::SHARED),

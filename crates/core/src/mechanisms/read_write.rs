@@ -1,5 +1,6 @@
-//! Plain read and write through one buffer. Two copies and two calls per buffer; serves every pair
-//! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
+//! Plain read and write through one buffer: two copies and two calls per buffer. It serves every
+//! pair and gives every guarantee, so it is the reference of the tests and the last resort of the
+//! driver.
 
 use std::sync::LazyLock;
 use thalweg_sys::{Errno, buffer::Buffer};
@@ -12,7 +13,7 @@ use crate::{
     spares,
 };
 
-/// `read` into a buffer, `write` from it.
+/// Calls `read` into a buffer and `write` from it.
 pub struct ReadWrite;
 
 static INFO: LazyLock<Info> = LazyLock::new(|| Info {
@@ -50,7 +51,7 @@ struct Run<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
     buffer: Buffer,
-    // buffer[sent..filled] was read and is not written yet.
+    // buffer[sent..filled] was read and not written yet.
     filled: usize,
     sent: usize,
 }
@@ -67,7 +68,7 @@ impl Mechanism for ReadWrite {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        // A memory end is its own buffer.
+        // A memory endpoint needs no buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
         let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
         let buffer = if both_fds { spares::buffer(size()) } else { Buffer::default() };
@@ -103,7 +104,8 @@ impl Run<'_> {
             (Source::Memory(from), Sink::Memory(to)) => {
                 let count = most.min(from.len()).min(to.len());
                 let (head, rest) = std::mem::take(to).split_at_mut(count);
-                // The kernel that was measured best for such sizes, if the process has its bands.
+                // Uses the kernel that was measured best for this size, if the process has
+                // installed bands.
                 thalweg_kernels::copy(head, &from[..count]);
                 (*from, *to) = (&from[count..], rest);
                 Ok(count as u64)
@@ -144,7 +146,7 @@ impl Run<'_> {
     }
 }
 
-/// One write of some bytes; that it takes none of them is an error, not the end of the source.
+/// Writes some of the bytes. A return value of 0 is an error, not the end of the source.
 fn write(end: &mut End<'_>, bytes: &[u8]) -> Result<usize, Error> {
     let call = end.write_call();
     match end.write(bytes) {

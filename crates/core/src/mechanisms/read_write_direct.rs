@@ -1,6 +1,6 @@
-//! Past the page cache: O_DIRECT reads and writes, several under way at once through io_uring. No
-//! copy where both ends allow it, and the cache of everybody else is left alone; what the cache
-//! would have given for nothing is read from the disk. Ragged ends go through the cache.
+//! O_DIRECT reads and writes past the page cache, with several in flight through io_uring. If both
+//! endpoints support it, no byte is copied and other processes keep their cached data. Data that
+//! the cache holds is read from the disk again. Unaligned ends go through the cache.
 
 use rustix::fs::OFlags;
 use std::{
@@ -53,11 +53,12 @@ static INFO: Info = Info {
 const GRAIN: u64 = 4096;
 
 struct Run<'a> {
-    // Dropped first: what is under way ends before the rest is touched. None once it is broken.
+    // Dropped first, so that requests in flight end before the rest is touched. `None` once it is
+    // broken.
     lanes: Option<Lanes<'a>>,
     source: End<'a>,
     sink: End<'a>,
-    // The ends opened again with O_DIRECT; None where that one goes through the cache.
+    // The endpoints reopened with O_DIRECT; `None` for an endpoint that goes through the cache.
     direct_source: Option<Arc<OwnedFd>>,
     direct_sink: Option<Arc<OwnedFd>>,
     growth: Growth,
@@ -90,7 +91,7 @@ impl Mechanism for ReadWriteDirect {
         let direct_source = direct_source.ok();
         if direct_source.is_some() && source.at.map(|at| at % GRAIN) != sink.at.map(|at| at % GRAIN)
         {
-            // Only one of the two can be aligned.
+            // The offsets differ modulo the grain, so only one endpoint can be aligned.
             direct_sink = None;
         }
         Ok(Box::new(Run {
@@ -153,10 +154,11 @@ impl<'a> Run<'a> {
         answer.map(|front| (front.moved, front.stop))
     }
 
-    /// One read and one write through the cache, up to the next whole grain.
+    /// Makes one read and one write through the cache, up to the next multiple of the grain.
     fn plain(&mut self, most: u64) -> Result<u64, Error> {
         let mut buffer = [0; GRAIN as usize];
-        // What is read and not written is read again: both ends are addressed.
+        // Both endpoints are addressed by offset, so bytes that were read and not written are read
+        // again.
         let mut source = self.source;
         let got = source.read(&mut buffer[..most as usize]);
         let got = got.map_err(|e| INFO.error("pread", Side::Source, e, 0))?;

@@ -1,6 +1,6 @@
-//! Plain pread and pwrite on several threads, the caller's among them, which take one buffer's worth of the file in turn: one
-//! reads while another writes. The processor time of plain read and write, in less time on the
-//! clock where a core is free. It does not write in order.
+//! Plain pread and pwrite on several threads, the caller's among them. Each takes one buffer's worth of the file at a
+//! time, so that one reads while another writes. The CPU time is that of plain read and write; the wall time is shorter
+//! if a core is free. The writes are not in order.
 
 use std::{
     sync::{
@@ -87,7 +87,7 @@ impl Mover for Run<'_> {
             for buffer in others.into_iter().flatten() {
                 let (stretch, faults) = (&stretch, faults.clone());
                 let work = move || faults.enter(|| stretch.work(buffer));
-                // Where no more threads can be had, those there are do it.
+                // If no more threads can be created, the existing ones do the work.
                 if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -100,7 +100,7 @@ impl Mover for Run<'_> {
         self.source.forward(moved);
         self.sink.forward(moved);
         if moved < budget {
-            // Other threads may have written beyond the place where one stopped.
+            // Other threads may have written beyond the offset where one stopped.
             let settled = self.growth.settle(&self.sink);
             settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
         }
@@ -112,14 +112,14 @@ impl Mover for Run<'_> {
     }
 }
 
-/// The bytes of one step, which the threads share out among themselves.
+/// The bytes of one step, which the threads divide among themselves.
 struct Stretch<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // The next byte that no thread has taken, and where to stop taking: both only grow towards each other.
+    // The next byte that no thread has taken, and the end of the range. The first only grows, the second only shrinks.
     next: AtomicU64,
     until: AtomicU64,
-    // The first place that could not be delivered, and why; None = the source ends there.
+    // The first offset that could not be delivered, and the error; `None` if the source ends there.
     first_gap: Mutex<(u64, Option<Error>)>,
 }
 
@@ -129,8 +129,8 @@ impl<'a> Stretch<'a> {
         Self { source, sink, next, until, first_gap: Mutex::new((len, None)) }
     }
 
-    /// Takes pieces until none is left. What was taken is finished, so that everything before the
-    /// first gap is there.
+    /// Takes pieces until none is left. A piece that was taken is finished, so that all bytes before the first gap are
+    /// delivered.
     fn work(&self, buffer: &mut [u8]) {
         loop {
             let from = self.next.fetch_add(buffer.len() as u64, Ordering::Relaxed);
@@ -146,8 +146,8 @@ impl<'a> Stretch<'a> {
         }
     }
 
-    /// Copies one piece; how far it came, and the error that stopped it. Short of the whole and no
-    /// error: the source ends there.
+    /// Copies one piece. Returns the bytes copied, and the error that stopped it. If the piece is incomplete without an
+    /// error, the source ends there.
     fn piece(&self, from: u64, buffer: &mut [u8]) -> (u64, Option<Error>) {
         let at = |end: &End<'a>| end.at(end.at.unwrap_or(0) + from);
         let (mut source, mut sink) = (at(&self.source), at(&self.sink));
@@ -161,7 +161,7 @@ impl<'a> Stretch<'a> {
             let end = done + got;
             while done < end {
                 match sink.write(&buffer[done..end]) {
-                    // A sink that takes nothing and gives no reason would keep us here for ever.
+                    // A sink that accepts nothing and returns no errno would cause an endless loop.
                     Ok(0) => {
                         let error = INFO.error("pwrite", Side::Sink, Errno::INVAL, 0);
                         return (done as u64, Some(error));
@@ -176,7 +176,7 @@ impl<'a> Stretch<'a> {
 
     fn gap(&self, at: u64, error: Option<Error>) {
         self.until.fetch_min(at, Ordering::Relaxed);
-        // A panic in another thread leaves a pair of plain values: nothing half done to fear.
+        // The lock may be poisoned by a panic in another thread. The plain values in it are consistent.
         let mut first = self.first_gap.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if at < first.0 {
             *first = (at, error);

@@ -1,6 +1,6 @@
-//! Clones: the sink shares the source's blocks until either is written. No byte is read or
-//! written, so the cost is that of the metadata. It does not do ranges that are not whole blocks,
-//! except at the end of the source.
+//! Clones: the sink shares the source's blocks until either is written. No byte is read or written,
+//! so only metadata costs time. Ranges must consist of whole blocks, except at the end of the
+//! source.
 
 use rustix::fs::fstat;
 use thalweg_sys::{Errno, copy};
@@ -10,7 +10,7 @@ use crate::{
     Transfer, Tuning, Unfit, advance_by_steps, growth::length,
 };
 
-/// FICLONERANGE, piece by piece.
+/// Clones with `FICLONERANGE`, piece by piece.
 pub struct Reflink;
 
 static INFO: Info = Info {
@@ -67,7 +67,8 @@ impl Mover for Run<'_> {
 }
 
 impl Run<'_> {
-    /// The length is always given: "to the end" would clone, uncounted, what is appended meanwhile.
+    /// Clones one piece. The length is always explicit, because a length of 0 ("to the end") would
+    /// also clone bytes that are appended during the call, uncounted.
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let failed = |errno| INFO.error("FICLONERANGE", Side::Either, errno, 0);
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
@@ -80,7 +81,7 @@ impl Run<'_> {
         }
         let len = if left <= most { left } else { most / self.block * self.block };
         if len == 0 {
-            // Less than a block is wanted, and not the last bytes of the source.
+            // Fewer bytes than a block are wanted, and they are not the last of the source.
             return Err(failed(Errno::INVAL));
         }
         copy::clone_range(self.source.fd, from, len, self.sink.fd, to).map_err(failed)?;
@@ -90,8 +91,8 @@ impl Run<'_> {
     }
 }
 
-/// Whether the kernel might clone between the two. Subvolumes of one btrfs have device numbers of
-/// their own, so there only the kernel knows.
+/// Returns `true` if the kernel might clone between the two. The subvolumes of one btrfs have
+/// different device numbers, so only the kernel can decide there.
 fn one_clone_domain(facts: &Facts) -> bool {
     let btrfs = |end: &crate::EndFacts| end.fs.as_ref().is_some_and(|fs| fs.name == "btrfs");
     facts.one_file_system() || (btrfs(&facts.source) && btrfs(&facts.sink))

@@ -1,5 +1,6 @@
-//! sendfile: the kernel hands a file's pages to the sink through a pipe of its own; one call for
-//! as much as the sink takes. Pages that sit in a pipe or a socket still show later writes.
+//! sendfile: the kernel passes a file's pages to the sink through an internal pipe, with one call
+//! for as much as the sink takes. Later writes to the file show in pages that are still in a pipe
+//! or a socket.
 
 use rustix::fs::{OFlags, SeekFrom, seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,12 +20,12 @@ static INFO: Info = Info {
     calls: &["sendfile"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED).likely(),
-        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        // Page-cache pages stay shared with the file, so the reader sees later writes to it.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
-        // The same with the page cache of a block device.
+        // Pages stay shared with the page cache of the block device.
         Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
@@ -37,8 +38,8 @@ static INFO: Info = Info {
 struct Run<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // sendfile takes no offset for the sink: an addressed one is opened again, for an offset of
-    // our own.
+    // sendfile takes no offset for the sink, so a sink addressed by offset is reopened with an
+    // offset of its own.
     own: Option<OwnedFd>,
 }
 
@@ -72,7 +73,8 @@ impl Run<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let mut out: BorrowedFd<'_> = self.sink.fd;
         if let (Some(own), Some(at)) = (&self.own, self.sink.at) {
-            // Said anew each time, so that the count returned is the only truth.
+            // Set before each call, so that the offset depends only on the counts that calls
+            // return.
             let sought = seek(own, SeekFrom::Start(at));
             sought.map_err(|e| INFO.error("lseek", Side::Sink, e, 0))?;
             out = own.as_fd();

@@ -1,6 +1,6 @@
-//! splice through a pipe: pages move by reference where the kernel can, by copy where it cannot.
-//! Two calls per pipeful, one where an end is a pipe itself. File pages that sit in a pipe or a
-//! socket still show later writes to the file.
+//! splice through a pipe: the kernel moves pages by reference if it can, and copies otherwise. It takes two calls per
+//! pipeful, or one if an endpoint is a pipe. Later writes to a file show in its pages that are still in a pipe or a
+//! socket.
 
 use thalweg_sys::pipe::{self, SpliceMode};
 
@@ -10,7 +10,7 @@ use crate::{
     conduit::{Conduit, chunk},
 };
 
-/// One thread, one pipe.
+/// Splices with one thread and one pipe.
 pub struct Splice;
 
 static INFO: Info = Info {
@@ -19,7 +19,7 @@ static INFO: Info = Info {
     calls: &["splice"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
-        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        // Page-cache pages stay shared with the file, so the reader sees later writes to it.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
@@ -31,7 +31,7 @@ static INFO: Info = Info {
         Pair::new(Kind::Socket, Kind::Pipe, Guarantees::COPIED),
         Pair::new(Kind::Socket, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
-        // The same with the page cache of a block device.
+        // Pages stay shared with the page cache of the block device.
         Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
     ],
@@ -39,7 +39,7 @@ static INFO: Info = Info {
         name: "pipe",
         summary: "capacity wished for our pipe; what the kernel grants is the chunk size",
         unit: Unit::Bytes,
-        // Larger ones first had copies take several times as long where others copied beside them (docs/planner.md).
+        // A larger default made copies several times slower when other copies ran beside them (docs/planner.md).
         values: &[512 << 10, 64 << 10, 256 << 10, 1 << 20],
     }],
     role: Role::Mover,
@@ -49,7 +49,7 @@ static INFO: Info = Info {
 struct Run<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // None where an end is a pipe itself: then one splice connects both.
+    // `None` if an endpoint is a pipe; one splice then connects both.
     through: Option<Conduit>,
 }
 

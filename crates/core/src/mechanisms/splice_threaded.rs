@@ -1,6 +1,6 @@
-//! Two threads round one pipe: one splices in, the other out. Every pipeful wakes a thread, which
-//! costs more than it gains on most machines; a published measurement found otherwise, so it is
-//! here to be measured. The filling thread takes only what one step allows.
+//! Two threads around one pipe: one splices in, the other out. Every pipeful wakes a thread, which
+//! costs more than it gains on most machines. It exists because a published measurement found
+//! otherwise. The filling thread takes only as many bytes as one step allows.
 
 use std::{
     os::fd::OwnedFd,
@@ -19,7 +19,7 @@ use crate::{
     conduit::{Conduit, chunk},
 };
 
-/// A filling thread, a pipe, and the thread that asks.
+/// Splices with a filling thread, a pipe, and the calling thread.
 pub struct SpliceThreaded;
 
 static INFO: Info = Info {
@@ -28,12 +28,12 @@ static INFO: Info = Info {
     calls: &["splice"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
-        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        // Page-cache pages stay shared with the file, so the reader sees later writes to it.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
-        // The same with the page cache of a block device.
+        // Pages stay shared with the page cache of the block device.
         Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
@@ -48,14 +48,14 @@ static INFO: Info = Info {
     nature: Nature { waits: Some("a step waits for a thread of its own"), ..Nature::PLAIN },
 };
 
-/// How long either thread waits before it looks whether it is still wanted.
+/// The longest wait of either thread before it checks whether it is still needed.
 const WAIT: Duration = Duration::from_millis(100);
 
 struct Run<'a> {
     sink: End<'a>,
-    // None only while it is dropped: its closed reading end wakes the other thread.
+    // `None` only during drop: closing the pipe's reading end wakes the filling thread.
     through: Option<Conduit>,
-    // What the filling thread is known to have put in since the beginning.
+    // Bytes known to have been put in by the filling thread, since the beginning.
     seen: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -69,26 +69,27 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    // Bytes that may be taken, and that were, since the beginning.
+    // Bytes that may be taken and that were taken, since the beginning.
     allowed: u64,
     taken: u64,
-    // A splice is being made; `taken` is not final.
+    // `true` while a splice is in progress; `taken` is then not final.
     busy: bool,
-    // Why the filling pauses: the source gave 0, or failed. The next allowance clears it.
+    // The reason for a pause: the source returned 0 or failed. The next allowance clears it.
     pause: Option<Result<(), Errno>>,
     over: bool,
-    // Threads that wait for a change; without one no thread need be woken, which is a system call.
+    // Number of threads that wait for a change. Without any, the wake-up system call is skipped.
     sleepers: u32,
 }
 
-/// What the filling thread works with.
+/// State of the filling thread.
 struct Filler {
     shared: Arc<Shared>,
     source: OwnedFd,
     at: Option<u64>,
     into: OwnedFd,
     capacity: u64,
-    // A device may have nothing to give for ever; a splice that waits for it cannot be called off.
+    // `true` for a device, which may never have data. A splice that waits for data cannot be
+    // cancelled, so the thread polls first.
     patient: bool,
 }
 
@@ -135,7 +136,7 @@ impl Mover for Run<'_> {
         self.shared.allow((self.seen - self.in_flight()) + budget);
         let answer = advance_by_steps(budget, |_| self.step());
         if !matches!(answer, Ok(moved) if moved == budget) {
-            // From here on nothing more is taken, and what was taken is known.
+            // After this, no more bytes are taken, and the number taken is final.
             let taken = self.shared.halt();
             self.learn(taken);
         }
@@ -161,7 +162,7 @@ impl Run<'_> {
                 _ if self.in_flight() > 0 => {}
                 Some(Ok(())) => return Ok(0),
                 Some(Err(errno)) => return failed(errno),
-                // Nothing came for a while: the watcher wants to know.
+                // No bytes for a while: return, so that the watcher is called.
                 None => return failed(Errno::AGAIN),
             }
         }
@@ -216,7 +217,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the filling go on up to `total` bytes since the beginning.
+    /// Allows the filling thread to take up to `total` bytes since the beginning.
     fn allow(&self, total: u64) {
         let mut state = self.lock();
         state.allowed = total;
@@ -225,7 +226,7 @@ impl Shared {
         self.change.notify_all();
     }
 
-    /// Ends the filling for now; answers what was taken in all.
+    /// Stops the filling thread until the next allowance. Returns the total number of bytes taken.
     fn halt(&self) -> u64 {
         let mut state = self.lock();
         state.allowed = 0;
@@ -236,7 +237,8 @@ impl Shared {
         state.taken
     }
 
-    /// Waits until more than `seen` bytes have been taken, or the filling pauses, or for a while.
+    /// Waits until more than `seen` bytes have been taken, the filling pauses, or [`WAIT`] has
+    /// passed.
     fn more_than(&self, seen: u64) -> (u64, Option<Result<(), Errno>>) {
         let nothing = |state: &mut State| state.taken == seen && state.pause.is_none();
         let mut state = self.lock();
@@ -247,14 +249,14 @@ impl Shared {
         (state.taken, state.pause)
     }
 
-    /// Waits until more may be taken; false when it is over.
+    /// Waits until more may be taken. Returns `false` once the transfer is over.
     fn wait_for_allowance(&self) -> bool {
         let idle = |state: &mut State| !state.over && !state.may_take();
         let waited = self.change.wait_while(self.lock(), idle);
         !waited.unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Begins a splice, of at most the answer.
+    /// Marks the start of a splice. Returns the largest number of bytes it may take.
     fn begin(&self) -> Option<u64> {
         let mut state = self.lock();
         if state.over || !state.may_take() {
@@ -264,7 +266,7 @@ impl Shared {
         Some(state.allowed - state.taken)
     }
 
-    /// Ends it; `None`: there was no room.
+    /// Marks the end of a splice; `None` if the pipe had no room.
     fn end(&self, answer: Option<Result<usize, Errno>>) {
         let mut state = self.lock();
         state.busy = false;

@@ -1,5 +1,6 @@
-//! tee shows what waits in one pipe to another, and splice then takes it out of the first: two
-//! calls a pipeful, no copy. Worth it only where another process reads along; here it is measured.
+//! tee duplicates the contents of one pipe into another, and splice then removes them from the
+//! first: two calls per pipeful, no copy. It pays off only if another process also reads the data.
+//! It exists to be measured.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
@@ -15,14 +16,14 @@ use crate::{
     Tuning, advance_by_steps, conduit::chunk,
 };
 
-/// `tee`, then `splice` to `/dev/null`.
+/// Calls `tee`, then `splice` to `/dev/null`.
 pub struct Tee;
 
 pub(crate) static INFO: Info = Info {
     name: "tee",
     summary: "show one pipe's bytes to another, then take them out of the first",
     calls: &["tee", "splice"],
-    // What a pipe holds is not written any more.
+    // The pages in a pipe are not written any more.
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
@@ -33,8 +34,8 @@ struct Run<'a> {
     source: End<'a>,
     sink: End<'a>,
     nowhere: OwnedFd,
-    // In the sink already, and still in the source: tee would show them again. They count as moved
-    // once they are taken out, so that the source stands where the count says.
+    // Bytes that are in the sink and still in the source, where tee would show them again. They
+    // count as moved once they are removed, so that the source's position matches the count.
     shown: u64,
 }
 
@@ -60,7 +61,7 @@ impl Mover for Run<'_> {
         self.shown
     }
 
-    /// Takes out by plain read what the sink has already.
+    /// Removes the bytes that the sink already has from the source, by plain read.
     fn drain(&mut self) -> Result<u64, Error> {
         let mut buffer = Buffer::new(chunk(self.shown.min(64 << 10)));
         let mut taken = 0;
@@ -86,7 +87,7 @@ impl Run<'_> {
             self.shown = shown as u64;
         }
         let mut taken = 0;
-        // Without a pause: a stop in here would leave bytes at both ends.
+        // No return before the end: it would leave the bytes both in the source and in the sink.
         while self.shown > 0 {
             match self.take() {
                 Ok(0) => return Err(INFO.error("splice", Side::Source, Errno::INVAL, taken)),

@@ -1,6 +1,6 @@
-//! vmsplice puts pages of memory into a pipe without copying them. Memory of the caller goes in as
-//! it is; a file is first read into memory of our own, which is never written again: a reader may
-//! splice the pages on, so that an empty pipe does not mean that they are free.
+//! vmsplice puts pages of memory into a pipe without copying them. The caller's memory is used
+//! directly. A file is first read into private memory, which is never written again. A reader may
+//! splice the pages further, so an empty pipe does not mean that the pages are free.
 
 use thalweg_sys::{
     Errno,
@@ -13,7 +13,7 @@ use crate::{
     Source, Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
 };
 
-/// `vmsplice` from memory; `read` before it where the source is a file.
+/// Calls `vmsplice` on memory, after a `read` if the source is a file.
 pub struct Vmsplice;
 
 static INFO: Info = Info {
@@ -21,9 +21,9 @@ static INFO: Info = Info {
     summary: "put pages of memory into a pipe without copying them",
     calls: &["vmsplice", "read"],
     pairs: &[
-        // The pipe holds the caller's own pages: a later write to them shows in the reader.
+        // The pipe holds the caller's own pages, so the reader sees later writes to them.
         Pair::new(Kind::Memory, Kind::Pipe, Guarantees::SHARED),
-        // Copied by read, into pages that nobody writes again.
+        // Copied by read into pages that are never written again.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::COPIED),
     ],
     knobs: &[
@@ -54,8 +54,8 @@ struct Pages<'a> {
     sink: End<'a>,
     wished: usize,
     huge: bool,
-    // full[sent..filled] was read and is not in the pipe. Unmapping what is in the pipe is fine:
-    // the kernel holds the pages for as long as any reader downstream does.
+    // full[sent..filled] was read and is not in the pipe. Pages in the pipe may be unmapped: the
+    // kernel keeps them as long as any reader uses them.
     full: Option<Map>,
     filled: usize,
     sent: usize,
@@ -133,7 +133,7 @@ impl Pages<'_> {
     }
 }
 
-/// One vmsplice; 0 only for no bytes.
+/// Calls vmsplice once. Returns 0 only if `bytes` is empty.
 fn give(sink: &End<'_>, bytes: &[u8]) -> Result<usize, Error> {
     if bytes.is_empty() {
         return Ok(0);

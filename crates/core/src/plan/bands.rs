@@ -1,4 +1,5 @@
-//! Plans by size, for who moves many things between ends of one kind: one plan for all sizes that have its ladder.
+//! Plans by size band, for callers that move many objects between the same kinds of endpoints. All sizes with the same
+//! ladder share one plan.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -9,17 +10,17 @@ use crate::{
     select::GIVEN_UP_FOR_SAFETY,
 };
 
-/// The plans that were asked for, each with the sizes for which it holds. What holds of the ends, the request and
-/// the profile must be the same each time.
+/// The plans made so far, each with the sizes for which it is valid. Every call must use the same endpoints, request
+/// and profile.
 #[derive(Debug, Default)]
 pub struct Bands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
 
-// Where no two sizes share a plan, so many are kept.
+// The number of plans kept if no two sizes share a plan.
 const MOST: usize = 1024;
 
 impl Bands {
-    /// The plan of the band in which `len` lies. Its ladder is that of [`Plan::make`] for this very size; its
-    /// evidence is that of the size that was asked for first.
+    /// Returns the plan of the band that contains `len`. Its ladder is that of [`Plan::make`] for exactly this size.
+    /// Its evidence is that of the first size requested in the band.
     pub fn at(
         &mut self,
         len: u64,
@@ -32,7 +33,7 @@ impl Bands {
         }
         let facts = Facts { len: Some(len), ..facts() };
         let plan = Arc::new(Plan::make(&facts, request, profile));
-        // Mechanisms that take turns are told how long the whole is.
+        // A plan with turns contains the length of the whole transfer, so it holds for one size only.
         let band =
             if plan.turns.is_some() { len..=len } else { band(len, &facts, request, profile) };
         if self.0.len() >= MOST {
@@ -43,7 +44,7 @@ impl Bands {
     }
 }
 
-/// All bands from this size on, each with its last size: the ladders of two neighbours differ.
+/// Returns all bands from this size on, each with its last size. The ladders of neighbouring bands differ.
 pub fn bands(
     mut from: u64,
     facts: &Facts,
@@ -51,7 +52,7 @@ pub fn bands(
     profile: Option<&Profile>,
 ) -> Vec<(u64, Arc<Plan>)> {
     let (mut kept, mut all) = (Bands::default(), Vec::<(u64, Arc<Plan>)>::new());
-    // Where mechanisms take turns each size is a band of its own.
+    // If mechanisms take turns, each size is a band of its own.
     for _ in 0..MOST {
         let plan = kept.at(from, || facts.clone(), request, profile);
         let last = kept.0.pop().map_or(u64::MAX, |(band, _)| *band.end());
@@ -67,8 +68,8 @@ pub fn bands(
     all
 }
 
-/// The sizes round this one at which every comparison of what was measured ends the same. From one corner to the
-/// next every line is straight in logarithms, so each comparison changes at most once.
+/// Returns the sizes around this one for which every comparison of measurements has the same result. Between two
+/// corners every line is straight on a logarithmic scale, so each comparison changes at most once.
 fn band(
     len: u64,
     facts: &Facts,
@@ -92,7 +93,7 @@ fn band(
     edge(len, first, &is_as_here)..=edge(len, last, &is_as_here)
 }
 
-/// All that the choice asks of two of them.
+/// Returns all comparisons that the choice makes between two of them.
 fn compare(a: &Evidence, b: &Evidence, request: &Request) -> [bool; 5] {
     let (own, other) = (a.score(request.prefer), b.score(request.prefer));
     [
@@ -104,7 +105,7 @@ fn compare(a: &Evidence, b: &Evidence, request: &Request) -> [bool; 5] {
     ]
 }
 
-/// The last size on the way from one that is so to another, by halving.
+/// Returns the last size between `is` and `end` for which the predicate holds, by bisection.
 fn edge(mut is: u64, end: u64, is_so: &dyn Fn(u64) -> bool) -> u64 {
     if is_so(end) {
         return end;
@@ -172,7 +173,7 @@ mod tests {
                     let made = Plan::make(&facts, &request, Some(&profile));
                     prop_assert_eq!(ladder(&kept), ladder(&made), "{} in round {}", len, round);
                 }
-                // Then where one band ends and the next begins.
+                // Then the sizes at which one band ends and the next begins.
                 sizes = edges(&bands);
             }
         }

@@ -1,4 +1,4 @@
-//! Which mechanisms take turns on the pieces of a transfer, and when.
+//! Selects the mechanisms that take turns on the pieces of a transfer.
 
 use serde::Serialize;
 
@@ -9,56 +9,56 @@ use crate::{
     profile::{Cell, Evidence, LEAST_NOISE, Ratio},
 };
 
-/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first: the best of them
-/// goes on with the rest (docs/decisions/013).
+/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first. The best of them continues with
+/// the rest (docs/decisions/013).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turns {
     /// Their names, at least two.
     pub among: Vec<&'static str>,
-    /// Bytes of a turn.
+    /// Bytes per turn.
     pub piece: u64,
     /// Bytes of the whole transfer, as far as known.
     pub len: u64,
-    /// What "best" means.
+    /// The measure of the best mechanism.
     pub prefer: Prefer,
-    /// What was measured of the first one: it goes on alone for as long as it keeps that.
+    /// The measurement of the first mechanism. It runs alone as long as it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// What was measured as the best, where an earlier copy saw something else: turns are taken at once, and
-    /// the measurement holds again if it wins them.
+    /// The mechanism that a survey measured as the best, if an earlier copy contradicted that. The turns then start at
+    /// once, and the survey's measurement applies again if this mechanism wins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubted: Option<&'static str>,
 }
 
-/// What a profile has promised of the mechanism that was chosen by it.
+/// The measured rate of the chosen mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
-    /// Nanoseconds per byte, from the page cache.
+    /// Nanoseconds per byte, with the source in the page cache.
     pub ns_per_byte: f64,
-    /// What a profile would hold of each that may take a turn, but for the costs.
+    /// The cell that a profile would hold for each mechanism that may take a turn, without the costs.
     #[serde(skip)]
     pub(crate) cells: Vec<Cell>,
 }
 
 impl Promise {
-    /// How the profile would tune one of them.
+    /// Returns the tuning that the profile has for a mechanism.
     pub(crate) fn tuning(&self, mechanism: &str) -> Tuning {
         let cell = self.cells.iter().find(|cell| cell.mechanism == mechanism);
         cell.map(|cell| cell.tuning.clone()).unwrap_or_default()
     }
 }
 
-/// The share of a transfer that one turn is, so that what the worse ones cost is a small part of it.
+/// One turn is this fraction (1/64) of a transfer, so that slow mechanisms cost a small part of it.
 pub(super) const TURN: u64 = 64;
-/// A turn is of whole ones of these: less says nothing, and a shorter transfer has no turns.
+/// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a shorter transfer has no turns.
 pub(super) const LEAST_TURN: u64 = 1 << 20;
-/// More says no more.
+/// The largest turn, in bytes. Longer turns do not give more information.
 const MOST_TURN: u64 = 16 << 20;
 
 impl Turns {
-    /// The mechanisms that take turns, by the verdicts: what was measured and chosen, if any was; two that are likely; and what
-    /// serves everywhere. `before` are the verdicts by measurements alone, where something that a copy saw has
-    /// the place of some.
+    /// Selects the mechanisms that take turns: the best measured one if there is one, two likely ones, and the last
+    /// resort. `before` contains the verdicts from surveys alone, if observations of copies have replaced some
+    /// measurements.
     pub(super) fn of(
         facts: &Facts,
         request: &Request,
@@ -75,7 +75,7 @@ impl Turns {
         let usable = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let movers = usable.clone().filter_map(|verdict| by_name(verdict.mechanism));
         let last = LAST_RESORT.info().name;
-        // Between two file systems a copy by the kernel alone is refused.
+        // Between two file systems the kernel refuses copy_file_range, so only mechanisms with own blocks take part.
         let may_take_part = |mechanism: &&'static dyn Mechanism| {
             let is_near = facts.one_file_system();
             is_pair_likely(*mechanism, facts)
@@ -101,13 +101,13 @@ impl Turns {
     }
 }
 
-/// The best of those that were measured.
+/// Returns the best of the mechanisms that were measured.
 fn best_measured(verdicts: &[Verdict]) -> Option<&Verdict> {
     verdicts.iter().find(|verdict| verdict.judgement.is_usable() && verdict.evidence.is_some())
 }
 
 impl Verdict {
-    /// What a profile would hold of it if it were seen under the conditions of `evidence`.
+    /// Returns the cell that a profile would hold for it under the conditions of `evidence`.
     fn as_seen(&self, evidence: &Evidence, facts: &Facts, size: u64) -> Cell {
         Cell {
             source: facts.source.key(),
@@ -115,7 +115,7 @@ impl Verdict {
             options: [facts.source.options(), facts.sink.options()],
             mechanism: self.mechanism.to_owned(),
             tuning: self.tuning.clone(),
-            // Copies of files about as large say the same.
+            // Copies of files of similar size share one cell.
             size: 1 << size.max(1).ilog2(),
             load: evidence.load,
             sink_state: evidence.sink_state,

@@ -1,35 +1,35 @@
-//! One measured point.
+//! A measurement of a profile.
 
 use serde::{Deserialize, Serialize};
 
 use super::LARGE_READS;
 use crate::{EndFacts, Facts, MECHANISMS, Tuning};
 
-/// Time of a mechanism divided by that of the reference in the same run: `read-write` at its
-/// default buffer, and from memory to memory the C library's copy.
+/// Time of a mechanism divided by that of the reference in the same run. The reference is `read-write` with its default
+/// buffer, or the C library's copy from memory to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median of the paired ratios; below 1 is faster than the reference.
     pub ratio: f64,
     /// Lower end of the 95 % interval.
     pub lo: f64,
-    /// Upper end.
+    /// Upper end of the 95 % interval.
     pub hi: f64,
 }
 
-/// What else the machine was doing.
+/// Load of the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
-    /// Nothing of ours.
+    /// No load from the measuring program.
     #[default]
     Idle,
-    /// One busy process on every core but one.
+    /// A busy process on every core but one.
     Loaded,
 }
 
 impl Load {
-    /// The word in profiles and on the command line.
+    /// Returns the name used in profiles and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -38,19 +38,19 @@ impl Load {
     }
 }
 
-/// What the sink was like before, where that means something: for files.
+/// State of a sink file before the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkState {
-    /// A new file; and every sink that is not a file.
+    /// A new file. Also used for every sink that is not a file.
     #[default]
     Fresh,
-    /// A file that was there, in memory, and was written over.
+    /// An existing file in the page cache, which was overwritten.
     Resident,
 }
 
 impl SinkState {
-    /// The word in profiles and on the command line.
+    /// Returns the name used in profiles and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -59,54 +59,54 @@ impl SinkState {
     }
 }
 
-/// One measured point.
+/// A measurement of one mechanism, with its conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Key of the source: `file:ext4`, `pipe`, `socket:inet`.
     pub source: String,
     /// Key of the sink.
     pub sink: String,
-    /// Mount options of both file systems, empty where there is none.
+    /// Mount options of both file systems; empty for an endpoint without a file system.
     #[serde(default)]
     pub options: [String; 2],
-    /// The mechanism; from memory to memory the copy kernel, between processes the arm.
+    /// The mechanism. From memory to memory, the copy kernel; between processes, the variant.
     pub mechanism: String,
     /// Its tuning.
     #[serde(default)]
     pub tuning: Tuning,
     /// Bytes per transfer.
     pub size: u64,
-    /// What else was going on.
+    /// The load of the machine.
     #[serde(default)]
     pub load: Load,
-    /// What the sink was like before.
+    /// The state of the sink before the transfer.
     #[serde(default)]
     pub sink_state: SinkState,
-    /// Time on the clock.
+    /// Ratio of wall time.
     pub wall: Ratio,
-    /// Processor time.
+    /// Ratio of CPU time.
     pub cpu: Ratio,
     /// The noise floor of the run, from its A/A pair, as a fraction.
     pub noise: f64,
-    /// Nanoseconds per byte on the clock: an estimate for people; choices use the ratio alone.
+    /// Nanoseconds of wall time per byte: an estimate for display. Choices use the ratio only.
     pub ns_per_byte: f64,
-    /// Private memory that a transfer held at its end; `None` if it was not looked at.
+    /// Private memory, in bytes, that a transfer held at its end; `None` if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// Sessions (fresh processes) behind the numbers.
     pub sessions: u32,
-    /// Rounds in all of them.
+    /// Rounds in all sessions.
     pub rounds: u32,
-    /// When, RFC 3339.
+    /// The date, RFC 3339.
     pub at: String,
-    /// Seen in passing by a copy for which another cell had promised too much: it speaks of sizes about
-    /// as large, until somebody measures between these ends.
+    /// `true` if a copy recorded the cell because another cell had predicted too high a rate. It applies only to
+    /// similar sizes, until a survey measures these endpoints.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
 
 impl Ratio {
-    /// Exactly 1: `read-write` against itself.
+    /// Exactly 1: the reference against itself.
     pub const ONE: Self = Self { ratio: 1.0, lo: 1.0, hi: 1.0 };
 
     fn check(&self) -> Result<(), String> {
@@ -140,8 +140,8 @@ impl Cell {
         self.check_tuning()
     }
 
-    /// A value goes into buffer sizes unseen, so it must be one a sweep may have tried. Mechanisms
-    /// and knobs that are not known are never used.
+    /// Checks that each knob value is in the range of its listed values, as it is used as a buffer size without a
+    /// further check. Unknown mechanisms and knobs are never used.
     fn check_tuning(&self) -> Result<(), String> {
         let mut infos = MECHANISMS.iter().map(|m| m.info());
         let Some(info) = infos.find(|info| info.name == self.mechanism) else { return Ok(()) };
@@ -164,8 +164,8 @@ impl Cell {
         self.order() == other.order() && self.options == other.options
     }
 
-    /// Whether it was measured between the same ends and under the same conditions, whatever the
-    /// mechanism and the size.
+    /// Returns `true` if both were measured between the same endpoints and under the same conditions. Mechanism and
+    /// size may differ.
     pub(super) fn same_survey(&self, other: &Self) -> bool {
         let conditions = |cell: &Self| (cell.load, cell.sink_state);
         (&self.source, self.sink()) == (&other.source, other.sink())
@@ -173,12 +173,13 @@ impl Cell {
             && conditions(self) == conditions(other)
     }
 
-    /// The key of the sink, whatever reads at its other end.
+    /// Returns the key of the sink, without the suffix for the reader at its other end.
     pub fn sink(&self) -> &str {
         self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
     }
 
-    /// Whether it says something about jobs of this size. A burst that a copy met is no news for all sizes.
+    /// Returns `true` if the cell applies to transfers of this size. A burst seen by one copy does not apply to all
+    /// sizes.
     pub(super) fn reaches(&self, size: Option<u64>) -> bool {
         const NEAR: u64 = 2;
         let is_near = |size: u64| {
@@ -187,14 +188,14 @@ impl Cell {
         !self.provisional || size.is_some_and(is_near)
     }
 
-    /// The sizes behind which it says something else, or nothing.
+    /// Returns the sizes at which the cell's evidence changes or ends.
     pub(crate) fn corners(&self) -> impl Iterator<Item = u64> {
         let near = [self.size.div_ceil(2) - 1, self.size.saturating_mul(2)];
         let near = self.provisional.then_some(near);
         near.into_iter().flatten().chain([self.size])
     }
 
-    /// Whether it was measured between such ends.
+    /// Returns `true` if the cell was measured between such endpoints.
     pub(crate) fn speaks_of(&self, facts: &Facts) -> bool {
         let matches = |key: &str, options: &str, end: &EndFacts| {
             end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options() == options)

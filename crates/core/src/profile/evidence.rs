@@ -1,56 +1,55 @@
-//! What a profile says of one job: the cells that speak of its ends, and the line between them.
+//! The evidence of a profile for one transfer: the cells for its endpoints, with interpolation between their sizes.
 
 use serde::Serialize;
 
 use super::{Cell, LEAST_NOISE, Load, Profile, Ratio, SinkState};
 use crate::{Facts, Prefer, Tuning};
 
-/// What the profile says about a mechanism for one job.
+/// Evidence of a profile about a mechanism for one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// The tuning that was best.
+    /// The best tuning.
     pub tuning: Tuning,
-    /// Clock ratio at the job's size, between the measured sizes by log-log interpolation.
+    /// Ratio of wall time at the size of the transfer, by log-log interpolation between the measured sizes.
     pub wall: Ratio,
-    /// Processor ratio.
+    /// Ratio of CPU time.
     pub cpu: Ratio,
     /// The larger noise floor of the cells used, at least [`LEAST_NOISE`].
     pub noise: f64,
     /// Expected nanoseconds per byte.
     pub ns_per_byte: f64,
-    /// Private memory it held, if that was looked at.
+    /// Private memory that the mechanism held, in bytes, if it was measured.
     pub memory: Option<u64>,
     /// Date of the newest cell used.
     pub at: String,
-    /// Fewest sessions among the cells used.
+    /// Fewest sessions of the cells used.
     pub sessions: u32,
-    /// Fewest rounds among them.
+    /// Fewest rounds of the cells used.
     pub rounds: u32,
-    /// What else the machine was doing; another load than was asked for where that is all there is.
+    /// The load of the machine. It differs from the requested load if only the other was measured.
     pub load: Load,
-    /// What the sink was like before; likewise.
+    /// The state of the sink before. It differs from the requested one if only the other was measured.
     pub sink_state: SinkState,
-    /// Where two readers at the other end were measured: what each of them saw, of which the ratios above are the
-    /// middle, and the intervals the widest.
+    /// The evidence of each reader, if two readers at the other end were measured. The ratios above are then the middle
+    /// of both, and the intervals contain both.
     #[serde(skip)]
     pub by_reader: Vec<Evidence>,
 }
 
-/// The cells of one profile that speak of a job's ends, under the conditions nearest to the job's.
+/// The cells of a profile for the endpoints of a transfer, under the conditions nearest to it.
 ///
-/// All of them are of the same conditions: ratios of an idle machine are not compared with ratios
-/// of a loaded one.
+/// All cells have the same conditions: ratios of an idle machine are not compared with ratios of a loaded one.
 #[derive(Clone, Debug)]
 pub struct Known<'p> {
     cells: Vec<&'p Cell>,
     size: Option<u64>,
 }
 
-// No mechanism does with nothing, and a ratio needs more than nothing to divide by.
+// Avoids a division by zero for mechanisms that hold no memory.
 const LEAST_MEMORY: u64 = 4096;
 
 impl Evidence {
-    /// The cost that counts for `prefer`; only its ratio to another one's means anything.
+    /// Returns the cost that counts for `prefer`. It has a meaning only in relation to other scores.
     pub fn score(&self, prefer: Prefer) -> f64 {
         match prefer {
             Prefer::Wall | Prefer::Cpu => self.counted(prefer).ratio,
@@ -60,7 +59,7 @@ impl Evidence {
         }
     }
 
-    /// The ratio that counts where time does.
+    /// Returns the ratio that counts for `prefer`, the wall time for [`Prefer::Memory`].
     pub fn counted(&self, prefer: Prefer) -> &Ratio {
         match prefer {
             Prefer::Cpu => &self.cpu,
@@ -68,21 +67,21 @@ impl Evidence {
         }
     }
 
-    /// Whether some reader at the other end does not show it to cost more than another one.
+    /// Returns `true` if for at least one reader this is not shown to cost more than `other`.
     pub(crate) fn is_as_good_for_some_reader(&self, other: &Self, most: f64) -> bool {
         let both = self.by_reader.iter().zip(&other.by_reader);
         let mut ties = both.map(|(own, other)| own.ties_with(other.wall.ratio, Prefer::Wall, most));
         ties.any(|is_tie| is_tie)
     }
 
-    /// Whether one reader at the other end sees it ahead of another one, and one behind.
+    /// Returns `true` if one reader sees this ahead of `other`, and another reader sees it behind.
     pub(crate) fn flips_with(&self, other: &Self) -> bool {
         let both = || self.by_reader.iter().zip(&other.by_reader);
         both().any(|(own, other)| own.wall.ratio < other.wall.ratio)
             && both().any(|(own, other)| own.wall.ratio > other.wall.ratio)
     }
 
-    /// What two readers at the other end show together.
+    /// Combines the evidence of two readers at the other end.
     fn of_readers(first: Self, second: Self) -> Self {
         let both = |a: &Ratio, b: &Ratio| {
             let ratio = Ratio::between(a, b, 0.5).ratio;
@@ -104,8 +103,8 @@ impl Evidence {
         }
     }
 
-    /// For people: `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions,
-    /// idle`.
+    /// Formats the evidence for display: `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3
+    /// sessions, idle`.
     pub fn cited(&self, reference: &str) -> String {
         format!(
             "measured {}: {:.2}x {reference} [{:.2}, {:.2}], processor {:.2}x, {} session{}, {}{}",
@@ -122,23 +121,23 @@ impl Evidence {
     }
 }
 
-/// The day of a moment.
+/// Returns the date of an RFC 3339 timestamp.
 pub fn day(at: &str) -> &str {
     at.split('T').next().unwrap_or_default()
 }
 
 impl Profile {
-    /// What was measured between such ends: under this load if there is any of that, else under
-    /// the other one, and likewise with the state of the sink.
+    /// Returns the measurements for such endpoints. Cells of another load or sink state are used only if there are none
+    /// for the requested one.
     pub fn known(&self, facts: &Facts, load: Load) -> Known<'_> {
         let mut cells = self.nearest(facts, load);
-        // What a copy saw of a mechanism at about this size stands for all that was measured of it before.
+        // A copy's recent observation of a mechanism at about this size replaces all earlier measurements of it.
         let seen = seen_in(&cells);
         cells.retain(|cell| cell.provisional || !seen.contains(&&*cell.mechanism));
         Known::among(cells, facts.len)
     }
 
-    /// What was measured alone, if what a copy saw stands in the place of some of it.
+    /// Returns the survey's measurements alone, if observations of copies replace some of them; otherwise `None`.
     pub(crate) fn displaced(&self, facts: &Facts, load: Load) -> Option<Known<'_>> {
         let mut cells = self.nearest(facts, load);
         let seen = seen_in(&cells);
@@ -147,7 +146,7 @@ impl Profile {
         is_displaced.then(|| Known::among(cells, facts.len))
     }
 
-    /// The cells of such ends whose conditions are nearest, as far as they speak of this size.
+    /// Returns the cells for such endpoints with the nearest conditions, as far as they apply to this size.
     fn nearest(&self, facts: &Facts, load: Load) -> Vec<&Cell> {
         let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
@@ -158,23 +157,22 @@ impl Profile {
     }
 }
 
-/// The mechanisms that a copy saw in passing.
+/// Returns the mechanisms with observations recorded by copies.
 fn seen_in<'p>(cells: &[&'p Cell]) -> Vec<&'p str> {
     cells.iter().filter(|cell| cell.provisional).map(|cell| &*cell.mechanism).collect()
 }
 
 impl<'p> Known<'p> {
-    /// Of these cells, which are of one pair of ends and of the same conditions, for a job of this
-    /// size.
+    /// Uses these cells, which must share one pair of endpoints and the same conditions, for a transfer of this size.
     pub fn among(cells: impl IntoIterator<Item = &'p Cell>, size: Option<u64>) -> Self {
         let mut cells: Vec<&Cell> = cells.into_iter().collect();
         cells.sort_by(|a, b| a.order().cmp(&b.order()));
         Self { cells, size }
     }
 
-    /// What is known about a mechanism: its best tuning and its ratios at the job's size. The
-    /// default where no other tuning is better by more than [`LEAST_NOISE`]: of many alike one
-    /// always looks best. `None` if it was never measured on such ends.
+    /// Returns the best tuning of a mechanism and its ratios at the size of the transfer. Another tuning replaces the
+    /// default only if it is better by more than [`LEAST_NOISE`], because among many similar tunings one always looks
+    /// best. `None` if the mechanism was never measured between such endpoints.
     pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
         let lines: Vec<Evidence> = self.joined(mechanism).collect();
         let best = lines.iter().min_by(|a, b| {
@@ -187,7 +185,8 @@ impl<'p> Known<'p> {
         Some(as_good.unwrap_or(best).clone())
     }
 
-    /// What is known of a mechanism in each of its tunings, by both readers together where there were two.
+    /// Returns the evidence of a mechanism for each of its tunings. If two readers were measured, their evidence is
+    /// combined.
     fn joined(&self, mechanism: &str) -> impl Iterator<Item = Evidence> {
         let of_it = |line: &&[&Cell]| line[0].mechanism == mechanism;
         let lines: Vec<&[&Cell]> = self.measured().filter(of_it).collect();
@@ -197,7 +196,7 @@ impl<'p> Known<'p> {
             };
             let own = interpolate(line, self.size);
             match lines.iter().find(is_other) {
-                // It is joined with the one of the usual reader.
+                // The line of the usual reader contains the combination.
                 Some(_) if line[0].sink != line[0].sink() => None,
                 Some(other) => Some(Evidence::of_readers(own, interpolate(other, self.size))),
                 None => Some(own),
@@ -206,14 +205,14 @@ impl<'p> Known<'p> {
         lines.iter().filter_map(|line| joined(line)).collect::<Vec<_>>().into_iter()
     }
 
-    /// The cells of each line: one mechanism in one tuning, as one reader saw it, by rising size.
+    /// Returns the cells of each line: one mechanism with one tuning, as one reader saw it, by rising size.
     fn measured(&self) -> impl Iterator<Item = &[&'p Cell]> {
         self.cells.chunk_by(|a, b| {
             (&a.sink, &a.mechanism, &a.tuning) == (&b.sink, &b.mechanism, &b.tuning)
         })
     }
 
-    /// All that a choice may ask: every mechanism in every tuning, as each reader saw it and as both did.
+    /// Returns all evidence that a choice may use: every mechanism with every tuning, for each reader and combined.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Evidence> {
         let mut names: Vec<&str> = self.cells.iter().map(|cell| cell.mechanism.as_str()).collect();
         names.sort_unstable();
@@ -222,15 +221,15 @@ impl<'p> Known<'p> {
         self.measured().map(|line| interpolate(line, self.size)).chain(joined)
     }
 
-    /// The cells themselves, by mechanism, tuning and size.
+    /// Returns the cells, by mechanism, tuning and size.
     pub fn cells(&self) -> &[&'p Cell] {
         &self.cells
     }
 }
 
-/// The point at `size` on the line through `cells` (one tuning, rising sizes, at least one).
+/// Returns the point at `size` on the line through `cells` (at least one, all of one tuning, by rising size).
 fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
-    // A stream of unknown length is taken as long.
+    // A stream of unknown length counts as long.
     let size = size.unwrap_or(u64::MAX).max(1);
     let above = cells.partition_point(|cell| cell.size < size);
     let (a, b) = (cells[above.saturating_sub(1)], cells[above.min(cells.len() - 1)]);
@@ -332,11 +331,11 @@ mod tests {
         assert!((both.wall.ratio - 1.0).abs() < 1e-9);
         assert!(both.wall.lo < 0.5 && both.wall.hi > 2.0);
         assert!(both.cited("read-write").ends_with("idle, readers of 64K and of 1M"));
-        // One reader alone is as every profile was before.
+        // A profile with one reader only is like those from before two readers were measured.
         profile.cells.retain(|cell| cell.sink == "pipe");
         let one = of_splice(&profile, Some(1 << 15), Load::Idle);
         assert!(one.by_reader.is_empty() && (one.wall.ratio - 0.5).abs() < 1e-9);
-        // A survey of the ends replaces what both readers saw before.
+        // A survey of the endpoints replaces the earlier observations of both readers.
         profile.merge(vec![large(cell("splice", 1 << 10, 2.0))]);
         profile.replace(vec![cell("splice", 1 << 20, 0.7)]);
         assert_eq!(profile.cells.len(), 1);

@@ -1,5 +1,5 @@
-//! The file of a profile. A cell has a line of its own, which begins with its ends: a command that moves files reads
-//! the lines that speak of files, and passes over those of memory without making anything of them.
+//! The file format of a profile. Each cell has its own line, which begins with its endpoints. A command that moves
+//! files parses the lines about files, and skips those about memory.
 
 use std::{
     io::{self, BufRead, Read},
@@ -14,12 +14,12 @@ use crate::{
 
 // A profile with every cell of every pair stays far below this; a larger file is not a profile.
 const LARGEST_FILE: u64 = 16 << 20;
-// Of a cell's line.
+// The beginning of a cell's line.
 const BEGINNING: &str = r#"{"source":""#;
 
 impl Profile {
-    /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
-    /// directory. `None` without a home.
+    /// Returns the path of the profile: `$THALWEG_PROFILE`, or `thalweg/profile.json` in the XDG state directory.
+    /// `None` if neither is set and there is no home directory.
     pub fn default_path() -> Option<PathBuf> {
         let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         env("THALWEG_PROFILE").or_else(|| {
@@ -29,15 +29,15 @@ impl Profile {
         })
     }
 
-    /// Reads a profile; `Ok(None)` if there is no such file. One that another user may have made or changed is
+    /// Reads a profile; `Ok(None)` if the file does not exist. A file that another user may have created or changed is
     /// [`ProfileError::Invalid`].
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
         let text = read(path)?;
         text.map(|text| Self::parse(&text).map_err(|reason| invalid(path, reason))).transpose()
     }
 
-    /// The same of the cells alone whose source and sink are wanted, in a fraction of the time. What it answers
-    /// is for choosing, and must not be [saved](Self::save). Of a file that others have laid out it may have all cells.
+    /// Reads only the cells with a wanted source and sink, in a fraction of the time. The result is for choosing, and
+    /// must not be [saved](Self::save). If another program has formatted the file, the result may contain all cells.
     pub fn load_between(
         path: &Path,
         wanted: &dyn Fn(&str, &str) -> bool,
@@ -60,17 +60,17 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Writes the profile whole or not at all. Fails in a directory of another user.
+    /// Writes the profile atomically. Fails in a directory of another user.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
         let text = self.text().map_err(|e| failed(path, "write")(e.into()))?;
         trusted_file::write(path, text.as_bytes()).map_err(|error| unusable(path, error))
     }
 
-    /// Checks, before anything is measured, that a profile can be kept at this path: in no directory of another user.
+    /// Checks, before a measurement begins, that the path is not in a directory of another user.
     pub fn check_place(path: &Path) -> Result<(), ProfileError> {
         match trusted_file::check_place(path) {
             Err(error @ TrustError::Untrusted { .. }) => Err(unusable(path, error)),
-            // The call that writes it fails for the same reason, after the measurement was shown.
+            // The write fails for the same reason later, after the measurement was shown.
             Ok(()) | Err(TrustError::Io { .. }) => Ok(()),
         }
     }
@@ -87,7 +87,7 @@ impl Profile {
     }
 }
 
-/// A profile that another user may have made, or whose directory is another user's.
+/// Converts the error for a profile, or its directory, that another user may have created or changed.
 pub(super) fn unusable(path: &Path, error: TrustError) -> ProfileError {
     match error {
         TrustError::Io { path, call, source } => ProfileError::Io { path, call, source },
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, ProfileError> {
     Ok(Some(text))
 }
 
-/// The text without the lines of cells that are not wanted.
+/// Returns the text without the lines of cells that are not wanted.
 fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
     let (mut kept, mut rest, mut is_behind_cell) = (Vec::new(), text, false);
     while let (from, Ok(len @ 1..)) = (rest, rest.skip_until(b'\n')) {
@@ -127,7 +127,7 @@ fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
         if cell.and_then(ends).is_some_and(|(source, sink)| !wanted(source, sink)) {
             continue;
         }
-        // The comma of the last one that is kept would be one too many.
+        // Commas are written between cells only: a comma after the last kept cell would be invalid JSON.
         if is_behind_cell && cell.is_some() {
             kept.push(b',');
         }
@@ -138,13 +138,13 @@ fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
     kept
 }
 
-/// The cell that this line is, as [`Profile::save`] writes it, without the comma behind it.
+/// Returns the cell in this line as [`Profile::save`] writes it, without the trailing comma.
 fn cell(line: &[u8]) -> Option<&[u8]> {
     let cell = line.strip_suffix(b",").unwrap_or(line);
     (cell.starts_with(BEGINNING.as_bytes()) && cell.ends_with(b"}")).then_some(cell)
 }
 
-/// The ends of a cell; `None` where that takes more than a look: a quote in a name, or several cells in the line.
+/// Returns the endpoints of a cell; `None` if a name contains an escape or the line has several cells.
 fn ends(cell: &[u8]) -> Option<(&str, &str)> {
     let (source, rest) = str::from_utf8(cell).ok()?.strip_prefix(BEGINNING)?.split_once('"')?;
     let (sink, rest) = rest.strip_prefix(r#","sink":""#)?.split_once('"')?;
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(part, Some(profile.clone()));
         fs::write(&path, serde_json::to_vec(&profile).unwrap()).unwrap();
         assert_eq!(Profile::load_between(&path, &into_files).unwrap(), Some(profile.clone()));
-        // Two cells in one line, the first of which is not wanted.
+        // Two cells in one line; the first is not wanted.
         fs::write(&path, profile.text().unwrap().replace("},\n", "},")).unwrap();
         assert_eq!(Profile::load_between(&path, &into_files).unwrap(), Some(profile));
     }

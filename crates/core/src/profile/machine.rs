@@ -1,4 +1,4 @@
-//! The key of a profile: what makes a measured ratio belong to this machine and no other.
+//! The key of a profile: the properties of a machine for which measured ratios are valid.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
@@ -7,10 +7,10 @@ use thalweg_sys::host;
 
 use crate::quantity::Size;
 
-/// Keys of which no loop in memory knows.
+/// Keys without influence on loops in memory.
 const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
 
-/// Key -> value, as read from the running system.
+/// Maps keys to values, as read from the running system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Machine(BTreeMap<String, String>);
@@ -27,7 +27,7 @@ pub struct Stale {
 }
 
 impl Machine {
-    /// This machine, now. What it does not tell is left out.
+    /// Returns the key of this machine, now. Unavailable properties are omitted.
     pub fn this() -> Self {
         let number = |value: Option<u64>| value.map(|n| n.to_string());
         let thread = host::ThreadStatus::now();
@@ -59,7 +59,7 @@ impl Machine {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// The keys of `self` that `now` has otherwise, or not at all.
+    /// Returns the keys of `self` that have a different value in `now`, or none.
     pub fn differences(&self, now: &Self) -> Vec<Stale> {
         let differing = self.0.iter().filter(|(key, was)| now.0.get(*key) != Some(was));
         differing
@@ -72,8 +72,8 @@ impl Machine {
     }
 }
 
-/// The processor's name, and what the user hides of it: what was measured with all features is not
-/// what this process can do then.
+/// Returns the processor's name and the features that the user hides from thalweg. Measurements
+/// made with all features do not hold for a process without them.
 fn processor() -> Option<String> {
     let model = host::cpu_model()?;
     match hidden_features() {
@@ -82,19 +82,19 @@ fn processor() -> Option<String> {
     }
 }
 
-/// The features that kernels ask for and may use here.
+/// Returns the features that kernels use and that are available here.
 fn cpu_features() -> Option<String> {
     Some(cpu::usable().collect::<Vec<_>>().join(" ")).filter(|all| !all.is_empty())
 }
 
-/// The sizes of the data caches, nearest first.
+/// Returns the sizes of the data caches, nearest first.
 fn caches() -> Option<String> {
     let sizes = (1..=3).map_while(host::cache_size).map(|bytes| Size(bytes).to_string());
     Some(sizes.collect::<Vec<_>>().join(" ")).filter(|all| !all.is_empty())
 }
 
 impl Stale {
-    /// Whether it changes what was measured of loops in memory.
+    /// Returns `true` if the key influences loops in memory.
     pub fn touches_memory(&self) -> bool {
         !OUTSIDE_MEMORY.contains(&&*self.key)
     }

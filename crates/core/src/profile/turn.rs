@@ -1,5 +1,5 @@
-//! One process at a time reads the profile, changes it and writes it back: of two, each would lose the
-//! other's cells.
+//! A lock for updates of the profile. Without it, two processes that read, change and write the profile at once would
+//! lose each other's cells.
 
 use super::{Profile, ProfileError, file::unusable};
 use crate::trusted_file::{lock_file, make_directory};
@@ -10,21 +10,21 @@ use rustix::{
 use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 use thalweg_sys::Errno;
 
-/// Between two looks whether the other is done, and how many: who holds it that long hangs.
+/// Interval between two attempts to get the lock. After [`LOOKS`] attempts (10 s) the holder is assumed to hang.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 const LOOKS: u32 = 2000;
 
-/// The right to change a profile; it ends with the value, and with the process.
+/// The lock on a profile. It is released when the value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
 impl Profile {
-    /// Waits until no other process of this user changes the profile at this path. Read it anew after that. Fails in a
-    /// directory of another user; where another user has the name of the lock, there is none.
+    /// Waits until no other process of this user changes the profile at this path. Read the profile after that, not
+    /// before. Fails in a directory of another user. If the lock file belongs to another user, returns without a lock.
     pub fn turn(path: &Path) -> Result<Turn, ProfileError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         make_directory(folder).map_err(|error| unusable(path, error))?;
-        // A file of its own: the profile's is replaced by every writer.
+        // A separate lock file, as every writer replaces the profile's file.
         let mut name = OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(".lock");
@@ -35,7 +35,7 @@ impl Profile {
                 Ok(()) => return Ok(Turn(Some(lock))),
                 Err(Errno::WOULDBLOCK) => drop(nanosleep(&NAP)),
                 Err(Errno::INTR) => {}
-                // There are no locks here.
+                // The file system does not support locks.
                 Err(_) => return Ok(Turn(None)),
             }
         }
@@ -53,7 +53,7 @@ mod tests {
     const EACH: u64 = 30;
     const PLACE: &str = "THALWEG_TEST_TURN";
 
-    /// What each of the processes does, with sizes that no other has.
+    /// The work of each process, with sizes that no other process uses.
     fn learn(path: &Path, first: u64) {
         for n in first..first + EACH {
             let _turn = Profile::turn(path).unwrap();

@@ -35,7 +35,7 @@ fn of_those_that_cannot_be_told_apart_the_earlier_is_taken_if_little_is_lost() {
         let order = order(vec![measured("safe", cost, 0.2), measured("fast", 1.0, 0.2)]);
         assert_eq!(order[0] == "safe", is_first, "{cost}: {order:?}");
     }
-    // A quiet run tells even small differences apart.
+    // In a quiet run, even small differences count.
     assert_eq!(order(vec![measured("safe", 1.04, 0.03), measured("fast", 1.0, 0.03)])[0], "fast");
 }
 
@@ -63,12 +63,13 @@ fn what_the_intervals_cannot_tell_apart_is_not_called_slower() {
         .into_iter()
         .map(|verdict| (verdict.mechanism, verdict.judgement))
         .collect();
-    // Which is tried first goes by the middle of what was seen, and says nothing of the difference.
+    // The order of trying uses the medians, and does not imply a difference.
     assert_eq!(said[1], ("c", Judgement::Slower { by: 2.0 }));
     assert_eq!(said[2], ("b", Judgement::Tie));
 }
 
-/// Measured with two readers, whose ratios these are, and with so much processor time.
+/// A candidate measured with two readers, with these ratios of wall time and this ratio of CPU
+/// time.
 fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
     let [first, second] = walls.map(|wall| measured(name, wall, 0.03).evidence.unwrap());
     let middle = (walls[0] * walls[1]).sqrt();
@@ -82,7 +83,8 @@ fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
 
 #[test]
 fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
-    // One reader sees sendfile lose, the other sees it win; a third way loses with both.
+    // The first reader sees sendfile lose, the second sees it win. A third mechanism loses with
+    // both.
     let ranked = rank(
         vec![
             by_readers("read-write", [1.0, 1.0], 1.0),
@@ -97,7 +99,7 @@ fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
     assert_eq!(first.judgement, Judgement::Chosen { why: why.to_owned() });
     assert_eq!(second.judgement, Judgement::Tie);
     assert!(matches!(third.judgement, Judgement::Slower { .. }), "{third:?}");
-    // Where both readers agree, time on the clock decides, whatever it costs.
+    // If both readers agree, wall time decides, whatever the CPU time.
     let agreed =
         vec![by_readers("read-write", [1.0, 1.0], 0.2), by_readers("sendfile", [0.7, 0.8], 0.9)];
     let ranked = rank(agreed, Prefer::Wall);

@@ -1,4 +1,4 @@
-//! Scripted faults: which call fails, when and how. Compiled only with the feature `faults`.
+//! Scripted faults: the calls that fail, and the effect. Compiled only with the feature `faults`.
 
 use super::Call;
 use crate::Errno;
@@ -9,37 +9,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CALLS: usize = Call::ALL.len();
 
-/// What a rule does to a call.
+/// The effect of a rule on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The real call is made with at most this many bytes (at least 1).
     Short(usize),
     /// The call is not made and fails with this errno.
     Errno(Errno),
-    /// The call is not made and answers 0.
+    /// The call is not made and returns 0.
     Zero,
 }
 
-/// One fault. The first rule of a script that fits a call decides.
+/// A fault. The first matching rule of a script applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The call it is about.
+    /// The call that the rule concerns.
     pub call: Call,
-    /// Which of them, over all threads of the script; 1 is the first.
+    /// The number of the call, counted over all threads of the script; 1 is the first.
     pub nth: u64,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// Whether every call from `nth` on is meant, not only that one.
+    /// `true` to apply the rule to every call from `nth` on, `false` to that call only.
     pub repeat: bool,
 }
 
 impl Rule {
-    /// A fault of the `nth` call alone.
+    /// Creates a fault of the `nth` call only.
     pub const fn once(call: Call, nth: u64, effect: Effect) -> Self {
         Self { call, nth, effect, repeat: false }
     }
 
-    /// A fault of every such call.
+    /// Creates a fault of every such call.
     pub const fn always(call: Call, effect: Effect) -> Self {
         Self { call, nth: 1, effect, repeat: true }
     }
@@ -51,14 +51,14 @@ impl Rule {
     }
 }
 
-/// A list of faults; an empty one only counts calls.
+/// A list of faults. An empty list only counts calls.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     rules: Vec<Rule>,
     rivals: Vec<Rival>,
 }
 
-/// What somebody else does right before a call.
+/// An action of a simulated other process right before a call.
 #[derive(Clone)]
 struct Rival {
     call: Call,
@@ -72,14 +72,14 @@ impl std::fmt::Debug for Rival {
     }
 }
 
-/// What happened under a script.
+/// The result of running under a script.
 #[derive(Clone, Debug)]
 pub struct Outcome<R> {
-    /// What the closure returned.
+    /// The return value of the closure.
     pub value: R,
-    /// How many calls a rule decided.
+    /// Number of calls to which a rule applied.
     pub fired: u64,
-    /// How many calls of each kind were asked for, whether or not a rule stopped them.
+    /// Number of attempted calls of each kind, including those that a rule stopped.
     pub calls: Counts,
 }
 
@@ -88,12 +88,12 @@ pub struct Outcome<R> {
 pub struct Counts([u64; CALLS]);
 
 impl Counts {
-    /// How many calls of this kind.
+    /// Returns the number of calls of this kind.
     pub fn of(&self, call: Call) -> u64 {
         self.0[call as usize]
     }
 
-    /// How many calls of any kind.
+    /// Returns the number of calls of all kinds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -108,13 +108,13 @@ impl Index<Call> for Counts {
 }
 
 impl Script {
-    /// A script of these rules.
+    /// Creates a script with these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules, rivals: Vec::new() }
     }
 
-    /// Lets `act` happen right before the `nth` such call, whether or not a rule stops that call:
-    /// a race whose outcome is certain. What `act` does itself is not under the script.
+    /// Runs `act` right before the `nth` such call, even if a rule stops that call. This makes the
+    /// outcome of a race deterministic. Calls made by `act` are not subject to the script.
     #[must_use]
     pub fn meanwhile(
         mut self,
@@ -126,8 +126,8 @@ impl Script {
         self
     }
 
-    /// Runs `body` on this thread under the script, counting from zero. A script already
-    /// installed is set aside until `body` returns or unwinds.
+    /// Runs `body` on this thread under the script, counting from zero. A script that is already
+    /// installed is suspended until `body` returns or unwinds.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Outcome<R> {
         let state = Arc::new(State::new(self.clone()));
         let value = {
@@ -138,7 +138,7 @@ impl Script {
     }
 }
 
-/// A script at work; threads share it.
+/// A running script, shared by its threads.
 #[derive(Debug)]
 pub(super) struct State {
     script: Script,
@@ -179,7 +179,7 @@ impl State {
     }
 }
 
-/// Puts the script back that was there before, also when the body panics.
+/// Restores the previous script, also if the body panics.
 pub(super) struct Restore(Installed);
 
 impl Drop for Restore {

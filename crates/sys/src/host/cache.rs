@@ -1,12 +1,11 @@
-//! The first processor's data caches, as the kernel lists them in sysfs, and the one that every start
-//! asks for, as the C library knows it.
+//! Sizes of the first processor's data caches: from sysfs, and for the first two levels from the C library.
 
 use std::{fs, path::Path, sync::OnceLock};
 
 /// A cache that holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cache {
-    /// 1 is nearest to the processor.
+    /// The level; 1 is nearest to the processor.
     pub level: u32,
     /// Its size in bytes.
     pub bytes: u64,
@@ -14,33 +13,35 @@ pub struct Cache {
 
 const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// The caches, nearest first; empty where the kernel does not tell. Read once: they are a dozen files.
+/// Returns the caches, nearest first. Empty if the kernel does not list them. The result is cached, as it takes a dozen
+/// files.
 pub fn caches() -> &'static [Cache] {
     static FOUND: OnceLock<Vec<Cache>> = OnceLock::new();
     FOUND.get_or_init(|| caches_in(Path::new(LISTED)))
 }
 
-/// The size of the largest cache.
+/// Returns the size of the largest cache, in bytes.
 pub fn largest_cache() -> Option<u64> {
     caches().iter().map(|cache| cache.bytes).max()
 }
 
-/// The size of the second cache; see [`cache_size`].
+/// Returns the size of the second-level cache; see [`cache_size`].
 pub fn second_cache() -> Option<u64> {
     cache_size(2)
 }
 
-/// The size of the data cache of a level, from 1 on. Of the first two the C library asked the processor
-/// when the process began: sysfs takes a dozen calls. Of the third it divides and multiplies by what it
-/// takes for the sharing processors, and tells some guests ten times the size.
+/// Returns the size of the data cache of a level, from 1 on. For the first two levels, the C library read the
+/// processor's own values when the process began, which avoids a dozen calls for sysfs. For the third level, the C
+/// library scales by its estimate of the sharing processors, and reports ten times the size to some guests. So its size
+/// comes from sysfs.
 pub fn cache_size(level: u32) -> Option<u64> {
-    // <bits/confname.h> of glibc; other libraries answer -1.
+    // <bits/confname.h> of glibc. Other libraries return -1.
     const SC_LEVEL1_DCACHE_SIZE: libc::c_int = 188;
     const SC_LEVEL2_CACHE_SIZE: libc::c_int = 191;
     let told = match level {
         1 => sysconf(SC_LEVEL1_DCACHE_SIZE),
         2 => sysconf(SC_LEVEL2_CACHE_SIZE),
-        // The usual place: two caches of the first level come before the second.
+        // The usual index: two first-level caches precede the second level.
         _ => cache(&Path::new(LISTED).join(format!("index{level}")))
             .filter(|cache| cache.level == level)
             .map(|cache| cache.bytes),
@@ -49,7 +50,7 @@ pub fn cache_size(level: u32) -> Option<u64> {
 }
 
 fn sysconf(name: libc::c_int) -> Option<u64> {
-    // SAFETY: sysconf takes any number and touches no memory of ours.
+    // SAFETY: sysconf accepts any number and does not touch memory of ours.
     u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|value| *value > 0)
 }
 
@@ -67,7 +68,7 @@ fn cache(folder: &Path) -> Option<Cache> {
         return None;
     }
     let (level, size) = (read("level")?.trim().parse().ok()?, read("size")?);
-    // The kernel writes whole KiB.
+    // The kernel writes multiples of KiB.
     let kib: u64 = size.trim().strip_suffix('K')?.parse().ok()?;
     Some(Cache { level, bytes: kib.checked_mul(1024)? }).filter(|cache| cache.bytes > 0)
 }

@@ -1,10 +1,10 @@
-//! What the memory control groups of this process leave of the machine's memory.
+//! The memory that the control groups (cgroups) of this process allow it to use.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the groups of one version are mounted, and the names of their files.
+/// The mount points of one cgroup version, and the names of its files.
 struct Version {
     mounts: &'static [&'static str],
     limit: &'static str,
@@ -25,8 +25,9 @@ const TWO: Version = Version {
     reclaimable: "inactive_file",
 };
 
-/// Bytes that the limits of this process's groups leave it, page cache that can go counted as free.
-/// `None` where no limit shows. Which groups have one is found out the first time.
+/// Returns the bytes that the limits of this process's groups leave; reclaimable page cache counts
+/// as free. `None` if no limit is visible. The set of groups with limits is determined at the first
+/// call.
 pub(super) fn memory_left() -> Option<u64> {
     static LIMITED: OnceLock<Vec<(PathBuf, &'static Version)>> = OnceLock::new();
     let limited = LIMITED.get_or_init(|| {
@@ -44,7 +45,7 @@ pub(super) fn memory_left() -> Option<u64> {
     limited.iter().filter_map(|(folder, version)| left_in(folder, version)).min()
 }
 
-/// The groups that may limit memory, of either version, with their paths.
+/// Returns the groups, of either version, that may limit memory, with their paths.
 fn groups(told: &str) -> impl Iterator<Item = (&'static Version, &str)> {
     told.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -57,8 +58,8 @@ fn groups(told: &str) -> impl Iterator<Item = (&'static Version, &str)> {
     })
 }
 
-/// A group's folder and those above it. In a container its path may be the host's and not to be
-/// seen: then those above are there.
+/// Returns a group's directory and its parents. In a container, the path may be the host's and not
+/// visible. The parents then still exist.
 fn chain(mount: &Path, path: &str) -> Vec<PathBuf> {
     let group = mount.join(path.trim_start_matches('/'));
     let above = group.ancestors().take_while(|folder| folder.starts_with(mount));
@@ -67,7 +68,7 @@ fn chain(mount: &Path, path: &str) -> Vec<PathBuf> {
 
 fn left_in(folder: &Path, version: &Version) -> Option<u64> {
     let number = |name| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-    // "max" is no number, and a limit beyond every memory is none.
+    // "max" is not a number, and a limit of 2^62 bytes or more means no limit.
     let limit = number(version.limit).filter(|limit| *limit < 1 << 62)?;
     let usage = number(version.usage)?;
     let told = read_to_string(folder.join("memory.stat")).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! The processor's own counter of time.
+//! The processor's time-stamp counter.
 
-/// The time-stamp counter, as a program reads it that wants it cheap: with nothing that would make
-/// the processor wait for what came before. Of no use across processors. `None` where there is none.
+/// Returns the time-stamp counter, read without a serializing instruction, as cheaply as possible. Values of different
+/// processors cannot be compared. `None` if the architecture has no such counter.
 #[inline]
 pub fn cycle_counter() -> Option<u64> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         #[allow(unused_unsafe)]
-        // SAFETY: every x86_64 has the instruction. Where the kernel forbids it (PR_SET_TSC) it is
-        // SIGSEGV, as asked for.
+        // SAFETY: every x86_64 has the instruction. If the process has forbidden it (PR_SET_TSC), it raises SIGSEGV, as
+        // that setting demands.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

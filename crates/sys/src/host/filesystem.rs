@@ -1,4 +1,4 @@
-//! Which file system an fd lies on, and how it is mounted.
+//! The file system of a descriptor, and its mount options.
 
 use crate::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -7,54 +7,56 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// A file system as the mover and its measurements care about it.
+/// The properties of a file system that matter to transfers and their measurements.
 #[derive(Clone, Debug)]
 pub struct FileSystem {
-    /// The kernel's name for its type: "ext4", "fuse.sshfs". Where no mount is found (pipes, sockets, memfds, other
-    /// mount namespaces), a name by its magic number, else that number. ext2 and ext3 are "ext4", whose code serves them.
+    /// The kernel's name for its type: "ext4", "fuse.sshfs". If no mount is found (pipes, sockets, memfds, other mount
+    /// namespaces), the name for its magic number, or that number. For ext2 and ext3 it is "ext4", because the ext4
+    /// code serves them.
     pub name: String,
     /// The device number (st_dev).
     pub dev: u64,
-    /// Whether its bytes are kept by another machine or another process.
+    /// `true` if another machine or a user-space process stores its bytes.
     pub remote: bool,
-    /// The mount's number in the mount table, if the kernel tells it.
+    /// The mount id in the mount table, if the kernel reports it.
     mount: Option<u64>,
     options: OnceLock<String>,
 }
 
 impl FileSystem {
-    /// One of which no more is known than that it is of this kind and mounted so.
+    /// Creates a description from a type name and mount options only.
     pub fn named(name: &str, options: &str) -> Self {
         let options = OnceLock::from(options.to_owned());
         Self { name: name.to_owned(), dev: 0, remote: is_remote(name), mount: None, options }
     }
 
-    /// Mount options, then the file system's own, without repeats: "rw,relatime,discard". The mount table is read when
-    /// this is first asked for, and says nothing of what is no longer mounted.
+    /// Returns the mount options, then the file system's own, without repeats: "rw,relatime,discard". The mount table
+    /// is read at the first call. If the file system is no longer mounted, the result is empty.
     pub fn options(&self) -> &str {
         self.options.get_or_init(|| self.mounted(|mount| mount.options()).unwrap_or_default())
     }
 
-    /// Whether it is of a kind that has no clones (ioctl_ficlonerange(2)) in Linux 6.18. A later kernel may know better.
+    /// Returns `true` if file systems of this type have no clones (ioctl_ficlonerange(2)) in Linux 6.18. Later kernels
+    /// may add them.
     pub fn is_known_without_clones(&self) -> bool {
         ["ext4", "tmpfs", "ramfs"].contains(&self.name.as_str())
     }
 
-    /// What the mount table says of it.
+    /// Applies `of` to the file system's line in the mount table.
     fn mounted<T>(&self, of: impl FnOnce(Mount<'_>) -> T) -> Option<T> {
         let table = mount_table().ok()?;
         let table = String::from_utf8_lossy(&table);
         let mounts = || table.lines().filter_map(Mount::parse);
         let device = format!("{}:{}", major(self.dev), minor(self.dev));
-        // A subvolume of btrfs has a device of its own that no mount shows: the mount's number first.
-        // Where mounts lie over each other the later line is the one seen.
+        // The mount id is tried first, because a btrfs subvolume has its own device number, which no mount shows. If
+        // mounts are stacked, the last line is the visible one.
         let found = mounts().find(|mount| self.mount == Some(mount.number));
         found.or_else(|| mounts().rfind(|mount| mount.device == device)).map(of)
     }
 }
 
-/// The file system under `fd`. Three calls, none of which touch the file's bytes; for kinds that share a magic number
-/// with others the mount table, `/proc/self/mountinfo`, is read as well.
+/// Returns the file system of `fd`. Makes three calls, none of which touch the file's bytes. For types that share a
+/// magic number with others, it also reads the mount table, `/proc/self/mountinfo`.
 pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     let fd = fd.as_fd();
     let name = name_of_magic(fstatfs(fd)?.f_type as u32);
@@ -70,34 +72,34 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     Ok(found)
 }
 
-/// Whether this is one of the usual kinds whose bytes this kernel keeps by itself, on a disk or in memory.
+/// Returns `true` for the usual types that this kernel stores on a disk or in memory.
 fn is_usual(name: &str) -> bool {
     ["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name)
 }
 
-/// Whether close(2) of a file may still tell of bytes that were not kept. One call, and the answer is
-/// that of all files of this file system. No for those whose files have no `flush` in the Linux kernel.
+/// Returns `true` if close(2) may still report bytes that were not stored. Makes one call; the answer applies to all
+/// files of this file system. `false` for types without a `flush` operation in the Linux kernel.
 pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
     Ok(!is_usual(&name_of_magic(fstatfs(fd)?.f_type as u32)))
 }
 
-/// The mount table as it is. The kernel tells no size of it, and gives a page or less a call.
+/// Reads the mount table. The kernel reports no size for it, and returns at most a page per call.
 fn mount_table() -> std::io::Result<Vec<u8>> {
     let table = File::open("/proc/self/mountinfo")?;
-    // Room first, or it would be read in pieces of 32 bytes, then 64, and so on.
+    // Allocated in advance. Otherwise it would be read in pieces of 32 bytes, then 64, and so on.
     let mut bytes = Vec::with_capacity(16 * rustix::param::page_size());
     table.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The mount's number in the mount table (statx(2), Linux 5.8).
+/// Returns the mount id in the mount table (statx(2), Linux 5.8).
 fn mount_number(fd: BorrowedFd<'_>) -> Option<u64> {
     let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let has = told.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     has.then_some(told.stx_mnt_id)
 }
 
-/// One line of mountinfo (proc_pid_mountinfo(5)).
+/// A line of mountinfo (proc_pid_mountinfo(5)).
 #[derive(Debug, PartialEq, Eq)]
 struct Mount<'t> {
     number: u64,
@@ -109,7 +111,7 @@ struct Mount<'t> {
 
 impl<'t> Mount<'t> {
     fn parse(line: &'t str) -> Option<Self> {
-        // Spaces inside a field are written \040, so " - " is the separator and nothing else.
+        // Spaces inside a field are written as \040, so " - " is always the separator.
         let (mount, system) = line.split_once(" - ")?;
         let mut mount = mount.split(' ');
         let number = mount.next()?.parse().ok()?;
@@ -140,7 +142,8 @@ fn is_remote(name: &str) -> bool {
     REMOTE.contains(&name) || name.starts_with("fuse")
 }
 
-/// linux/magic.h. ext2, ext3 and ext4 share one number, as do all FUSE systems: only the mount table tells these apart.
+/// Returns the name for a magic number (linux/magic.h). ext2, ext3 and ext4 share one number, and so do all FUSE file
+/// systems. Only the mount table distinguishes these.
 fn name_of_magic(magic: u32) -> String {
     let name = match magic {
         0xef53 => "ext4",

@@ -1,4 +1,4 @@
-//! The machine and this process's standing on it.
+//! Properties of the machine, and limits of this process on it.
 
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -7,26 +7,25 @@ use std::{
     sync::OnceLock,
 };
 
-/// The kernel's release (uname(2)), as in "6.18.0-1-amd64".
+/// Returns the kernel's release (uname(2)), as in "6.18.0-1-amd64".
 pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The processor: its name, and on x86 the family, model and stepping that tell generations apart which
-/// share a name ("AMD EPYC" is what several say to their guests). Where the kernel gives no name (Arm),
-/// the implementer and part numbers.
+/// Returns the processor's name, and on x86 also family, model and stepping. These distinguish generations that share a
+/// name, as several report "AMD EPYC" to their guests. If the kernel has no name (Arm), returns the implementer and
+/// part numbers.
 pub fn cpu_model() -> Option<String> {
     model_in(first_processor()?)
 }
 
-/// The revision of the processor's microcode, as in "0x1000065"; a hypervisor may make one up.
+/// Returns the revision of the processor's microcode, as in "0x1000065". A hypervisor may invent it.
 pub fn microcode() -> Option<String> {
     value_in(first_processor()?, "microcode")
 }
 
-/// What the kernel tells of the first processor. It writes an entry for every processor into
-/// /proc/cpuinfo as it is read: one page, read once, is enough, and all would be most of a small
-/// command's start.
+/// Returns the first page of /proc/cpuinfo, which describes the first processor. The kernel generates an entry per
+/// processor while the file is read. Reading all of them would take most of a small command's start-up time.
 fn first_processor() -> Option<&'static str> {
     static HEAD: OnceLock<Option<String>> = OnceLock::new();
     let head = HEAD.get_or_init(|| {
@@ -49,12 +48,12 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     Some(if told.is_empty() { name } else { format!("{name}, {}", told.join(" ")) })
 }
 
-/// Logical processors that are online, whether or not this process may use them.
+/// Returns the number of logical processors that are online, including those that this process may not use.
 pub fn cores_online() -> Option<u64> {
     count_in(read_to_string("/sys/devices/system/cpu/online").ok()?.trim())
 }
 
-/// Counts a list like "0-3,8".
+/// Counts the elements of a list like "0-3,8".
 fn count_in(list: &str) -> Option<u64> {
     list.split(',').try_fold(0_u64, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -63,52 +62,51 @@ fn count_in(list: &str) -> Option<u64> {
     })
 }
 
-/// What the kernel tells of the calling thread (proc_pid_status(5)), read once for all of it.
+/// The status of the calling thread (proc_pid_status(5)), read once for all queries.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadStatus(String);
 
 impl ThreadStatus {
-    /// As it is now; of a /proc that is not there it tells nothing.
+    /// Reads the current status. If /proc is not available, all queries return `None`.
     pub fn now() -> Self {
-        // The file tells no size, so the standard library would begin with 32 bytes, and double.
+        // The file reports no size, so the standard library would begin with 32 bytes and double that repeatedly.
         let mut text = String::with_capacity(4096);
         let read = File::open("/proc/thread-self/status")
             .and_then(|file| file.take(u64::MAX).read_to_string(&mut text));
         Self(read.map_or_else(|_| String::new(), |_| text))
     }
 
-    /// The processors it may run on, as a list like "0-3,8".
+    /// Returns the processors the thread may run on, as a list like "0-3,8".
     pub fn affinity(&self) -> Option<String> {
         value_in(&self.0, "Cpus_allowed_list")
     }
 
-    /// How many these are.
+    /// Returns the number of processors the thread may run on.
     pub fn allowed(&self) -> Option<u64> {
         count_in(&self.affinity()?)
     }
 
-    /// The effective capabilities, in hexadecimal (capabilities(7)).
+    /// Returns the effective capabilities, in hexadecimal (capabilities(7)).
     pub fn capabilities(&self) -> Option<String> {
         value_in(&self.0, "CapEff")
     }
 
-    /// The seccomp mode: 0 none, 1 strict, 2 filter.
+    /// Returns the seccomp mode: 0 none, 1 strict, 2 filter.
     pub fn seccomp_mode(&self) -> Option<u64> {
         value_in(&self.0, "Seccomp")?.parse().ok()
     }
 }
 
-/// What this machine is a guest of: "KVMKVMKVM", "Microsoft Hv", "xen". `None` on bare metal, or
-/// when it does not show.
+/// Returns the hypervisor: "KVMKVMKVM", "Microsoft Hv", "xen". `None` on bare metal, or if it is hidden.
 pub fn hypervisor() -> Option<String> {
     cpuid_vendor().or_else(|| line_of("/sys/hypervisor/type"))
 }
 
-/// The signature in CPUID leaf 0x40000000, which exists if leaf 1 sets bit 31 of ecx.
+/// Returns the signature in CPUID leaf 0x40000000, which exists if leaf 1 sets bit 31 of ecx.
 #[cfg(target_arch = "x86_64")]
 fn cpuid_vendor() -> Option<String> {
     use std::arch::x86_64::__cpuid;
-    // Safe since Rust 1.93 or so, not in the oldest release we build with.
+    // `__cpuid` is safe since about Rust 1.93, but not in the oldest supported release.
     #[allow(unused_unsafe)]
     // SAFETY: every x86_64 has CPUID with leaf 1.
     let present = unsafe { __cpuid(1) }.ecx >> 31 == 1;
@@ -116,7 +114,7 @@ fn cpuid_vendor() -> Option<String> {
         return None;
     }
     #[allow(unused_unsafe)]
-    // SAFETY: as above; an unknown leaf answers with numbers of no meaning, nothing worse.
+    // SAFETY: as above. An unknown leaf only returns meaningless numbers.
     let leaf = unsafe { __cpuid(0x4000_0000) };
     let bytes = [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat();
     let name = String::from_utf8_lossy(&bytes);
@@ -128,50 +126,50 @@ fn cpuid_vendor() -> Option<String> {
     None
 }
 
-/// The largest pipe an ordinary user may ask for, in bytes (pipe(7)).
+/// Returns the largest pipe that an unprivileged user may request, in bytes (pipe(7)).
 pub fn pipe_max_size() -> Option<u64> {
     number_of("/proc/sys/fs/pipe-max-size")
 }
 
-/// Pages of pipe a user may have before new pipes get small (pipe(7)); 0 is no limit.
+/// Returns the number of pipe pages a user may have before new pipes get small (pipe(7)); 0 means no limit.
 pub fn pipe_user_pages_soft() -> Option<u64> {
     number_of("/proc/sys/fs/pipe-user-pages-soft")
 }
 
-/// Transparent huge pages: "always", "madvise" or "never".
+/// Returns the mode of transparent huge pages: "always", "madvise" or "never".
 pub fn thp_enabled() -> Option<String> {
     let modes = line_of("/sys/kernel/mm/transparent_hugepage/enabled")?;
     chosen_in(&modes).map(str::to_owned)
 }
 
-/// The word in brackets.
+/// Returns the word in brackets.
 fn chosen_in(modes: &str) -> Option<&str> {
     modes.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }
 
-/// The C library this process runs with, as in "glibc 2.36".
+/// Returns the C library of this process, as in "glibc 2.36".
 #[cfg(target_env = "gnu")]
 pub fn libc_version() -> Option<String> {
-    // SAFETY: takes nothing, answers a string that lives as long as the process.
+    // SAFETY: takes no arguments and returns a string that lives as long as the process.
     let version = unsafe { libc::gnu_get_libc_version() };
-    // SAFETY: as above: terminated, never freed.
+    // SAFETY: as above: the string is terminated and never freed.
     let version = unsafe { std::ffi::CStr::from_ptr(version) };
     Some(format!("glibc {}", version.to_string_lossy()))
 }
 
-/// The C library this process runs with, without a version, which only glibc tells.
+/// Returns the C library of this process, without a version, which only glibc reports.
 #[cfg(not(target_env = "gnu"))]
 pub fn libc_version() -> Option<String> {
     cfg!(target_env = "musl").then(|| "musl".to_owned())
 }
 
-/// `kernel.io_uring_disabled`: 0 for everybody, 1 for a group only, 2 for nobody. `None` before
-/// Linux 6.6.
+/// Returns `kernel.io_uring_disabled`: 0 allowed for all users, 1 for one group only, 2 for none. `None` before Linux
+/// 6.6.
 pub fn io_uring_disabled() -> Option<u64> {
     number_of("/proc/sys/kernel/io_uring_disabled")
 }
 
-/// The soft RLIMIT_MEMLOCK in bytes; `None` is no limit.
+/// Returns the soft RLIMIT_MEMLOCK in bytes; `None` means no limit.
 pub fn memlock_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
@@ -185,15 +183,15 @@ fn number_of(path: &str) -> Option<u64> {
     line_of(path)?.parse().ok()
 }
 
-/// The value of the first line "name: value".
+/// Returns the value of the first line "name: value".
 fn value_in(text: &str, name: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = pairs.find(|(key, _)| key.trim() == name)?;
     Some(value.trim()).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// Bytes of memory that this process could take without swapping: of the machine's (`MemAvailable`),
-/// as far as its control groups let it.
+/// Returns the bytes of memory that this process could use without swapping: the machine's `MemAvailable`, reduced to
+/// the limits of its control groups.
 pub fn memory_available() -> Option<u64> {
     let machine = memory_of_machine();
     machine.into_iter().chain(super::cgroup::memory_left()).min()
@@ -242,7 +240,7 @@ mod tests {
         assert!(!kernel_release().is_empty());
         let thread = ThreadStatus::now();
         let of_thread = [thread.affinity(), thread.capabilities()];
-        // A container may hide /proc; where there is some, it is of this thread.
+        // A container may hide /proc. If it is available, the status is this thread's.
         let is_there = std::path::Path::new("/proc/thread-self/status").exists();
         assert!(of_thread.iter().all(|told| told.is_some() == is_there));
         let told = [cpu_model(), thp_enabled(), libc_version()];

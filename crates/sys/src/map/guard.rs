@@ -1,11 +1,12 @@
-//! A copy loop that survives SIGBUS, and the process-wide handler that makes it so.
+//! A copy loop that survives SIGBUS, and the process-wide signal handler for it.
 //!
-//! The loop is one instruction at a known address whose registers say how far it got, so the
-//! handler needs no state: no thread-locals, no locks, nothing to leak.
+//! The loop is a single instruction at a known address, and its registers contain the progress. So
+//! the handler needs no state: no thread-locals, no locks, nothing to leak.
 
 use crate::Errno;
 
-/// Copies `len` bytes and says how many; fewer when a page on either side could not be had.
+/// Copies `len` bytes and returns the number copied, which is smaller if a page on either side is
+/// not available.
 ///
 /// # Safety
 ///
@@ -13,16 +14,16 @@ use crate::Errno;
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<usize, Errno> {
     x86::install()?;
-    // SAFETY: the caller's promise, and the handler is installed.
+    // SAFETY: guaranteed by the caller, and the handler is installed.
     let left = unsafe { x86::copy_guarded(to, from, 0, len) };
     Ok(len - left)
 }
 
-/// No guarded copy for this CPU.
+/// Fails, as there is no guarded copy for this CPU.
 ///
 /// # Safety
 ///
-/// None: it touches nothing.
+/// No requirements: it accesses no memory.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy(_to: *mut u8, _from: *const u8, _len: usize) -> Result<usize, Errno> {
     Err(Errno::NOSYS)
@@ -35,17 +36,17 @@ mod x86 {
     use std::mem::MaybeUninit;
     use std::sync::OnceLock;
 
-    /// `rep movsb`, spelled out so that its length is certain.
+    /// Length of `rep movsb`, which is written as bytes so that its length is certain.
     const MOVE_LEN: i64 = 2;
 
     /// Copies, and returns the bytes NOT copied. The fourth argument of this ABI is rcx, the
-    /// counter of `rep movsb`, so the function's address is the address of the instruction and a
-    /// fault there leaves in rcx exactly what is left (Intel SDM 2B, REP). The direction flag is
+    /// counter of `rep movsb`. So the function's address is that of the instruction, and after a
+    /// fault rcx contains the number of remaining bytes (Intel SDM 2B, REP). The direction flag is
     /// clear on entry (System V ABI).
     ///
     /// # Safety
     ///
-    /// As `super::copy`, and the handler must be installed.
+    /// The requirements of `super::copy`; in addition, the handler must be installed.
     #[unsafe(naked)]
     pub(super) unsafe extern "sysv64" fn copy_guarded(
         to: *mut u8,
@@ -58,18 +59,18 @@ mod x86 {
 
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-    /// Installs the handler, once; what was there before takes all other faults.
+    /// Installs the handler once. The previous handler receives all other faults.
     pub(super) fn install() -> Result<(), Errno> {
         static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
         *INSTALLED.get_or_init(|| {
-            // Known before the handler can run, which must not wait for it.
+            // Stored before the handler can run, because the handler must not wait for it.
             PREVIOUS.get_or_init(|| action(None));
             let mut ours = action(None);
             ours.sa_sigaction = on_sigbus as *const () as usize;
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             // SAFETY: sa_mask belongs to `ours`.
             unsafe { libc::sigemptyset(&raw mut ours.sa_mask) };
-            // SAFETY: `ours` is whole, and on_sigbus is async-signal-safe.
+            // SAFETY: `ours` is fully initialized, and on_sigbus is async-signal-safe.
             match unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 _ => Err(crate::io::last_errno()),
@@ -77,12 +78,12 @@ mod x86 {
         })
     }
 
-    /// The present action for SIGBUS, with its handler replaced if one is given.
+    /// Returns the current action for SIGBUS, with its handler replaced if one is given.
     fn action(handler: Option<usize>) -> libc::sigaction {
         let mut now = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: the call only writes the old action to `now`.
         unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), now.as_mut_ptr()) };
-        // SAFETY: zeroes are a valid sigaction, the call can only have improved it.
+        // SAFETY: zeroes are a valid sigaction, and the call only writes a valid one over them.
         let mut now = unsafe { now.assume_init() };
         if let Some(handler) = handler {
             now.sa_sigaction = handler;
@@ -91,11 +92,11 @@ mod x86 {
         now
     }
 
-    /// Async-signal-safe: reads one static, changes one register, or passes on.
+    /// Async-signal-safe: reads one static, then changes one register or forwards the signal.
     extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        // SAFETY: the kernel hands a valid siginfo to an SA_SIGINFO handler.
+        // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler.
         let from_kernel = unsafe { (*info).si_code } > 0;
-        // SAFETY: and a valid ucontext, which the handler alone may change.
+        // SAFETY: the kernel also passes a valid ucontext, which only the handler may change.
         let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
         let at = &mut machine.gregs[libc::REG_RIP as usize];
         if from_kernel && *at == copy_guarded as *const () as i64 {
@@ -113,19 +114,19 @@ mod x86 {
         if previous == libc::SIG_IGN && !from_kernel {
             return;
         }
-        // The kernel itself does not let a fault be ignored: it kills.
+        // The kernel does not allow a fault to be ignored: it kills the process.
         if previous == libc::SIG_DFL || previous == libc::SIG_IGN {
             let default = action(Some(libc::SIG_DFL));
-            // SAFETY: `default` is whole; sigaction and raise are async-signal-safe.
+            // SAFETY: `default` is fully initialized; sigaction and raise are async-signal-safe.
             unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
             if !from_kernel {
-                // SAFETY: blocked while this handler runs, delivered when it returns. A fault
-                // needs none: its instruction runs again.
+                // SAFETY: the signal is blocked while this handler runs, and delivered when it
+                // returns. A fault does not need this, as its instruction runs again.
                 unsafe { libc::raise(signal) };
             }
         } else if wants_info {
             type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
-            // SAFETY: SA_SIGINFO says that the previous handler has this type.
+            // SAFETY: SA_SIGINFO means that the previous handler has this type.
             let handler = unsafe { std::mem::transmute::<usize, Handler>(previous) };
             handler(signal, info, context);
         } else {

@@ -56,7 +56,7 @@ fn fenced_memory_ends_where_a_page_begins_and_forgets_what_it_held() {
         bytes.fill(7);
         let pipe = rustix::pipe::pipe().unwrap();
         let end = map.bytes().unwrap().as_ptr_range().end;
-        // SAFETY: the kernel answers EFAULT for a byte that nobody may read.
+        // SAFETY: the kernel returns EFAULT for an unreadable byte.
         let wrote = unsafe { libc::write(pipe.1.as_raw_fd(), end.cast(), 1) };
         assert_eq!((wrote, crate::io::last_errno()), (-1, Errno::FAULT));
         assert_eq!(map.forget(), Ok(()));
@@ -136,8 +136,8 @@ fn a_source_truncated_in_mid_copy_never_tears_the_prefix() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Zeroed by truncation, hence a pattern without zero: a zero is no tear but the
-            // file's new content.
+            // The pattern contains no zero. So a zero is not a torn copy, but the file's contents
+            // after the truncation.
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 ftruncate(&source, page_size() as u64).unwrap();
                 pwrite(&source, &bytes, 0).unwrap();
@@ -174,7 +174,7 @@ fn a_bad_range_or_sink_is_refused_before_the_copy() {
 
 const CHILD: &str = "THALWEG_SIGBUS_CHILD";
 
-/// Runs as a process of its own, started by the test below: it is meant to die.
+/// Runs as a separate process, started by the test below. It is expected to die.
 #[test]
 fn sigbus_child() {
     let Ok(how) = std::env::var(CHILD) else { return };
@@ -188,7 +188,7 @@ fn sigbus_child() {
         unsafe { libc::raise(libc::SIGBUS) };
     }
     ftruncate(&file, 0).unwrap();
-    // SAFETY: the address is mapped; that its page is gone is the point.
+    // SAFETY: the address is mapped. The test requires that its page is gone.
     let byte = unsafe { std::ptr::read_volatile(map.first()) };
     panic!("read {byte} from a page that is gone");
 }

@@ -1,7 +1,7 @@
-//! Zero-copy sends whose memory stays borrowed until the kernel is done with it.
+//! Zero-copy sends. Their memory stays borrowed until the kernel has released it.
 //!
-//! The kernel numbers the zero-copy sends of a socket and returns ranges of numbers on its error
-//! queue (Documentation/networking/msg_zerocopy.rst).
+//! The kernel numbers the zero-copy sends of a socket, and reports ranges of completed numbers on
+//! its error queue (Documentation/networking/msg_zerocopy.rst).
 
 use super::{enable_zerocopy, send_zerocopy};
 use crate::Errno;
@@ -16,11 +16,11 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// linux/errqueue.h
 const CODE_COPIED: u8 = 1;
 
-/// The zero-copy sends of one socket. The memory they send is borrowed for `'m`, and dropping
-/// this waits until the kernel has let go of it.
+/// The zero-copy sends of one socket. The memory they send is borrowed for `'m`. Dropping this
+/// waits until the kernel has released it.
 ///
-/// A peer that stops reading can make that wait last: close or shut down its way first, or
-/// [`ZerocopySends::abandon`].
+/// A peer that stops reading can make that wait long. To avoid it, shut down the sending direction
+/// first, or call [`ZerocopySends::abandon`].
 #[derive(Debug)]
 pub struct ZerocopySends<'m> {
     socket: BorrowedFd<'m>,
@@ -29,40 +29,40 @@ pub struct ZerocopySends<'m> {
 }
 
 impl<'m> ZerocopySends<'m> {
-    /// Turns zero copy on for the socket. No other zero-copy send may be outstanding on it, nor
-    /// anybody else read its error queue: completions are counted.
+    /// Enables zero copy on the socket. No other zero-copy send may be outstanding on it, and no
+    /// other code may read its error queue, because completions are counted.
     pub fn new(socket: BorrowedFd<'m>) -> Result<Self, Errno> {
         enable_zerocopy(socket)?;
         Ok(Self { socket, outstanding: 0, copied: 0 })
     }
 
-    /// [`send_zerocopy`], counted. ENOBUFS: reap first.
+    /// Sends with [`send_zerocopy`] and counts the send. ENOBUFS: call [`reap`](Self::reap) first.
     pub fn send(&mut self, memory: &'m [u8]) -> Result<usize, Errno> {
         self.send_unborrowed(memory)
     }
 
-    /// The same for memory that is not borrowed that long: the caller must not write to it while
-    /// anything is outstanding, or what is sent may change. Unmapping it is fine.
+    /// Like [`send`](Self::send), for memory that is not borrowed for `'m`. If the caller writes to
+    /// it while sends are outstanding, the sent bytes may change. The memory may be unmapped.
     pub fn send_unborrowed(&mut self, memory: &[u8]) -> Result<usize, Errno> {
         let sent = send_zerocopy(self.socket, memory)?;
-        // The kernel numbers calls, not bytes, and one that moved nothing gets no number.
+        // The kernel numbers calls, not bytes. A call that moved nothing gets no number.
         self.outstanding += u64::from(sent > 0);
         Ok(sent)
     }
 
-    /// Sends whose memory the kernel may still read.
+    /// Returns the number of sends that the kernel may still read memory for.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// Finished sends that the kernel copied after all (always so on loopback): zero copy then
-    /// only cost its bookkeeping.
+    /// Returns the number of finished sends that the kernel copied nevertheless, as it always does
+    /// over loopback. Zero copy then only added overhead.
     pub fn copied(&self) -> u64 {
         self.copied
     }
 
-    /// Takes what the error queue holds, without waiting: answers how many sends it finished.
-    /// One call per entry of the queue, and one that finds it empty.
+    /// Reads the error queue without waiting, and returns the number of sends it completed. Makes
+    /// one call per entry of the queue, and one that finds it empty.
     pub fn reap(&mut self) -> Result<u64, Errno> {
         let mut finished = 0;
         while self.outstanding > 0 {
@@ -81,12 +81,13 @@ impl<'m> ZerocopySends<'m> {
         Ok(finished)
     }
 
-    /// Waits until nothing is outstanding. EINTR: a signal came first; call again.
+    /// Waits until no send is outstanding. EINTR: a signal arrived first; call again.
     pub fn finish(&mut self) -> Result<(), Errno> {
         self.finish_by(None).map(|_| ())
     }
 
-    /// The same for no longer than `limit`: whether nothing is outstanding now.
+    /// Like [`finish`](Self::finish), for at most `limit`. Returns `true` if no send is
+    /// outstanding.
     pub fn finish_within(&mut self, limit: Duration) -> Result<bool, Errno> {
         self.finish_by(Some(Instant::now() + limit))
     }
@@ -106,7 +107,8 @@ impl<'m> ZerocopySends<'m> {
             }
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             poll(&mut [PollFd::new(&self.socket, PollFlags::empty())], left.as_ref())?;
-            // A hang-up leaves the socket ready for good: then only the clock paces us.
+            // After a hang-up the socket is always ready, so only this pause limits the rate of the
+            // loop.
             if pause.tv_nsec > 0 {
                 poll(&mut [], Some(&pause))?;
             }
@@ -114,7 +116,8 @@ impl<'m> ZerocopySends<'m> {
         }
     }
 
-    /// Gives up waiting. What the memory holds from now on may be sent in place of what it held.
+    /// Stops waiting. If the memory is changed from now on, the kernel may send the new contents
+    /// instead of the old.
     pub fn abandon(mut self) {
         self.outstanding = 0;
     }
@@ -135,7 +138,7 @@ struct Notice {
 }
 
 impl Notice {
-    /// The numbers are 32 bits wide and wrap.
+    /// Returns the number of sends. The kernel's numbers are 32 bits wide and wrap.
     fn count(self) -> u64 {
         u64::from(self.last.wrapping_sub(self.first)) + 1
     }
@@ -147,12 +150,12 @@ impl Notice {
     }
 }
 
-/// Room for control messages, aligned as their headers want.
+/// Space for control messages, with the alignment of their headers.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 
-/// `recvmsg(2)` with MSG_ERRQUEUE: one entry of the error queue, `None` if it is about something
-/// else. EAGAIN when the queue is empty; it never waits.
+/// `recvmsg(2)` with MSG_ERRQUEUE: reads one entry of the error queue; `None` if it is not about
+/// zero copy. EAGAIN if the queue is empty. Never waits.
 fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
     let mut control = Control([0; 256]);
     // SAFETY: zeroes are a valid msghdr: no name, no vectors, no control.
@@ -160,7 +163,7 @@ fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the message names only `control`, with its true length.
+    // SAFETY: the message points only to `control`, with its true length.
     if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
         return Err(last_errno());
     }
@@ -174,13 +177,13 @@ fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
         let enough = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) };
         let about_errors = [(libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR)];
         if about_errors.contains(&kind) && found.cmsg_len as u64 >= u64::from(enough) {
-            // SAFETY: the header's length covers a sock_extended_err behind it.
+            // SAFETY: the header's length covers a sock_extended_err after it.
             let data = unsafe { libc::CMSG_DATA(header) };
-            // SAFETY: as above; read without a claim about its alignment.
+            // SAFETY: as above; read without an assumption about its alignment.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             return Ok(Notice::of(&error));
         }
-        // SAFETY: `header` is one of this message's.
+        // SAFETY: `header` belongs to this message.
         header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
     }
     Ok(None)

@@ -1,10 +1,10 @@
-//! The memory of a ring's buffers: one block, one equal part per slot.
+//! The memory of a ring's buffers: one allocation, divided into equal parts, one per slot.
 
 use crate::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// One allocation of `slots` buffers. Bounds are checked by the caller, `Uring::check`.
+/// A single allocation of `slots` buffers. The caller, `Uring::check`, checks bounds.
 pub(super) struct Area {
     base: NonNull<u8>,
     layout: Layout,
@@ -29,7 +29,7 @@ impl Area {
         Ok(Self { base, layout, slots, stride, len, leaked: false })
     }
 
-    /// Bytes of one buffer.
+    /// Returns the size of one buffer in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -42,28 +42,29 @@ impl Area {
 
     /// # Safety
     ///
-    /// Nothing may write the slot while the slice lives.
+    /// The slot must not be written while the slice lives.
     pub(super) unsafe fn bytes(&self, slot: usize) -> &[u8] {
-        // SAFETY: `at` is inside the allocation, zeroed at birth, and the caller's promise.
+        // SAFETY: `at` is inside the allocation, which was zeroed when allocated; the caller
+        // guarantees that it is not written.
         unsafe { std::slice::from_raw_parts(self.at(slot, 0), self.len) }
     }
 
     /// # Safety
     ///
-    /// Nothing else, the kernel included, may touch the slot while the slice lives.
+    /// No other code, including the kernel, may access the slot while the slice lives.
     pub(super) unsafe fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut(self.at(slot, 0), self.len) }
     }
 
-    /// One vector per buffer, for registration.
+    /// Returns one vector per buffer, for registration.
     pub(super) fn vectors(&self) -> Vec<libc::iovec> {
         (0..self.slots)
             .map(|slot| libc::iovec { iov_base: self.at(slot, 0).cast(), iov_len: self.len })
             .collect()
     }
 
-    /// Never frees the memory: the kernel may still write to it.
+    /// Prevents the memory from being freed, as the kernel may still write to it.
     pub(super) fn leak(&mut self) {
         self.leaked = true;
     }

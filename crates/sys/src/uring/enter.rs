@@ -1,9 +1,10 @@
-//! `io_uring_enter(2)`, and what to do when nothing comes back from it.
+//! `io_uring_enter(2)`, and a workaround for completions that do not arrive.
 //!
-//! Linux 6.18 was seen to leave linked writes to ext4 queued for its workers (io-wq) with no worker
-//! left and none started: the ring waited for ever. One more operation that needs a worker starts
-//! one, which then does all that is queued. So a wait that brought nothing for a second is followed
-//! by such a nudge, and by further ones ever more rarely, for a slow device looks the same.
+//! Linux 6.18 was observed to leave linked writes to ext4 queued for its workers (io-wq) with no
+//! worker running and none started, so the ring waited for ever. Another operation that needs a
+//! worker starts one, which then processes the whole queue. So if a wait returns nothing for a
+//! second, such a nudge is submitted. Further nudges follow at growing intervals, because a slow
+//! device looks alike.
 
 use super::{Uring, entry};
 use crate::Errno;
@@ -13,14 +14,15 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_secs(1);
 const RAREST: Duration = Duration::from_secs(64);
 
-/// How long the ring has been silent, in waits.
+/// State of the nudges of a silent ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nudges {
-    /// How long the next wait may bring nothing.
+    /// The longest time for which the next wait may return nothing.
     pub(super) patience: Duration,
-    /// Where it starts again with each completion.
+    /// The value to which `patience` is reset by each completion.
     pub(super) first: Duration,
-    /// One is enough: the completion queue has no room for many.
+    /// `true` while a nudge is in flight. Only one is submitted at a time, as the completion queue
+    /// has no room for many.
     pub(super) under_way: bool,
 }
 
@@ -53,7 +55,8 @@ struct Timespec {
 }
 
 impl Uring<'_> {
-    /// EINTR also after a wait that brought nothing.
+    /// Submits queued entries and waits for `want` completions. EINTR also if a wait returned
+    /// nothing in time.
     pub(super) fn enter(&mut self, want: usize) -> Result<usize, Errno> {
         let queued = self.ring.submission().len();
         if self.torn && (want == 0 || queued == self.pushed) {
@@ -73,7 +76,8 @@ impl Uring<'_> {
         }
     }
 
-    /// ETIME: nothing came within the patience there is, and nothing was submitted.
+    /// Calls `io_uring_enter`. ETIME: no completion arrived within `patience`, and nothing was
+    /// submitted.
     pub(super) fn raw_enter(&self, submit: usize, want: usize) -> Result<usize, Errno> {
         const GETEVENTS: u32 = 1;
         const EXT_ARG: u32 = 1 << 3;
@@ -87,7 +91,7 @@ impl Uring<'_> {
             let arg = Arg { sigmask: 0, sigmask_len: 0, pad: 0, timeout };
             let flags = GETEVENTS | EXT_ARG;
             // SAFETY: at most `submit` queued entries, whose fds and buffers outlive them (see
-            // `push`); the argument and its time live until the call returns.
+            // `push`); the argument and its timeout live until the call returns.
             unsafe { ring.enter(submit as u32, want as u32, flags, Some(&arg)) }
         } else {
             let flags = if want > 0 { GETEVENTS } else { 0 };
@@ -97,7 +101,8 @@ impl Uring<'_> {
         answer.map_err(|error| super::errno(&error))
     }
 
-    /// Gives the kernel's workers something to do. Without room for it, the next time.
+    /// Submits an operation that needs a kernel worker. If the queue has no room, the next timeout
+    /// tries again.
     fn nudge(&mut self) {
         self.nudges.patience = (self.nudges.patience * 2).min(RAREST);
         if !self.nudges.under_way && !self.torn && self.push(&[entry::nudge()]).is_ok() {

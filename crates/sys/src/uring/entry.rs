@@ -1,4 +1,4 @@
-//! What is put on the ring: entries, and what the fault seam makes of them.
+//! Entries of the submission queue, and the application of the fault seam to them.
 
 use super::Uring;
 use crate::Errno;
@@ -8,21 +8,21 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use rustix::fd::RawFd;
 
-/// One operation after the seam: real, with so many bytes, or made up.
+/// An operation after the seam: real, with its permitted length, or replaced by a result.
 pub(super) enum Leg {
     Real(u32),
     Made(Result<u32, Errno>),
 }
 
-/// The user data of a nudge, which is no slot's.
+/// The user data of a nudge, which no slot uses.
 pub(super) const NUDGE: u64 = u64::MAX;
 
-/// Does nothing, and has a worker of the kernel do it.
+/// Creates a no-op that a kernel worker executes.
 pub(super) fn nudge() -> Entry {
     opcode::Nop::new().build().flags(Flags::ASYNC).user_data(NUDGE)
 }
 
-/// Asks the seam. Lengths fit in 32 bits: no buffer is longer than 1 GiB.
+/// Consults the seam. Lengths fit in 32 bits, as no buffer is longer than 1 GiB.
 pub(super) fn leg(call: Call, len: usize) -> Leg {
     match gate(call, len) {
         Ok(Some(len)) => Leg::Real(len as u32),
@@ -31,13 +31,13 @@ pub(super) fn leg(call: Call, len: usize) -> Leg {
     }
 }
 
-/// The user data of an entry: slot and operation. The lowest bit is set for a write.
+/// Returns the user data of an entry: slot and operation. The lowest bit is set for a write.
 pub(super) fn tag(slot: u32, write: bool) -> u64 {
     u64::from(slot) * 2 + u64::from(write)
 }
 
 impl Uring<'_> {
-    /// Reads into the slot's buffer from its byte 0.
+    /// Creates a read into the slot's buffer from its byte 0.
     pub(super) fn read_entry(&self, slot: u32, fd: RawFd, at: u64, len: u32) -> Entry {
         let (fd, to) = (Fd(fd), self.area.at(slot as usize, 0));
         let entry = if self.registered {
@@ -48,7 +48,7 @@ impl Uring<'_> {
         entry.user_data(tag(slot, false))
     }
 
-    /// Writes from byte `from` of the slot's buffer.
+    /// Creates a write from byte `from` of the slot's buffer.
     pub(super) fn write_entry(
         &self,
         slot: u32,

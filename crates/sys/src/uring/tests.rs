@@ -4,8 +4,8 @@ use crate::io::{pread, pwrite, write};
 use rustix::fd::AsFd;
 use std::fs::File;
 
-/// A container may forbid io_uring, or the user's memory-lock limit be used up by rings that the
-/// kernel has not quite freed; then these tests have nothing to look at and say so.
+/// Creates a ring, or reports a skipped test. A container may forbid io_uring, and rings that the
+/// kernel has not freed yet may use up the user's memory-lock limit.
 fn ring<'fd>(depth: u32, buffer: usize) -> Option<Uring<'fd>> {
     match Uring::new(depth, buffer, 4096) {
         Ok(ring) => Some(ring),
@@ -127,7 +127,7 @@ fn a_ring_that_is_silent_is_nudged_and_nothing_is_invented() {
     ring.nudges.first = std::time::Duration::from_millis(1);
     ring.nudges.restart();
     ring.read(0, reader.as_fd(), CURRENT, 64).unwrap();
-    // The first call only submits, and some of these are nudges that come back.
+    // The first call only submits, and some of these are completions of nudges.
     for _ in 0..6 {
         assert_eq!(ring.wait(), Err(Errno::INTR));
         assert_eq!(ring.in_flight(), 1);

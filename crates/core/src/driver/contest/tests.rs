@@ -1,4 +1,4 @@
-//! Simulated worlds: what a byte costs there is a function of who moves it and where it lies.
+//! Simulated worlds, in which the cost of a byte depends on the mechanism and on its offset.
 
 use super::*;
 use crate::{Driver, Facts, Plan, Request, Transfer, plan::Promise, profile::cell::tests::cell};
@@ -6,10 +6,10 @@ use crate::{Driver, Facts, Plan, Request, Transfer, plan::Promise, profile::cell
 const MIB: u64 = 1 << 20;
 const FILE: u64 = 64 * MIB;
 
-/// Nanoseconds per byte, and whether it comes from a disk.
+/// Cost function: nanoseconds per byte, and `true` if the byte comes from a disk.
 type World<'w> = dyn Fn(&str, u64) -> (f64, bool) + 'w;
 
-/// Two mechanisms that may take part, and the last resort, which the list calls the safest.
+/// Two mechanisms that may take part, and the last resort, which is the safest in the list.
 fn names() -> [&'static str; 3] {
     let last = LAST_RESORT.info().name;
     let mut others = MECHANISMS.iter().map(|m| m.info().name).filter(|name| *name != last);
@@ -21,7 +21,7 @@ fn turns(len: u64) -> Turns {
     Turns { among, piece: len / 64, len, prefer: Prefer::Wall, promise: None, doubted: None }
 }
 
-/// Moves all of it; who moved how much in which order, and the nanoseconds that took.
+/// Moves all bytes. Returns the mechanisms and the bytes each moved, in order, and the nanoseconds taken.
 fn sail(contest: &mut Contest, len: u64, world: &World<'_>) -> (Vec<(&'static str, u64)>, f64) {
     let (mut at, mut log, mut took) = (0, Vec::<(&'static str, u64)>::new(), 0.0);
     while at < len {
@@ -47,7 +47,7 @@ fn winner(world: &World<'_>) -> &'static str {
     contest.into_looks().last().expect("a look").chosen
 }
 
-/// A world in which each mechanism has one cost.
+/// Creates a world in which each mechanism has one cost.
 fn steady(costs: [f64; 3]) -> impl Fn(&str, u64) -> (f64, bool) {
     move |name, _| {
         let n = names().iter().position(|known| *known == name).unwrap();
@@ -72,7 +72,7 @@ fn of_those_that_do_not_differ_the_safest_goes_on() {
 
 #[test]
 fn what_the_worse_ones_cost_is_a_small_part_of_the_file() {
-    // Ratios to the best that were measured between files on several machines: docs/planner.md.
+    // Measured ratios to the best mechanism, between files on several machines: docs/planner.md.
     for costs in [[1.0, 1.19, 1.38], [1.19, 1.0, 1.38], [1.0, 1.03, 1.7], [1.0, 1.0, 1.97]] {
         let (_, took) = sail(&mut Contest::between(&turns(FILE)), FILE, &steady(costs));
         let lost = took / FILE as f64 - 1.0;
@@ -113,7 +113,7 @@ fn what_drifts_favours_nobody() {
 
 #[test]
 fn pieces_from_the_disk_are_compared_with_such_pieces_only() {
-    // The second one is best in both, and only what lies on the disk is moved by it in the first round.
+    // The second mechanism is best for both kinds. In the first round, it moves only bytes from the disk.
     let world = |name: &str, at: u64| {
         let usual = if name == names()[1] { 1.0 } else { 1.3 };
         if at < MIB { (usual, false) } else { (usual * 10.0, true) }
@@ -123,7 +123,7 @@ fn pieces_from_the_disk_are_compared_with_such_pieces_only() {
     let looks = contest.into_looks();
     assert_eq!((looks.len(), looks[0].chosen, looks[0].from_disk), (1, names()[1], true));
     assert_eq!(looks[0].at, 9 * MIB, "a third round, as the first is of both kinds");
-    // The last one is what the others are compared with.
+    // The last mechanism is the reference of the ratios.
     assert!(looks[0].tried[1].ratio.unwrap() < 0.8 && looks[0].tried[2].ratio == Some(1.0));
 }
 
@@ -209,7 +209,7 @@ fn processor_time_counts_for_whom_it_matters() {
     assert_eq!(contest.turn(), Some(names()[0]));
 }
 
-/// A transfer whose first mechanism was measured to take a nanosecond a byte.
+/// A transfer with a first mechanism that was measured at a nanosecond per byte.
 fn promised(len: u64) -> Turns {
     let cells = names().map(|name| Cell { provisional: true, ..cell(name, len, 1.0) }).to_vec();
     Turns { promise: Some(Promise { ns_per_byte: 1.0, cells }), ..turns(len) }
@@ -226,7 +226,7 @@ fn who_keeps_its_promise_is_not_compared_with_anybody() {
 
 #[test]
 fn who_falls_far_behind_its_promise_is_compared_and_left_and_the_profile_learns_it() {
-    // As slow from the start, or only after a while.
+    // Slow from the start, or only later.
     for from in [0, 20 * MIB] {
         let world = |name: &str, at: u64| {
             let is_first = name == names()[0];
@@ -269,10 +269,10 @@ fn what_an_earlier_copy_saw_is_looked_at_again_and_forgotten_where_it_is_over() 
     let (chosen, holds, seen, cost) = looked([1.4, 1.0, 1.3]);
     assert_eq!((chosen, holds, seen), (measured, true, 0));
     assert!(cost < 1.03, "{cost}");
-    // As the earlier copy saw it: nothing is new.
+    // The result matches the earlier copy's, so there is nothing to learn.
     let (chosen, holds, seen, _) = looked([1.0, 3.0, 1.4]);
     assert_eq!((chosen, holds, seen), (first, false, 0));
-    // Neither: that is learnt.
+    // The result matches neither measurement, so the profile learns it.
     let (chosen, holds, seen, _) = looked([1.4, 1.4, 1.0]);
     assert_eq!((chosen, holds, seen), (last, false, 3));
 }
@@ -312,7 +312,7 @@ fn a_measured_one_that_refuses_leaves_the_order_to_the_plan() {
 #[test]
 fn what_a_later_look_finds_takes_the_place_of_what_an_earlier_one_did() {
     let len = 8 * FILE;
-    // The first one is slow from the start; later others are, or all of them.
+    // The first mechanism is slow from the start. Later, the others are slow, or all are.
     for (later, learnt) in [([1.0, 6.0, 6.0], 0), ([9.0, 6.0, 6.0], 3)] {
         let [burst, later] = [steady([3.5, 1.2, 1.2]), steady(later)];
         let world =
@@ -337,7 +337,7 @@ fn a_promise_is_not_watched_where_a_limit_holds_back() {
         let sink = tempfile::tempfile().unwrap();
         let mut transfer = Transfer::between(&file, &sink).unwrap();
         let mut plan = Plan::make(&Facts::of(&transfer), &request, None);
-        // Nothing keeps such a promise.
+        // No mechanism can be this fast.
         let promise = Some(Promise { ns_per_byte: 1e-9, cells: Vec::new() });
         let among = vec![last, "splice"];
         plan.turns = Some(Turns { among, piece: 64 << 10, promise, ..turns(32 * MIB) });
