@@ -9,7 +9,7 @@ use thalweg_sys::io;
 
 use crate::{
     CopyOptions,
-    copy::{dest::conflict::Existing, directory::Directory, run::Concurrency},
+    copy::{dest::existing::Existing, directory::Directory, run::Concurrency},
     error::{Attempt, Failure},
 };
 

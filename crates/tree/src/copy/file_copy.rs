@@ -29,7 +29,8 @@ use crate::{
         },
         copy_entry::CopyEntry,
         dest::{
-            conflict::{Destination, Existing, Verdict, resolve_conflict},
+            conflict::resolve_conflict,
+            existing::{Destination, Existing, Verdict},
             publish::{Published, publish},
             write_target::can_be_written_into,
         },

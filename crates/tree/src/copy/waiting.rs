@@ -5,7 +5,7 @@ use std::{ffi::CString, sync::Arc};
 use thalweg_core::atomic_file::Parked;
 
 use crate::copy::{
-    copy_entry::Origin, dest::conflict::Existing, directory::Directory, durable::FileSync,
+    copy_entry::Origin, dest::existing::Existing, directory::Directory, durable::FileSync,
 };
 
 /// A complete file that waits for its name.

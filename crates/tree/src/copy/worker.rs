@@ -14,7 +14,7 @@ use crate::{
     Event, Halt, Progress, Skip,
     copy::{
         copy_entry::CopyEntry,
-        dest::conflict::Existing,
+        dest::existing::Existing,
         plans::contest::Known,
         report::Tally,
         run::Run,

@@ -11,13 +11,14 @@ use crate::{
     Skip,
     copy::{
         copy_entry::CopyEntry,
-        dest::publish::{Published, publish},
-        dest::{conflict::Existing, publish::Sink},
+        dest::{
+            existing::Existing,
+            publish::{Published, Sink, publish},
+        },
         directory::Directory,
         durable::FileSync,
         name_at::NameAt,
-        waiting::Repeat,
-        waiting::Waiting,
+        waiting::{Repeat, Waiting},
         worker::Worker,
     },
     error::Attempt,

@@ -9,7 +9,7 @@ use crate::{
     Refusal,
     copy::{
         copy_entry::CopyEntry,
-        dest::{conflict::Existing, publish::Sink, write_target::WriteTarget},
+        dest::{existing::Existing, publish::Sink, write_target::WriteTarget},
         name_at::NameAt,
         run::Concurrency,
         worker::Worker,

@@ -12,7 +12,7 @@ use crate::{
             verify::{SinkEnd, are_equal},
         },
         copy_entry::CopyEntry,
-        dest::conflict::{Existing, may_be_replaced},
+        dest::{conflict::may_be_replaced, existing::Existing},
         name_at::NameAt,
         worker::Worker,
     },

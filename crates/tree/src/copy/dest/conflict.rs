@@ -1,10 +1,7 @@
 //! Examines the existing entry under the name of a copy, and decides whether the copy may replace it.
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, StatFs, accessat, fstatfs, statat};
-use std::{
-    ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::{ffi::CStr, os::fd::BorrowedFd};
 use thalweg_core::atomic_file::ownership::{Followed, follow, is_trap_at};
 use thalweg_sys::Errno;
 
@@ -12,7 +9,10 @@ use crate::{
     Backup, Becomes, CopyOptions, Refusal, Skip, Update,
     copy::{
         copy_entry::CopyEntry,
-        dest::same::{Relation, relation},
+        dest::{
+            existing::{Existing, SymlinkTarget, Verdict},
+            same::{Relation, relation},
+        },
         name_at::NameAt,
         run::Run,
     },
@@ -20,135 +20,6 @@ use crate::{
     identity::{ctime, kind, mtime},
     times,
 };
-
-/// The decision for the name of a copy.
-pub(crate) enum Verdict {
-    /// The name is free.
-    New,
-    /// The name is a symbolic link to this free name, and the copy is created there.
-    NewBehindLink(SymlinkTarget),
-    /// The copy replaces this entry.
-    Replace(Existing),
-    /// The copy is skipped because this entry exists.
-    Skip(Skip, Existing),
-}
-
-/// The final target of a symbolic link.
-pub(crate) struct SymlinkTarget {
-    dir: OwnedFd,
-    name: CString,
-}
-
-impl SymlinkTarget {
-    /// Returns its directory and name.
-    pub fn name_at(&self) -> NameAt<'_> {
-        NameAt { dir: self.dir.as_fd(), name: &self.name }
-    }
-}
-
-/// The destination of one file: a new file, or an existing one that is replaced.
-#[derive(Default)]
-pub(crate) struct Destination {
-    /// The file that is replaced.
-    pub existing: Option<Existing>,
-    /// The target of a dangling symbolic link, if the copy is created there.
-    link_target: Option<SymlinkTarget>,
-}
-
-impl Destination {
-    pub fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Replace(existing) => Self { existing: Some(existing), link_target: None },
-            Verdict::NewBehindLink(target) => Self { existing: None, link_target: Some(target) },
-            Verdict::New | Verdict::Skip(..) => Self::default(),
-        }
-    }
-
-    /// Returns the name that the copy gets. `here`: the name of the entry itself.
-    pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
-        let free = self.link_target.as_ref().map_or(here, SymlinkTarget::name_at);
-        self.existing.as_ref().map_or(free, |existing| existing.name_at(here))
-    }
-
-    /// `true` if the destination is reached through a symbolic link, possibly in another directory.
-    pub fn is_elsewhere(&self) -> bool {
-        self.link_target.is_some() || self.existing.as_ref().is_some_and(Existing::is_behind_link)
-    }
-}
-
-/// An existing entry that is replaced.
-pub(crate) struct Existing {
-    /// The attributes of the entry, or of its target if symbolic links are followed.
-    pub stat: Stat,
-    // The location of the entry, if a symbolic link led to it.
-    through: Option<SymlinkTarget>,
-    /// `true` if a regular file keeps its inode, because no other file could be renamed over it.
-    pub keeps_inode: bool,
-    /// `true` if the entry is removed, and the copy inherits nothing from it.
-    pub is_removed: bool,
-    /// `true` if size and times indicate that an earlier run finished it, but there is no evidence that its data is
-    /// intact. It must be compared with the source.
-    pub is_doubted: bool,
-}
-
-impl Existing {
-    /// Returns the location of the entry. Its replacement is created in this directory.
-    pub fn name_at<'a>(&'a self, here: NameAt<'a>) -> NameAt<'a> {
-        self.through.as_ref().map_or(here, SymlinkTarget::name_at)
-    }
-
-    /// Returns a copy of an entry that was found under the name itself; `None` if a symbolic link led to it.
-    pub fn in_place(&self) -> Option<Self> {
-        let Self { stat, keeps_inode, is_removed, is_doubted, .. } = *self;
-        let is_here = self.through.is_none();
-        is_here.then_some(Self { stat, through: None, keeps_inode, is_removed, is_doubted })
-    }
-
-    /// Returns `true` if a symbolic link led to the entry, possibly in another directory.
-    pub fn is_behind_link(&self) -> bool {
-        self.through.is_some()
-    }
-
-    /// Returns `true` for devices, pipes and sockets: they are written to and never replaced by a file.
-    pub fn is_special(&self) -> bool {
-        kind(&self.stat) != FileType::RegularFile && !self.is_taken_away()
-    }
-
-    /// Returns `true` if the bytes are written into the existing entry, and not into a new file that replaces it.
-    pub fn is_written_into(&self, options: &CopyOptions) -> bool {
-        self.is_special() || self.keeps_inode || (options.inplace && !self.is_taken_away())
-    }
-
-    /// Returns `true` if bytes written to it can be read back.
-    pub fn can_be_read_again(&self) -> bool {
-        !self.is_special() || kind(&self.stat) == FileType::BlockDevice
-    }
-
-    /// Returns `true` if a copy of attributes alone leaves the entry in place.
-    pub fn keeps_contents(&self, options: &CopyOptions) -> bool {
-        !self.is_taken_away() && options.backup == Backup::None
-    }
-
-    /// Returns `true` if the copy inherits nothing from the entry: it is a symbolic link that is not followed, or the
-    /// caller requested its removal.
-    pub fn is_taken_away(&self) -> bool {
-        self.is_removed || self.is_link()
-    }
-
-    /// Returns `true` if GNU `cp` unlinks this destination before it creates the copy of `source`, and reports that
-    /// with `-v`.
-    pub fn is_unlinked_by_cp(&self, options: &CopyOptions, source: &Stat, is_named: bool) -> bool {
-        let has_names = options.preserve.links && self.stat.st_nlink > 1;
-        let is_node = kind(source) != FileType::RegularFile && !options.follows(is_named);
-        let makes_new = options.becomes == Becomes::Copy && !options.attributes_only;
-        options.backup == Backup::None && (self.is_removed || (makes_new && (has_names || is_node)))
-    }
-
-    /// Returns `true` if the entry is a symbolic link that was not followed.
-    fn is_link(&self) -> bool {
-        kind(&self.stat) == FileType::Symlink
-    }
-}
 
 /// Examines the name of a copy. For a regular source, a symbolic link there is followed, as in GNU `cp`; other
 /// sources replace the link.
@@ -158,114 +29,177 @@ pub(crate) fn resolve_conflict(
     dir: BorrowedFd<'_>,
     source: &Stat,
 ) -> Attempt<Verdict> {
-    let options = run.options;
-    let look = |flags| statat(dir, entry.name, flags);
-    let mut stat = match look(AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(Verdict::New),
-        Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
-    };
-    let as_content = kind(source) == FileType::RegularFile || options.reads_specials();
-    let as_content = as_content && kind(source) != FileType::Symlink;
-    let (mut through, mut keeps_inode, mut is_followed) = (None, false, false);
-    if kind(&stat) == FileType::Symlink && as_content && !options.replaces_links() {
-        stat = match look(AtFlags::empty()) {
-            Err(Errno::NOENT) => {
-                let free = options.through_dangling.then(|| link_target(dir, entry.name));
-                let free = free.transpose()?.flatten();
-                return free.map(Verdict::NewBehindLink).ok_or(Failure::Refused(Refusal::Dangling));
-            }
-            // A cycle of links leads nowhere. With -f it is removed.
-            Err(Errno::LOOP) if options.force => stat,
-            answer => {
-                is_followed = true;
-                answer.map_err(at_sink("newfstatat"))?
-            }
-        };
-        if is_followed {
-            through = link_target(dir, entry.name)?;
-            if let Some(SymlinkTarget { dir, name }) = &through {
-                // The link may have changed since it was followed. The decision is about the file at the location
-                // where the copy goes.
-                let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
-                stat = there.map_err(at_sink("newfstatat"))?;
-            }
-            keeps_inode = through.is_none() && kind(&stat) == FileType::RegularFile;
+    let has_contents = kind(source) == FileType::RegularFile || run.options.reads_specials();
+    let as_content = has_contents && kind(source) != FileType::Symlink;
+    let here = NameAt { dir, name: entry.name };
+    let conflict = Conflict { run, entry, here, source, as_content };
+    match conflict.find()? {
+        Found::Nothing => Ok(Verdict::New),
+        Found::DanglingLink(target) => Ok(Verdict::NewBehindLink(target)),
+        Found::File { stat, through, is_followed } => {
+            let there = conflict.examine(stat, through, is_followed)?;
+            conflict.decide(there, is_followed)
         }
     }
-    let place = through.as_ref().map_or(NameAt { dir, name: entry.name }, SymlinkTarget::name_at);
-    let is_trap = as_content && is_trap(run, place, &stat)?;
-    if is_trap && (kind(&stat) != FileType::RegularFile || options.inplace) {
-        return Err(Failure::Refused(Refusal::Trap));
+}
+
+/// A copy, and the name that it is to get.
+struct Conflict<'c> {
+    run: &'c Run<'c>,
+    entry: &'c CopyEntry<'c>,
+    here: NameAt<'c>,
+    source: &'c Stat,
+    /// `true` if the contents of the source are copied, `false` if it is created anew, like a symbolic link.
+    as_content: bool,
+}
+
+/// The entry that has the name of a copy.
+enum Found {
+    Nothing,
+    /// A symbolic link to a free name, where the copy is created.
+    DanglingLink(SymlinkTarget),
+    /// `through`: the place of the file if a link led to it, unless that is a link of `/proc`.
+    File {
+        stat: Stat,
+        through: Option<SymlinkTarget>,
+        is_followed: bool,
+    },
+}
+
+impl Conflict<'_> {
+    /// Looks at the name, and follows a link there if the copy goes through it.
+    fn find(&self) -> Attempt<Found> {
+        let (NameAt { dir, name }, options) = (self.here, self.run.options);
+        let look = |flags| statat(dir, name, flags);
+        let stat = match look(AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+        };
+        let unfollowed = Found::File { stat, through: None, is_followed: false };
+        if kind(&stat) != FileType::Symlink || !self.as_content || options.replaces_links() {
+            return Ok(unfollowed);
+        }
+        let stat = match look(AtFlags::empty()) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => {
+                let free = options.through_dangling.then(|| link_target(dir, name));
+                let free = free.transpose()?.flatten();
+                return free.map(Found::DanglingLink).ok_or(Failure::Refused(Refusal::Dangling));
+            }
+            // A cycle of links leads nowhere. With -f it is removed.
+            Err(Errno::LOOP) if options.force => return Ok(unfollowed),
+            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+        };
+        let through = link_target(dir, name)?;
+        // The link may have changed since it was followed. The decision is about the file at the location where the copy
+        // goes.
+        let stat = match &through {
+            Some(SymlinkTarget { dir, name }) => {
+                let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
+                there.map_err(at_sink("newfstatat"))?
+            }
+            None => stat,
+        };
+        Ok(Found::File { stat, through, is_followed: true })
     }
-    if kind(&stat) != FileType::RegularFile {
-        through = None;
+
+    /// Finds out how the existing entry would be replaced.
+    fn examine(
+        &self,
+        stat: Stat,
+        mut through: Option<SymlinkTarget>,
+        is_followed: bool,
+    ) -> Attempt<Existing> {
+        let (run, options) = (self.run, self.run.options);
+        let is_regular = kind(&stat) == FileType::RegularFile;
+        let mut keeps_inode = is_followed && through.is_none() && is_regular;
+        let place = through.as_ref().map_or(self.here, SymlinkTarget::name_at);
+        let is_trap = self.as_content && is_trap(run, place, &stat)?;
+        if is_trap && (!is_regular || options.inplace) {
+            return Err(Failure::Refused(Refusal::Trap));
+        }
+        if !is_regular {
+            through = None;
+        }
+        // A file that becomes a backup does not keep its name either.
+        let is_kept = options.backup != Backup::None && is_regular;
+        // The replacement of a file that another user planted inherits nothing from it: not its owner, mode or ACL.
+        let mut is_removed = options.remove_destination || is_kept || is_trap;
+        // As in GNU `cp`, a file that cannot be opened is removed, or the link to it.
+        if options.force
+            && self.as_content
+            && !(is_removed || options.attributes_only)
+            && is_regular
+            && run.me.uid != 0
+            && may_be_written(self.here).is_err()
+        {
+            (through, keeps_inode, is_removed) = (None, false, true);
+        }
+        let directory = self.entry.directory;
+        // In an append-only directory no other file could be renamed over it.
+        keeps_inode |= through.is_none() && !is_removed && is_regular && directory.is_append_only();
+        let is_doubted = options.resume && !directory.evidence.vouches_for(&stat);
+        Ok(Existing { stat, through, keeps_inode, is_removed, is_doubted })
     }
-    // A file that becomes a backup does not keep its name either.
-    let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
-    // The replacement of a file that another user planted inherits nothing from it: not its owner, mode or ACL.
-    let mut is_removed = options.remove_destination || is_kept || is_trap;
-    // As in GNU `cp`, a file that cannot be opened is removed, or the link to it.
-    if options.force
-        && as_content
-        && !(is_removed || options.attributes_only)
-        && kind(&stat) == FileType::RegularFile
-        && run.me.uid != 0
-        && may_be_written(NameAt { dir, name: entry.name }).is_err()
-    {
-        (through, keeps_inode, is_removed) = (None, false, true);
+
+    /// Decides between skipping and replacing the existing entry.
+    fn decide(&self, there: Existing, is_followed: bool) -> Attempt<Verdict> {
+        let (run, entry, source) = (self.run, self.entry, self.source);
+        let options = run.options;
+        if options.update == Update::NoneFail {
+            return Err(Failure::Refused(Refusal::NotReplaced));
+        }
+        if options.replaces_nothing() {
+            return Ok(Verdict::Skip(Skip::Exists, there));
+        }
+        let fs = || fstatfs(there.name_at(self.here).dir);
+        let there_name = (!is_followed).then_some(&there.stat);
+        match relation(options, entry, self.here.dir, (source, &there.stat, there_name))? {
+            Relation::Apart => {}
+            Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
+            Relation::Same => return Err(Failure::Refused(Refusal::SameFile(entry.source_path()))),
+        }
+        if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge()
+        {
+            return Ok(Verdict::Skip(Skip::Newer, there));
+        }
+        if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
+            return Ok(Verdict::Skip(reason, there));
+        }
+        self.expect_replaceable(&there)?;
+        Ok(Verdict::Replace(there))
     }
-    // In an append-only directory no other file could be renamed over it.
-    keeps_inode |= through.is_none()
-        && !is_removed
-        && kind(&stat) == FileType::RegularFile
-        && entry.directory.is_append_only();
-    let is_doubted = options.resume && !entry.directory.evidence.vouches_for(&stat);
-    let there = Existing { stat, through, keeps_inode, is_removed, is_doubted };
-    if options.update == Update::NoneFail {
-        return Err(Failure::Refused(Refusal::NotReplaced));
+
+    fn expect_replaceable(&self, there: &Existing) -> Attempt<()> {
+        let (entry, options) = (self.entry, self.run.options);
+        if entry.named_by_caller() && self.run.second.contains(entry.source) {
+            return Err(Failure::Refused(Refusal::JustCreated));
+        }
+        if kind(&there.stat) == FileType::Directory {
+            return Err(Failure::Refused(Refusal::OverDirectory));
+        }
+        let may_go = options.force || options.interactive || options.backup != Backup::None;
+        // As in GNU `cp`, a symbolic link that is not followed, or a special file, replaces an existing entry by rename.
+        let gives_way =
+            kind(self.source) != FileType::RegularFile && !options.follows(entry.named_by_caller());
+        let may_go = may_go || (gives_way && !options.attributes_only);
+        let is_created =
+            options.becomes != Becomes::Copy || (options.attributes_only && !self.as_content);
+        if is_created && !may_go && !options.remove_destination {
+            let hard = options.becomes == Becomes::HardLink;
+            let call = if hard { "linkat" } else { "symlinkat" };
+            return Err(Failure::Sink(call, Errno::EXIST, 0));
+        }
+        if self.as_content {
+            may_be_replaced(self.run, self.here, there)?;
+        }
+        // Checked now, because otherwise the rename would fail only after everything was written.
+        if there.is_taken_away() && entry.directory.is_append_only() {
+            return Err(Failure::Sink("renameat2", Errno::PERM, 0));
+        }
+        Ok(())
     }
-    if options.replaces_nothing() {
-        return Ok(Verdict::Skip(Skip::Exists, there));
-    }
-    let fs = || fstatfs(there.name_at(NameAt { dir, name: entry.name }).dir);
-    let there_name = (!is_followed).then_some(&there.stat);
-    match relation(options, entry, dir, (source, &there.stat, there_name))? {
-        Relation::Apart => {}
-        Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
-        Relation::Same => return Err(Failure::Refused(Refusal::SameFile(entry.source_path()))),
-    }
-    if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge() {
-        return Ok(Verdict::Skip(Skip::Newer, there));
-    }
-    if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
-        return Ok(Verdict::Skip(reason, there));
-    }
-    if entry.named_by_caller() && run.second.contains(entry.source) {
-        return Err(Failure::Refused(Refusal::JustCreated));
-    }
-    if kind(&there.stat) == FileType::Directory {
-        return Err(Failure::Refused(Refusal::OverDirectory));
-    }
-    let may_go = options.force || options.interactive || options.backup != Backup::None;
-    // As in GNU `cp`, a symbolic link that is not followed, or a special file, replaces an existing entry by rename.
-    let gives_way =
-        kind(source) != FileType::RegularFile && !options.follows(entry.named_by_caller());
-    let may_go = may_go || (gives_way && !options.attributes_only);
-    let is_made_anew = options.becomes != Becomes::Copy || (options.attributes_only && !as_content);
-    if is_made_anew && !may_go && !options.remove_destination {
-        let hard = options.becomes == Becomes::HardLink;
-        let call = if hard { "linkat" } else { "symlinkat" };
-        return Err(Failure::Sink(call, Errno::EXIST, 0));
-    }
-    if as_content {
-        may_be_replaced(run, NameAt { dir, name: entry.name }, &there)?;
-    }
-    // Checked now, because otherwise the rename would fail only after everything was written.
-    if there.is_taken_away() && entry.directory.is_append_only() {
-        return Err(Failure::Sink("renameat2", Errno::PERM, 0));
-    }
-    Ok(Verdict::Replace(there))
 }
 
 /// Returns `true` if another user may have created the existing entry so that this process writes into it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod conflict;
+pub(crate) mod existing;
 pub(crate) mod mkdir;
 pub(crate) mod mode;
 pub(crate) mod one_file;

@@ -8,7 +8,7 @@ use crate::{
     copy::{
         attributes::Wanted,
         copy_entry::CopyEntry,
-        dest::{conflict::Existing, publish::Sink, write_target::WriteTarget},
+        dest::{existing::Existing, publish::Sink, write_target::WriteTarget},
         run::Run,
     },
     error::{Attempt, at_sink},

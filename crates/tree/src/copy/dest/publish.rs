@@ -22,7 +22,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             backup,
-            conflict::Existing,
+            existing::Existing,
             one_file::{is_one, may_be_one},
         },
         name_at::NameAt,

@@ -5,7 +5,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions,
-    copy::{dest::conflict::Existing, name_at::has_no_links},
+    copy::{dest::existing::Existing, name_at::has_no_links},
     error::Failure,
     identity::kind,
 };

@@ -13,7 +13,8 @@ use crate::{
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
-            conflict::{Existing, Verdict, resolve_conflict},
+            conflict::resolve_conflict,
+            existing::{Existing, Verdict},
             mode::modes,
             write_target::WriteTarget,
         },

@@ -7,7 +7,7 @@ use crate::{
     Becomes, Refusal, Skip,
     copy::{
         copy_entry::CopyEntry,
-        dest::conflict::{Verdict, resolve_conflict},
+        dest::{conflict::resolve_conflict, existing::Verdict},
         entry::symlink::make_node,
         worker::Worker,
     },

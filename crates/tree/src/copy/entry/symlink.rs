@@ -25,7 +25,8 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             backup::set_aside,
-            conflict::{Existing, Verdict, resolve_conflict},
+            conflict::resolve_conflict,
+            existing::{Existing, Verdict},
             publish::ignore,
         },
         entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
