@@ -6,7 +6,10 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, CString},
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -31,7 +34,7 @@ use crate::{
     identity::kind,
     names::os,
     paths::Paths,
-    sources::{inspect, resolve, waves},
+    sources::{Named, inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
@@ -68,16 +71,11 @@ pub(crate) fn copy_among(
     run.concurrency = concurrency;
     run.second = found.second;
     run.room = options.dry_run.then(|| Room::of(base.fd.as_fd())).flatten();
+    let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
-    for source in found.repeated {
-        events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
-    }
-    let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
-    for source in found.left_out.iter().filter(|_| options.verbose) {
-        events.event(&Event::LeftOut { source: os(&source.source).as_ref() });
-    }
+    report_sources(&found.repeated, &found.left_out, &run);
     let path = CString::new(base.path.as_os_str().as_bytes());
     let path = path.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
     let paths = Paths::root(CString::default(), path);
@@ -85,21 +83,11 @@ pub(crate) fn copy_among(
     let fd = base.fd.try_clone().map_err(|_| failed(thalweg_sys::Errno::MFILE, "fcntl"))?;
     let directory = Directory::base(&run, paths, fd)
         .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
-    let mut enough = usize::MAX;
-    if found.has_trees {
-        // Every level of a deep tree keeps one directory open, within the descriptor limit.
-        let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
-        let most;
-        (enough, most) = share(limit, threads(options, sources.len(), true));
-        // If descriptors are scarce, each file is synced separately.
-        let has_room = most > FEWEST_DIRECTORIES;
-        let is_synced = options.fsync != Fsync::Never && !options.dry_run && has_room;
-        run.whole = is_synced.then(|| WholeSync::of(base.fd.as_fd())).flatten();
-        // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for
-        // the walk.
-        run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
-        run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
-    }
+    let enough = if found.has_trees {
+        prepare_walk(&mut run, base.fd.as_fd(), threads(options, sources.len(), true))
+    } else {
+        usize::MAX
+    };
     let shared = CopyShared::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&shared, &directory));
     let is_link = |name: &CStr| {
@@ -117,15 +105,7 @@ pub(crate) fn copy_among(
         }
     }
     report.dirs += parents.map_or(0, Parents::complete);
-    if options.fsync == Fsync::Always && !options.dry_run {
-        let synced = match &shared.run.whole {
-            Some(whole) => whole.sync(),
-            None => io::sync(base.fd.as_fd()).map_err(atomic_file::failed("fsync")),
-        };
-        if let Err(error) = synced {
-            shared.run.failed(failed(error.errno, error.call));
-        }
-    }
+    sync_all(&shared.run, base.fd.as_fd(), &base.path);
     if let Some(room) = &shared.run.room {
         room.report(&base.path, events);
     }
@@ -137,6 +117,46 @@ pub(crate) fn copy_among(
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
+}
+
+/// Reports sources that the caller named twice, and with `-v` those that a filter excludes.
+fn report_sources(repeated: &[Named], left_out: &[Named], run: &Run<'_>) {
+    for source in repeated {
+        run.events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
+    }
+    for source in left_out.iter().filter(|_| run.options.verbose) {
+        run.events.event(&Event::LeftOut { source: os(&source.source).as_ref() });
+    }
+}
+
+/// Divides the file descriptors of a run that enters directories. Returns the number of threads for which they suffice.
+fn prepare_walk(run: &mut Run<'_>, base: BorrowedFd<'_>, wanted: usize) -> usize {
+    // Every level of a deep tree keeps one directory open, within the descriptor limit.
+    let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
+    let (enough, most) = share(limit, wanted);
+    // If descriptors are scarce, each file is synced separately.
+    let has_room = most > FEWEST_DIRECTORIES;
+    let is_synced = run.options.fsync != Fsync::Never && !run.options.dry_run && has_room;
+    run.whole = is_synced.then(|| WholeSync::of(base)).flatten();
+    // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for the walk.
+    run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
+    run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
+    enough
+}
+
+/// Brings everything to the disk at the end of a run with `--fsync`.
+fn sync_all(run: &Run<'_>, base: BorrowedFd<'_>, path: &Path) {
+    if run.options.fsync != Fsync::Always || run.options.dry_run {
+        return;
+    }
+    let synced = match &run.whole {
+        Some(whole) => whole.sync(),
+        None => io::sync(base).map_err(atomic_file::failed("fsync")),
+    };
+    if let Err(error) = synced {
+        let (call, errno) = (error.call, error.errno);
+        run.failed(Error::Call { path: path.to_owned(), call, errno, bytes: 0 });
+    }
 }
 
 /// Maximum number of files of one worker that wait for one sync. It is large enough to share the cost of the sync,

@@ -181,15 +181,7 @@ impl Assignment<'_> {
             return if is_there { place.remove() } else { Ok(()) };
         };
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
-        if let Duty::Move { plan: told, .. } = self.member.duty
-            && told != plan.id
-        {
-            let why = "it is of another fleet than this worker was told".to_owned();
-            return Err(Error::Refused {
-                path: place.path.join("plan"),
-                reason: Refusal::NoPlan(why),
-            });
-        }
+        self.expect_own_plan(&plan)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let source = open(self.source, flags, Mode::empty());
         let source = source.map_err(failed(self.source, "openat"))?;
@@ -222,7 +214,31 @@ impl Assignment<'_> {
         if report.tree.halted.is_some() || place.has(SYNC_FAILED) {
             return Ok(());
         }
-        let looked = self.see_all_done(&plan, &mut journals);
+        self.complete(&plan, &mut journals, grounds, report)
+    }
+
+    /// Refuses a plan that is not the one for which this worker was started.
+    fn expect_own_plan(&self, plan: &Plan) -> Result<(), Error> {
+        match self.member.duty {
+            Duty::Move { plan: expected, .. } if expected != plan.id => {
+                let why = "it is of another fleet than this worker was told".to_owned();
+                let path = self.place.path.join("plan");
+                Err(Error::Refused { path, reason: Refusal::NoPlan(why) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finishes the tree if all tasks are done and no other worker does it.
+    fn complete(
+        &self,
+        plan: &Plan,
+        journals: &mut Journals,
+        grounds: Grounds<'_>,
+        report: &mut FleetReport,
+    ) -> Result<(), Error> {
+        let place = self.place;
+        let looked = self.see_all_done(plan, journals);
         let is_gone = looked.is_err() || !place.has(PLAN);
         if is_gone && place.is_published(self.source) {
             report.end = FleetEnd::Others;
@@ -245,8 +261,8 @@ impl Assignment<'_> {
         };
         // Workers that are still moving data stop.
         place.take_away(EPOCH)?;
-        self.wait_for_others(&plan, &mut journals);
-        self.finish(&plan, &journals, grounds, (report, &finisher))
+        self.wait_for_others(plan, journals);
+        self.finish(plan, journals, grounds, (report, &finisher))
     }
 
     /// Performs tasks, and records them in its own journal and report.
