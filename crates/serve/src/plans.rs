@@ -31,7 +31,7 @@ pub enum Known {
 #[derive(Debug, Default)]
 pub struct Plans {
     ends: HashMap<Known, EndFacts>,
-    // The last one says whether the machine is busy.
+    // The last part of the key is `true` if the machine is busy.
     made: HashMap<(Known, Known, bool), Bands>,
     /// Recent load of the thread.
     load: Load,
