@@ -257,12 +257,12 @@ pub unsafe fn ends<W: Word, const N: usize>(dst: *mut u8, src: *const u8, n: usi
 #[inline(always)]
 pub unsafe fn four<W: Word>(dst: *mut u8, src: *const u8, n: usize) {
     let word = size_of::<W>();
-    // One word for more than two words, otherwise 0.
+    // One word if `n` is more than two words, otherwise 0.
     let inner = ((n - 1) & (2 * word)) / 2;
     let last = n - word;
     // SAFETY: the first word of `n` bytes.
     let first: [W; 1] = unsafe { load(src, 0) };
-    // SAFETY: a word at `inner`, which is 0 unless there are at least two words.
+    // SAFETY: a word at `inner`. If `inner` is not 0, it is one word, and `n` is more than two words.
     let second: [W; 1] = unsafe { load(src, inner) };
     // SAFETY: a word at an equal distance from the end.
     let third: [W; 1] = unsafe { load(src, last - inner) };

@@ -1,10 +1,10 @@
-//! Judges copy kernels by what article 004 judges them by: packets per second through a vhost-like
-//! switch. A stand-in for OvS, DPDK and a network card, with the same copies in the same places.
+//! Benchmarks copy kernels with the measure of article 004: packets per second through a vhost-like switch. It stands in for OvS,
+//! DPDK and a network card, with copies in the corresponding places.
 //!
-//! Reading order: [`queue`] is the memory a guest and the switch share, [`guest`] makes and checks
-//! packets, [`switch`] forwards them and does the copying, [`copier`] lists the kernels,
-//! [`bench`](mod@bench) runs them against each other, [`worker`] serves a study.
-// A kernel must be compiled into the function that has its instruction set.
+//! Reading order: [`queue`] is the memory that a guest and the switch share. [`guest`] creates and checks packets. [`switch`]
+//! forwards them and makes the copies. [`copier`] lists the kernels. [`bench`](mod@bench) compares them, and [`worker`] serves a
+//! study.
+// A kernel must be compiled into the function that enables its instruction set.
 #![allow(clippy::inline_always)]
 
 mod bench;
@@ -95,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// A study writes `key=value`, the same words for this program and for its counterpart in C.
+/// A study passes `key=value`, both to this program and to its counterpart in C. Converts these words to options.
 fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.iter().any(|word| word == "--worker") {
@@ -116,7 +116,8 @@ fn is_setting(word: &OsStr) -> bool {
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(as_options(env::args_os()));
     if !arguments.worker {
-        // Ends as other tools do when nobody reads the table; it fails for no signal that exists.
+        // Lets SIGPIPE end the program, as in other tools, if the reader of the table exits. The call cannot fail for an existing
+        // signal.
         let _ = signal::reset_sigpipe();
     }
     match cpu::hidden().and_then(|_| arguments.run()) {

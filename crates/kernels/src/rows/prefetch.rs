@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes ahead of the load. 0 disables software prefetching.
+/// Bytes ahead of the load. 0 leaves prefetching to the CPU.
 static AHEAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns how many bytes ahead of its loads `stream` prefetches. 0, the default, disables prefetching.

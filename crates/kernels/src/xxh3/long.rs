@@ -64,7 +64,7 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
             // SAFETY: the same contract.
             unsafe { inline::copy::<L>(dst, src, n) };
         }
-        // SAFETY: the bytes are in the sink and in the source.
+        // SAFETY: the same contract; if `COPY`, the sink now holds the bytes of the source.
         return unsafe { short::hash(if COPY { dst } else { src }, n) };
     }
     // SAFETY: the initial values are one stripe long.
