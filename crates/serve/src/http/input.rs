@@ -30,7 +30,7 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns `true` if no byte of a request has been received.
+    /// Returns `true` if the buffer holds no byte of a request.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -304,8 +304,8 @@ impl Sending {
         self.gather_more(disks, false)
     }
 
-    /// Copies parts into memory until the first one that does not fit. That one becomes the large part. If `may_wait` is `true`,
-    /// the first file may be read from disk.
+    /// Copies parts into memory as far as they fit. A file range larger than [`ONE_SEND`] becomes the large part. If `may_wait`
+    /// is `true`, the first file may be read from disk.
     fn gather_more(&mut self, disks: &mut Disks, mut may_wait: bool) -> Result<(), Short> {
         while self.large.is_none() {
             if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {

@@ -365,7 +365,7 @@ impl Worker {
     fn turn_away(&self, socket: &OwnedFd) {
         self.parts.tools.site.accounts.turned_away.fetch_add(1, Ordering::Relaxed);
         let answer = refuse(Status::UNAVAILABLE);
-        // Both fail if the client has disconnected or the kernel has reset the connection.
+        // Errors are ignored: the client may have disconnected, or have sent so much that the kernel resets the connection.
         let _ = net::send(socket, &answer.head);
         let _ = shutdown(socket, Shutdown::Write);
     }
