@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::table::KERNELS;
 
-    /// Nobody is led past a function to the same function.
+    /// A caller is not sent past a function to reach an equal one.
     #[test]
     fn the_first_band_goes_as_far_as_its_function() {
         let row = |name: &str| KERNELS.iter().find(|row| row.name == name).unwrap();

@@ -58,7 +58,7 @@ mod tests {
         fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
     }
 
-    /// Where the C library wins, it is called: nothing of ours is between.
+    /// If the C library is the fastest, it is called directly: no code of this crate runs in between.
     #[test]
     #[cfg(not(miri))]
     fn the_rows_named_libc_are_the_functions_of_the_c_library() {

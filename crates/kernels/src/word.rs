@@ -11,7 +11,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// # Safety
 /// Every bit pattern is a value, there is no padding, and the size is a power of two.
 pub unsafe trait Word: Copy {
-    /// The word whose bytes are all `byte`.
+    /// Returns the word in which every byte is `byte`.
     fn splat(byte: u8) -> Self;
 }
 

@@ -104,7 +104,7 @@ impl Choice {
         }
     }
 
-    /// Returns the name. Names of rows say that they are called.
+    /// Returns the name. Names of rows end with `called`.
     pub fn name(self) -> String {
         match self {
             Self::Library => "libc".to_owned(),

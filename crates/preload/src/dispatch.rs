@@ -156,7 +156,7 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// `run` is a [`CopyFn`], whose contract holds.
+/// `run` is a [`CopyFn`], and its contract holds.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
@@ -167,7 +167,7 @@ unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut
 }
 
 /// # Safety
-/// `run` is a [`FillFn`], whose contract holds.
+/// `run` is a [`FillFn`], and its contract holds.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {

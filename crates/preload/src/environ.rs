@@ -71,7 +71,7 @@ mod tests {
     fn what_does_not_fit_is_not_cut_off() {
         assert_eq!(look("NAME", b"NAME=value\0", 4, 4), None);
         assert_eq!(look("NAME", b"NAME=value\0", 4, 5).as_deref(), Some("value"));
-        // The kernel may cut the end off.
+        // The kernel may truncate the end.
         assert_eq!(look("NAME", b"NAME=value", 4, 9).as_deref(), Some("value"));
         assert_eq!(look("NAME", b"", 4, 9), None);
     }

@@ -111,7 +111,7 @@ fn libc_copy(address: &AtomicUsize) -> CopyFn {
         return early::move_;
     }
     let function: *const () = core::ptr::with_exposed_provenance(address);
-    // SAFETY: `next` looked for memcpy and memmove, whose type this is.
+    // SAFETY: `next` looked up memcpy and memmove, which have this type.
     unsafe { core::mem::transmute::<*const (), CopyFn>(function) }
 }
 
@@ -122,6 +122,6 @@ fn libc_fill() -> FillFn {
         return early::fill;
     }
     let function: *const () = core::ptr::with_exposed_provenance(address);
-    // SAFETY: `next` looked for memset, whose type this is.
+    // SAFETY: `next` looked up memset, which has this type.
     unsafe { core::mem::transmute::<*const (), FillFn>(function) }
 }

@@ -86,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_core::{Transfer, profile::Cell};
 
-    /// Cells in which one mechanism wins the small sizes and another one the large.
+    /// Measurements in which one mechanism wins for small sizes and another for large ones.
     fn profile(facts: &Facts) -> Profile {
         let (source, sink) = (facts.source.key(), facts.sink.key());
         let options = facts.source.options();

@@ -127,7 +127,7 @@ unsafe fn upwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: `at + 4 vectors < n`. The stores so far reached `dst + at`. If the regions overlap, that is at most `src + at`,
         // so these source bytes are unchanged.
         let block: [V; 4] = unsafe { load(src, at) };
-        // SAFETY: the same range of the sink.
+        // SAFETY: the corresponding range of the sink.
         unsafe { store(dst, at, block) };
         at += 4 * size_of::<V>();
         opaque();
@@ -153,7 +153,7 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`. If the regions overlap, that
         // is not below the corresponding source address, so these source bytes are unchanged.
         let block: [V; 4] = unsafe { load(src, end) };
-        // SAFETY: the same range of the sink.
+        // SAFETY: the corresponding range of the sink.
         unsafe { store(dst, end, block) };
         opaque();
     }

@@ -115,7 +115,7 @@ unsafe fn stripes<L: Lanes, const N: usize, const COPY: bool>(
         // SAFETY: the caller guarantees that it lies inside the source.
         let data: [L; N] = unsafe { load(src, here) };
         if COPY {
-            // SAFETY: the same range of the sink.
+            // SAFETY: the corresponding range of the sink.
             unsafe { store(dst, here, data) };
             opaque();
         }

@@ -221,7 +221,7 @@ mod tests {
             told.recv().unwrap();
             drop(flag);
         }
-        // Those of the full lane have not begun.
+        // The tasks of the full lane have not started.
         assert_eq!(late.load(Ordering::SeqCst), 0);
         hang.wait();
     }
@@ -280,7 +280,7 @@ mod tests {
         for number in 0..50_u8 {
             let tell = tell.clone();
             let mut task = task(LARGE, &mailbox, move || tell.send(number).unwrap());
-            // All tasks but the last one are those of one client.
+            // All tasks but the last one belong to one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
             flags.push(crew.give(task).unwrap());

@@ -38,7 +38,7 @@ impl Limits<'_> {
 mod tests {
     use super::*;
 
-    /// More than any of these makes up for while a test runs.
+    /// More than any of these limits recovers during a test.
     const MUCH: u64 = 1 << 40;
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
         let (one, other) = (RateLimit::new(1000), RateLimit::new(1000));
         let of = |own| Limits { of_all: Some(&all), own: Some(own) };
         of(&one).spend(MUCH);
-        // What is a second's worth of all is made up for at once.
+        // `MUCH` is less than `all` allows per second, so `all` recovers immediately.
         assert!(!of(&one).are_open() && !one.is_open());
         assert!(other.is_open() && Limits { of_all: None, own: Some(&other) }.are_open());
     }

@@ -180,7 +180,7 @@ mod tests {
         assert!(json.contains(r"\u001b[31m\n") && json.lines().count() == 1, "{json}");
     }
 
-    /// Writes nothing until somebody lets go of the other end.
+    /// Writes nothing until the test releases the other end.
     struct Slow {
         held: Receiver<()>,
         written: Arc<Mutex<String>>,

@@ -172,7 +172,7 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, fs::File, os::unix::ffi::OsStrExt};
 
     fn read(place: &File, after: &[u8], room: usize) -> NameList {
-        // What was read before is read again from the beginning.
+        // Rewinds the directory, so that it is read again from the beginning.
         rustix::fs::seek(place, rustix::fs::SeekFrom::Start(0)).unwrap();
         let rules = ReadRules { with_hidden: false, after, room };
         NameList::read(place, &rules, |_| Ok(())).unwrap()

@@ -1,4 +1,4 @@
-//! Resolves a path below the root to an open file. Never leaves the root, and never opens anything whose `open` may block.
+//! Resolves a path below the root to an open file. Never leaves the root, and never opens a file for which `open` may block.
 
 use std::{
     cell::RefCell,
@@ -32,7 +32,7 @@ use crate::http::status::Status;
 pub enum Follow {
     /// No symbolic links.
     None,
-    /// Links whose targets stay below the root at every step of the resolution.
+    /// Links that stay below the root at every step of the resolution.
     #[default]
     Inside,
     /// All symbolic links.
@@ -331,7 +331,7 @@ mod tests {
                 store.borrow_mut().turn();
                 store.borrow_mut().turn();
                 assert!(!Arc::ptr_eq(&first, &find(name).unwrap()), "nobody asked for it");
-                // Another version, another file, a link out, nothing.
+                // Another version, another file, a link that leaves the root, nothing.
                 let first = find(name).unwrap();
                 fs::write(at(name), "other text").unwrap();
                 assert_eq!(find(name).unwrap().version.size, 10);

@@ -121,7 +121,7 @@ mod tests {
         assert!(version.etag(later).starts_with('"'));
         assert!(!version.validator(changed).is_settled);
         assert!(version.validator(later).is_settled);
-        // A clock that was put back makes it no older.
+        // If the clock was set back, the version does not become older.
         assert!(version.etag(changed - Duration::from_secs(3600)).starts_with("W/"));
     }
 

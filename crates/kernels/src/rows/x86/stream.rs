@@ -107,7 +107,7 @@ pub unsafe fn copy_past<V: Stream>(
     let last = n - step;
     // SAFETY: the first four of more than eight vectors, which are at least a cache line.
     let head: [V; 4] = unsafe { load(src, 0) };
-    // SAFETY: the same range of the sink.
+    // SAFETY: the corresponding range of the sink.
     unsafe { store(dst, 0, head) };
     // Writes whole cache lines only; otherwise the CPU would have to read the remainder of a line.
     let mut at = LINE - dst.addr() % LINE;
@@ -115,7 +115,7 @@ pub unsafe fn copy_past<V: Stream>(
         prepare(src.wrapping_add(at), step);
         // SAFETY: `at + 4 vectors < n`.
         let block: [V; 4] = unsafe { load(src, at) };
-        // SAFETY: the same range of the sink, aligned to a cache line; the sfence is below.
+        // SAFETY: the corresponding range of the sink, aligned to a cache line; the sfence is below.
         unsafe { store_past(dst, at, block) };
         at += step;
     }
@@ -123,7 +123,7 @@ pub unsafe fn copy_past<V: Stream>(
     unsafe { _mm_sfence() };
     // SAFETY: the last four of more than eight vectors.
     let tail: [V; 4] = unsafe { load(src, last) };
-    // SAFETY: the same range of the sink.
+    // SAFETY: the corresponding range of the sink.
     unsafe { store(dst, last, tail) };
 }
 
