@@ -118,7 +118,7 @@ impl Sending {
         Ok(sending)
     }
 
-    /// Creates an answer with a head that needs a hash. When the wait is over, the answer must be created again ([`Short::Again`]).
+    /// Creates an answer with a head that needs a hash. After the wait the answer must be created again ([`Short::Again`]).
     pub fn waiting(wait: DigestWait) -> Self {
         Self { cold: Some(Cold::Head(wait)), ..Self::default() }
     }
