@@ -1,5 +1,5 @@
-//! Rows by size: one up to here, the next up to there, the C library beyond. Where a band ends is measured per
-//! machine and handed in; no size stands in this file.
+//! Kernels by size: one kernel per size band, and the C library beyond the last band. The ends of the bands are measured per
+//! machine and passed in; this file contains no sizes.
 
 use core::fmt;
 
@@ -7,24 +7,24 @@ use crate::c_library;
 use crate::lengths::same_length;
 use crate::row::{CopyFn, Fill, FillFn, Kernel};
 
-/// The name of the row that is made of bands.
+/// Name of the kernel that is composed of bands.
 pub(crate) const TUNED: &str = "tuned";
 
-/// How many bands there may be.
+/// Maximum number of bands.
 pub const MOST: usize = 8;
 
-/// Why bands were not accepted.
+/// The reason why bands were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// More than [`MOST`].
+    /// More than [`MOST`] bands.
     TooMany,
-    /// A band ends where the one before it ends, or earlier.
+    /// A band does not end after the previous one.
     OutOfOrder,
-    /// This machine cannot run the row of this name.
+    /// This machine cannot run the kernel with this name.
     Unavailable(&'static str),
-    /// `tuned` cannot be made of itself.
+    /// `tuned` cannot be a part of itself.
     Itself,
-    /// This process has its bands already.
+    /// Bands are already installed in this process.
     Installed,
 }
 
@@ -42,12 +42,12 @@ impl fmt::Display for Unfit {
 
 impl core::error::Error for Unfit {}
 
-/// Rows of one table by size; beyond the last band, the C library.
+/// Functions by size. Sizes beyond the last band use the C library.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps<F> {
-    /// Those that are not set reach as far as any size, so that looking needs no count of them.
+    /// Largest size of each band. Unused entries are `usize::MAX`, so that the lookup needs no count.
     upto: [usize; MOST],
-    /// What serves beyond the last band is behind it, too.
+    /// Function of each band. All entries after the last band hold the function for larger sizes.
     run: [F; MOST + 1],
     len: usize,
 }
@@ -70,11 +70,11 @@ impl<F: Copy + PartialEq> Steps<F> {
         Ok(())
     }
 
-    /// What serves the first sizes, and up to which: not the first band's end where others go on with the
-    /// same function, and every size where all do.
+    /// Returns the function of the first sizes, and the largest size that it serves. Adjacent bands with equal functions count as
+    /// one. The size is `usize::MAX` if all functions are equal.
     pub(crate) fn head(&self) -> (usize, F) {
         let first = self.run[0];
-        // Who is behind the last band serves every size that is left.
+        // The function after the last band serves all remaining sizes.
         let other = self.run.iter().position(|run| *run != first);
         (other.map_or(usize::MAX, |other| self.upto[other - 1]), first)
     }
@@ -90,7 +90,7 @@ impl<F: Copy + PartialEq> Steps<F> {
     }
 }
 
-/// Copy and fill kernels by size. Build one to try it; [`Bands::install`] makes it `tuned`.
+/// Copy and fill kernels by size. Use it directly to try it out; [`Bands::install`] makes it `tuned`.
 ///
 /// ```
 /// use thalweg_kernels::{Bands, by_name};
@@ -111,8 +111,8 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Each row serves the sizes up to and including its number; the C library those beyond, and
-    /// moves between overlapping regions where a row has none.
+    /// Creates bands in which each kernel serves the sizes up to and including its number. The C library serves larger sizes, and
+    /// moves between overlapping regions if a kernel does not support them.
     pub fn of(rows: &[(usize, &Kernel)]) -> Result<Bands, Unfit> {
         let mut bands = UNTUNED;
         for &(upto, row) in rows {
@@ -123,7 +123,7 @@ impl Bands {
         Ok(bands)
     }
 
-    /// The same with fills by size.
+    /// Adds fills by size.
     pub fn with_fills(mut self, rows: &[(usize, &Fill)]) -> Result<Bands, Unfit> {
         self.fills = UNTUNED.fills;
         for &(upto, row) in rows {
@@ -140,14 +140,14 @@ impl Bands {
     pub fn copy(&self, dst: &mut [u8], src: &[u8]) {
         same_length(dst, src);
         let run = self.copies.at(src.len());
-        // SAFETY: two slices of that length, one of them exclusive; `of` saw the row available.
+        // SAFETY: two slices of that length, one of them exclusive; `of` checked that the kernel is available.
         unsafe { run(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
     }
 
     /// Sets every byte of `dst`.
     pub fn fill(&self, dst: &mut [u8], byte: u8) {
         let run = self.fills.at(dst.len());
-        // SAFETY: an exclusive slice of that length; `with_fills` saw the row available.
+        // SAFETY: an exclusive slice of that length; `with_fills` checked that the kernel is available.
         unsafe { run(dst.as_mut_ptr(), byte.into(), dst.len()) };
     }
 }
@@ -159,7 +159,7 @@ fn usable(name: &'static str, is_available: fn() -> bool) -> Result<(), Unfit> {
     if is_available() { Ok(()) } else { Err(Unfit::Unavailable(name)) }
 }
 
-/// The C library throughout.
+/// Bands that use the C library for all sizes.
 pub(crate) const UNTUNED: Bands = Bands {
     copies: Steps::only(c_library::copy as CopyFn),
     moves: Steps::only(c_library::move_ as CopyFn),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::table::KERNELS;
 
-    /// Nobody is led past a function to the same function.
+    /// A caller is not sent past a function to reach an equal one.
     #[test]
     fn the_first_band_goes_as_far_as_its_function() {
         let row = |name: &str| KERNELS.iter().find(|row| row.name == name).unwrap();

@@ -1,7 +1,6 @@
-//! The C library's functions for memory: what every program uses, and what `tuned` goes by until it is
-//! told better.
+//! The memory functions of the C library. `tuned` uses them until bands are installed.
 //!
-//! They are not wrapped: a pointer to one of them is the address that the loader found for it.
+//! They are not wrapped: a pointer to one of them is the address that the dynamic loader resolved.
 
 #[cfg(not(miri))]
 mod c {
@@ -18,8 +17,8 @@ mod c {
 #[cfg(not(miri))]
 pub use c::{memcpy as copy, memmove as move_, memset as fill};
 
-// Miri's memcpy takes no pointer that leads nowhere, even for nothing at all; that of every C library
-// does, as the compiler itself expects of it. The other two it does not know.
+// Miri's `memcpy` rejects dangling pointers even for a size of 0. The compiler requires every C library to accept them. Miri does
+// not know the other two functions.
 #[cfg(miri)]
 mod interpreted {
     use core::ffi::c_int;

@@ -1,8 +1,8 @@
-//! What this CPU and the operating system allow, asked once, less what the user hides.
+//! CPU features that the CPU and the operating system support, detected once, without those that the user hides.
 //!
-//! `THALWEG_CPU=-avx512f,-avx2` makes this machine one without these features, for everything that asks
-//! here: the tables, programs that inline kernels, plans and studies. The C library and other crates
-//! ask the CPU themselves and are not reached by it.
+//! `THALWEG_CPU=-avx512f,-avx2` makes this machine behave as if it lacked these features. It affects everything that uses this
+//! module: the tables, programs that inline kernels, plans and studies. The C library and other crates query the CPU themselves
+//! and are not affected.
 
 #[cfg(feature = "std")]
 mod environment;
@@ -18,30 +18,30 @@ pub use x86::{AVX2, AVX512, CRC, VPCLMUL, has, hide, usable};
 /// The environment variable that hides features.
 pub const VARIABLE: &str = "THALWEG_CPU";
 
-/// A CPU feature that can be hidden: its name as compilers write it, and its bit.
+/// A CPU feature that can be hidden: its name as used by compilers, and its bit.
 type Feature = (&'static str, u32);
 
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 const FEATURES: &[Feature] = &[];
 
-/// Hides the features of a list: there are none to hide on this architecture. `false` if it names any.
+/// Hides the features in a list. This architecture has none, so it returns `false` if the list names any.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 pub fn hide(list: &[u8]) -> bool {
     bits_of(list).is_ok()
 }
 
-/// The features that may be used, by name: no kernel asks for one on this architecture.
+/// Returns the names of the usable features. This architecture has none, because no kernel needs one.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 pub fn usable() -> impl Iterator<Item = &'static str> {
     core::iter::empty()
 }
 
-/// For rows that every CPU of the architecture can run.
+/// Always returns `true`: for kernels that every CPU of the architecture can run.
 pub fn always() -> bool {
     true
 }
 
-/// The bits of a list like `-avx512f,-avx2`; what is wrong in it otherwise.
+/// Returns the bits of a list such as `-avx512f,-avx2`. The error is the invalid word.
 fn bits_of(list: &[u8]) -> Result<u32, &[u8]> {
     let mut bits = 0;
     for word in list.split(|byte| *byte == b',').filter(|_| !list.is_empty()) {
@@ -51,7 +51,7 @@ fn bits_of(list: &[u8]) -> Result<u32, &[u8]> {
     Ok(bits)
 }
 
-// Not a comparison of slices, which would be a call of memcmp: the preloaded object must not make one.
+// A comparison of slices would call `memcmp`, which the preloaded object must not do.
 fn is_hidden_by(word: &[u8], name: &[u8]) -> bool {
     let Some((b'-', hidden)) = word.split_first() else { return false };
     hidden.len() == name.len() && hidden.iter().zip(name).all(|(a, b)| a == b)

@@ -1,10 +1,10 @@
-//! Where calls of `tuned` go: the end of the first band is tested in the caller, and what serves it is called
+//! Entry points of `tuned`: the caller's code compares the size with the end of the first band, and calls that band's function
 //! through one pointer.
 //!
-//! Most copies are short, and what lies between a caller and their loop would cost them more than any
-//! kernel gains. So what is inlined here is the call of memcpy as Rust compiles it, one through a pointer in
-//! memory, and a comparison before it (docs/kernels.md has what it costs).
-// An address goes through an empty one, and nothing is read there.
+//! Most copies are short, so any overhead between the caller and the loop would cost more than a kernel gains. The inlined code
+//! is therefore a call of memcpy as Rust compiles it (through a pointer in memory), preceded by a comparison. docs/kernels.md has
+//! the measured cost.
+// The empty asm block only passes an address through and reads nothing.
 #![allow(clippy::pointers_in_nomem_asm_block)]
 
 use core::ffi::c_int;
@@ -15,9 +15,9 @@ use crate::c_library;
 use crate::installed::{INSTALLED, copy_beyond, fill_beyond, move_beyond};
 use crate::row::{CopyFn, FillFn};
 
-/// The first band: what serves every size up to one. It is read and changed by halves: what serves a band
-/// serves any size rightly, if not as fast.
-// Two words in this order: assembly reads them.
+/// The first band: a function, and the largest size it serves. The two fields are read and updated independently. That is
+/// correct, because the function of any band handles every size, though more slowly.
+// The order of the two words matters: assembly reads them.
 #[derive(Debug)]
 #[repr(C)]
 struct First {
@@ -32,7 +32,7 @@ impl First {
 
     fn publish(&self, upto: usize, run: *mut ()) {
         self.run.store(run, Ordering::Relaxed);
-        // PAIRS WITH: the fence of who is led beyond this band, in `installed`: it sees the others.
+        // PAIRS WITH: the fence in `Once::get` in `installed`. A caller that is sent beyond this band sees the other bands.
         self.upto.store(upto, Ordering::Release);
     }
 
@@ -48,7 +48,7 @@ impl First {
 
     #[inline(always)]
     fn run(&self) -> *mut () {
-        // What it points to was there before the program started.
+        // Relaxed: the function existed before the program started.
         self.run.load(Ordering::Relaxed)
     }
 }
@@ -58,7 +58,7 @@ static MOVES: First = First::of_every_size(c_library::move_ as *mut ());
 static FILLS: First = First::of_every_size(c_library::fill as *mut ());
 
 impl Bands {
-    /// Makes these the bands of `tuned`, for the rest of the process; only the first caller can.
+    /// Installs these bands as `tuned` for the rest of the process. Only the first call succeeds.
     pub fn install(self) -> Result<(), Unfit> {
         INSTALLED.put(&self)?;
         let (upto, run) = self.copies.head();
@@ -72,15 +72,15 @@ impl Bands {
     }
 }
 
-/// What copies in the first band now, for callers in other languages who test its end as [`copy`] does. It
-/// changes once, when bands are installed; it copies any size before and after.
+/// Returns the function of the first band, for callers in other languages that compare the size as [`copy`] does. It changes
+/// once, when bands are installed. It handles every size before and after.
 #[inline(always)]
 pub fn first_copies() -> CopyFn {
     // SAFETY: only functions of this type are stored there.
     unsafe { core::mem::transmute::<*mut (), CopyFn>(COPIES.run()) }
 }
 
-/// The last size that [`first_copies`] serves; [`usize::MAX`] where it serves every size.
+/// Returns the largest size that [`first_copies`] serves, or [`usize::MAX`] if it serves every size.
 #[inline(always)]
 pub fn first_copies_upto() -> usize {
     COPIES.upto()
@@ -98,49 +98,50 @@ fn first_fills() -> FillFn {
     unsafe { core::mem::transmute::<*mut (), FillFn>(FILLS.run()) }
 }
 
-/// What copies every size now: what does so alone, or what goes by size.
+/// Returns the function that copies every size now: the only function in use, or one that dispatches by size.
 pub fn copies() -> CopyFn {
     if COPIES.upto() == usize::MAX { first_copies() } else { copy_by_size }
 }
 
-/// What moves every size now.
+/// Returns the function that moves every size now.
 pub fn moves() -> CopyFn {
     if MOVES.upto() == usize::MAX { first_moves() } else { move_by_size }
 }
 
-/// What fills every size now.
+/// Returns the function that fills every size now.
 pub fn fills() -> FillFn {
     if FILLS.upto() == usize::MAX { first_fills() } else { fill_by_size }
 }
 
-/// Goes to what the first band has, or beyond it, as a function of its own: by one jump.
+/// Dispatches to the first band's function or to the code for larger sizes, with a tail call.
 ///
 /// # Safety
-/// The contract of what is called.
+/// The contract of the called function.
 macro_rules! jump {
     ($first:ident, $run:ident, $beyond:ident, $dst:expr, $second:expr, $n:expr) => {
         if $first.serves($n) {
-            // SAFETY: the same contract; its row was available when it was installed.
+            // SAFETY: the same contract; the kernel was available when it was installed.
             unsafe { $run()($dst, $second, $n) }
         } else {
-            // SAFETY: the same contract; an end of the first band was read, so bands are installed.
+            // SAFETY: the same contract; the end of a first band was read, so bands are installed.
             unsafe { $beyond($dst, $second, $n) }
         }
     };
 }
 
-/// The same as a part of the caller. The compiler would load what it compares and what it calls into registers
-/// first, as it does with all that is atomic: two instructions more, which the shortest copies feel.
+/// Like `jump`, but inlined into the caller. Without assembly, the compiler would first load both atomic operands into registers.
+/// The two additional instructions are measurable in the shortest copies.
 ///
 /// # Safety
-/// The contract of what is called.
+/// The contract of the called function.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 macro_rules! call {
     ($first:ident, $run:ident, $beyond:ident, $dst:expr, $second:expr, $n:expr) => {{
         let (dst, second, n) = ($dst, $second, $n);
         let mut first = &raw const $first;
-        // What can be in another object is found by a load: once for both, if it is not known what it is.
-        // SAFETY: it does nothing.
+        // The address of a static in another object must be loaded. The asm hides its value, so that the compiler loads it once
+        // for both uses.
+        // SAFETY: the asm does nothing.
         unsafe {
             core::arch::asm!(
                 "/* {0} */",
@@ -148,7 +149,7 @@ macro_rules! call {
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
-        // SAFETY: it reads a word of a static and writes flags. Beyond: as in `jump`.
+        // SAFETY: it reads a word of a static and writes flags. For the label: as in `jump`.
         unsafe {
             core::arch::asm!(
                 "cmp {n}, qword ptr [{first}]",
@@ -163,8 +164,8 @@ macro_rules! call {
             );
         }
         let sink: *mut u8;
-        // SAFETY: a call in its own convention, with its three arguments; the same contract, and the row
-        // was available when it was installed.
+        // SAFETY: a call with the C calling convention and its three arguments; the same contract, and the kernel was available
+        // when it was installed.
         unsafe {
             core::arch::asm!(
                 "call qword ptr [{first} + 8]",
@@ -182,7 +183,7 @@ macro_rules! call {
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 use jump as call;
 
-/// Copies by what is installed, and returns the sink.
+/// Copies with the installed bands, and returns the sink.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`](crate::Kernel::copy).
@@ -191,7 +192,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     call!(COPIES, first_copies, copy_beyond, dst, src, n)
 }
 
-/// Moves by what is installed, and returns the sink.
+/// Moves with the installed bands, and returns the sink.
 ///
 /// # Safety
 /// The contract of [`Kernel::move_`](crate::Kernel::move_).
@@ -200,7 +201,7 @@ pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     call!(MOVES, first_moves, move_beyond, dst, src, n)
 }
 
-/// Fills by what is installed, with the low byte of a number, and returns the pointer.
+/// Fills with the low byte of `byte` by the installed bands, and returns the pointer.
 ///
 /// # Safety
 /// The contract of [`Fill::fill`](crate::Fill::fill).
@@ -209,7 +210,7 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     call!(FILLS, first_fills, fill_beyond, dst, byte, n)
 }
 
-/// [`copy`] as a function, for callers in other languages and whoever keeps a pointer.
+/// [`copy`] as a function, for callers in other languages and for use as a function pointer.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`](crate::Kernel::copy).
@@ -218,7 +219,7 @@ pub unsafe extern "C" fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) ->
     jump!(COPIES, first_copies, copy_beyond, dst, src, n)
 }
 
-/// [`move_`] as a function, for callers in other languages and whoever keeps a pointer.
+/// [`move_`] as a function, for callers in other languages and for use as a function pointer.
 ///
 /// # Safety
 /// The contract of [`Kernel::move_`](crate::Kernel::move_).
@@ -227,7 +228,7 @@ pub unsafe extern "C" fn move_by_size(dst: *mut u8, src: *const u8, n: usize) ->
     jump!(MOVES, first_moves, move_beyond, dst, src, n)
 }
 
-/// [`fill`] as a function, for callers in other languages and whoever keeps a pointer.
+/// [`fill`] as a function, for callers in other languages and for use as a function pointer.
 ///
 /// # Safety
 /// The contract of [`Fill::fill`](crate::Fill::fill).

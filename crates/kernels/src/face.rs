@@ -1,4 +1,4 @@
-//! The safe functions for callers that do not choose: each goes through one pointer, resolved once.
+//! Safe functions for callers that do not choose a kernel. Each calls through one pointer, which is resolved once.
 
 use core::ops::RangeBounds;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -7,7 +7,7 @@ use crate::entry;
 use crate::lengths::{part, same_length};
 use crate::row::{Checksum, Hash};
 
-/// Copies `src` over `dst` by the row that is installed for this size, or by the C library.
+/// Copies `src` over `dst` with the kernel installed for this size, or with the C library.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -39,7 +39,7 @@ pub fn fill(dst: &mut [u8], byte: u8) {
     unsafe { entry::fill(dst.as_mut_ptr(), byte.into(), dst.len()) };
 }
 
-/// Copies `src` over `dst` and carries its CRC32C, 0 at the start, on over it: memory is read once.
+/// Copies `src` over `dst` and returns its CRC32C, continued from `crc` (0 at the start). Memory is read once.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -52,7 +52,7 @@ pub fn copy_crc32c(dst: &mut [u8], src: &[u8], crc: u32) -> u32 {
     unsafe { (checksum().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
 }
 
-/// Carries `crc`, 0 at the start, on over `src`.
+/// Returns the CRC32C of `src`, continued from `crc` (0 at the start).
 #[inline]
 #[must_use]
 pub fn crc32c(src: &[u8], crc: u32) -> u32 {
@@ -60,7 +60,7 @@ pub fn crc32c(src: &[u8], crc: u32) -> u32 {
     unsafe { (checksum().sum)(src.as_ptr(), src.len(), crc) }
 }
 
-/// Copies `src` over `dst` and takes its XXH3, 64 bits with seed 0: memory is read once.
+/// Copies `src` over `dst` and returns its XXH3 (64 bits, seed 0). Memory is read once.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -73,7 +73,7 @@ pub fn copy_xxh3(dst: &mut [u8], src: &[u8]) -> u64 {
     unsafe { (hash().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
 }
 
-/// The XXH3 of `src`, 64 bits with seed 0.
+/// Returns the XXH3 of `src` (64 bits, seed 0).
 #[inline]
 #[must_use]
 pub fn xxh3(src: &[u8]) -> u64 {
@@ -106,11 +106,11 @@ impl<R: Sync> First<R> {
         let row = self.0.load(Ordering::Relaxed);
         if row.is_null() {
             let first = find();
-            // Relaxed: what it points to was there before the program started.
+            // Relaxed: the row existed before the program started.
             self.0.store(core::ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
             return first;
         }
-        // SAFETY: only references to static rows are stored, and nobody writes through it.
+        // SAFETY: only references to static rows are stored, and no code writes through the pointer.
         unsafe { &*row }
     }
 }

@@ -1,4 +1,4 @@
-//! The bands of this process: installed once, and then there for good.
+//! The bands of this process: installed once, and never changed afterwards.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU8, Ordering, fence};
 
 use crate::bands::{Bands, UNTUNED, Unfit};
 
-/// Written once, before whatever leads to a reader of it.
+/// A cell that is written once, before any reader can reach it.
 pub(crate) struct Once {
     state: AtomicU8,
     bands: UnsafeCell<Bands>,
@@ -15,11 +15,11 @@ pub(crate) struct Once {
 /// The states of [`Once`].
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
-/// Callers are led to the bands.
+/// Callers use the bands.
 const PUBLISHED: u8 = 2;
 
-// SAFETY: the cell is written by the one caller of `put` that takes it, before it publishes with
-// Release the end of a first band, which alone leads to `get`.
+// SAFETY: only the caller of `put` that wins the exchange writes the cell. It does so before it publishes the end of a first band
+// with Release, and only that leads a reader to `get`.
 unsafe impl Sync for Once {}
 
 impl Once {
@@ -28,27 +28,27 @@ impl Once {
         if self.state.compare_exchange(FREE, TAKEN, success, failure).is_err() {
             return Err(Unfit::Installed);
         }
-        // SAFETY: only one caller gets here, and nobody reads before it returns.
+        // SAFETY: only one caller gets here, and no reader exists before it returns.
         unsafe { self.bands.get().write(*bands) };
         Ok(())
     }
 
-    /// From now on callers are led to the bands.
+    /// Directs callers to the bands from now on.
     pub(crate) fn publish(&self) {
         // PAIRS WITH: the load in `is_published`.
         self.state.store(PUBLISHED, Ordering::Release);
     }
 
     pub(crate) fn is_published(&self) -> bool {
-        // PAIRS WITH: the store in `publish`: what callers read is there.
+        // PAIRS WITH: the store in `publish`, so that the bands are visible.
         self.state.load(Ordering::Acquire) == PUBLISHED
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> &Bands {
-        // PAIRS WITH: the last store of `First::publish` in `entry`, by which the caller was led here.
+        // PAIRS WITH: the last store of `First::publish` in `entry`, which sent the caller here.
         fence(Ordering::Acquire);
-        // SAFETY: only what is behind the end of a first band calls it, which is published after the one write.
+        // SAFETY: callers get here only beyond the end of a first band, which is published after the only write.
         unsafe { &*self.bands.get() }
     }
 }
@@ -56,35 +56,35 @@ impl Once {
 pub(crate) static INSTALLED: Once =
     Once { state: AtomicU8::new(FREE), bands: UnsafeCell::new(UNTUNED) };
 
-/// What is behind the first band. Away from what is in front of it, which is to stay short.
+/// Copies sizes beyond the first band. Out of line, so that the code for the first band stays short.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`]; the bands are installed.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; its row was available when it was installed.
+    // SAFETY: the same contract; the kernel was available when it was installed.
     unsafe { INSTALLED.get().copies.at(n)(dst, src, n) }
 }
 
-/// What is behind the first band. Away from what is in front of it, which is to stay short.
+/// Moves sizes beyond the first band. Out of line, so that the code for the first band stays short.
 ///
 /// # Safety
 /// The contract of [`Kernel::move_`]; the bands are installed.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; its row was available when it was installed.
+    // SAFETY: the same contract; the kernel was available when it was installed.
     unsafe { INSTALLED.get().moves.at(n)(dst, src, n) }
 }
 
-/// What is behind the first band. Away from what is in front of it, which is to stay short.
+/// Fills sizes beyond the first band. Out of line, so that the code for the first band stays short.
 ///
 /// # Safety
 /// The contract of [`Fill::fill`]; the bands are installed.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn fill_beyond(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; its row was available when it was installed.
+    // SAFETY: the same contract; the kernel was available when it was installed.
     unsafe { INSTALLED.get().fills.at(n)(dst, byte, n) }
 }

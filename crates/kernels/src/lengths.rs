@@ -1,9 +1,9 @@
-//! What safe functions check before they copy.
+//! Checks of the safe functions before they copy.
 
 use core::ops::{Bound, RangeBounds};
 
-/// Panics if a source and its sink differ in length. By value: what is formatted by reference is written to the
-/// stack before every copy.
+/// Panics if source and sink differ in length. The lengths are passed by value: values formatted by reference would be written to
+/// the stack before every copy.
 #[inline(always)]
 #[track_caller]
 pub fn same_length(dst: &[u8], src: &[u8]) {
@@ -18,8 +18,7 @@ pub fn same_length(dst: &[u8], src: &[u8]) {
     }
 }
 
-/// Where a part starts and how long it is, checked to lie inside `len` bytes, also when it starts
-/// at `to`.
+/// Returns the start and length of a range. Panics unless it lies inside `len` bytes, both at its start and at `to`.
 #[track_caller]
 pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
     let start = match src.start_bound() {

@@ -1,17 +1,17 @@
-//! Loops that move bytes from memory to memory, as data: one row per loop in [`KERNELS`], [`FILLS`],
-//! and, for copies that sum or hash on the way, [`CHECKSUMS`] and [`HASHES`].
+//! Loops that copy and fill memory, as data. Each loop is one row in [`KERNELS`] or [`FILLS`], and copies that also sum or hash
+//! are rows in [`CHECKSUMS`] and [`HASHES`].
 //!
-//! No row is best everywhere, so none is preferred here: which one to use for which size is measured
-//! elsewhere and handed to [`Bands`]. Until then the row `tuned` is the C library. Two ways to call:
+//! No kernel is the fastest everywhere, so this crate prefers none. The best kernel per size is measured elsewhere and passed in
+//! as [`Bands`]. Until then the kernel `tuned` is the C library. A kernel can be called:
 //!
-//! - through a resolved pointer: [`Kernel::ready`] checks the CPU once and gives a [`Ready`] with safe
-//!   methods; [`copy()`], [`copy_within`] and [`fill`] go through the one pointer of [`tuned`];
-//! - inlined: [`inline::copy`] is compiled into its caller, at the vector width the caller names.
+//! - through a resolved pointer: [`Kernel::ready`] checks the CPU once and returns a [`Ready`] with safe methods; [`copy()`],
+//!   [`copy_within`] and [`fill`] use the one pointer of [`tuned`];
+//! - inlined: [`inline::copy`] is compiled into its caller, at the vector width that the caller selects.
 //!
-//! The loops never call `memcpy`, `memmove` or `memset` themselves when optimised, except those of
-//! the rows named `libc`, so they can stand in for these functions.
+//! In optimised builds the loops never call `memcpy`, `memmove` or `memset`, except in the rows named `libc`. They can therefore
+//! replace these functions.
 #![cfg_attr(not(test), no_std)]
-// A loop must be compiled into the function that has its instruction set, or its vectors are split.
+// A loop must be compiled into the function that enables its instruction set; otherwise the compiler splits its vectors.
 #![allow(clippy::inline_always)]
 
 mod bands;
@@ -39,7 +39,7 @@ pub use table::{CHECKSUMS, FILLS, HASHES, KERNELS, by_name};
 pub use tuned::Bands;
 pub use word::{Vector, Word};
 
-/// The examples of README.md are tests.
+/// Compiles the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Rows that were checked against this CPU: what safe code calls.
+//! Kernels that were checked against this CPU, callable from safe code.
 
 use core::ops::RangeBounds;
 
@@ -6,8 +6,8 @@ use crate::lengths::{part, same_length};
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
-/// A copy kernel this machine can run, as it was when it was asked for: a `Ready` of `tuned` from before
-/// its bands were installed takes a comparison more to reach them.
+/// A copy kernel that this machine can run. It keeps the state at the time of the request: a `Ready` of `tuned` that was obtained
+/// before bands were installed needs one more comparison to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,
@@ -16,7 +16,7 @@ pub struct Ready {
 }
 
 impl Kernel {
-    /// The row as safe code can call it, if this machine can run it.
+    /// Returns the kernel in a form that safe code can call, if this machine can run it.
     pub fn ready(&'static self) -> Option<Ready> {
         let (copy, move_) = (tuned::copies_of(self), tuned::moves_of(self));
         (self.is_available)().then_some(Ready { row: self, copy, move_ })
@@ -24,7 +24,7 @@ impl Kernel {
 }
 
 impl Ready {
-    /// Its row.
+    /// Returns the row.
     pub fn kernel(self) -> &'static Kernel {
         self.row
     }
@@ -41,8 +41,8 @@ impl Ready {
         unsafe { self.copy_raw(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
     }
 
-    /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does. `false` if
-    /// this row has no copy between overlapping regions: then nothing was done.
+    /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does. Returns `false`, and does nothing, if this
+    /// kernel does not support overlapping regions.
     ///
     /// # Panics
     /// If either part does not lie inside `bytes`.
@@ -57,7 +57,7 @@ impl Ready {
         true
     }
 
-    /// Copies between memory that is not Rust's to borrow, such as a mapping shared with others.
+    /// Copies between memory that Rust cannot borrow, such as a mapping shared with other processes.
     ///
     /// # Safety
     /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
@@ -68,7 +68,7 @@ impl Ready {
     }
 }
 
-/// A fill this machine can run; of `tuned` as of a [`Ready`].
+/// A fill that this machine can run. For `tuned`, see [`Ready`].
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyFill {
     row: &'static Fill,
@@ -76,7 +76,7 @@ pub struct ReadyFill {
 }
 
 impl Fill {
-    /// The row as safe code can call it, if this machine can run it.
+    /// Returns the fill in a form that safe code can call, if this machine can run it.
     pub fn ready(&'static self) -> Option<ReadyFill> {
         let fill = tuned::fills_of(self);
         (self.is_available)().then_some(ReadyFill { row: self, fill })
@@ -84,7 +84,7 @@ impl Fill {
 }
 
 impl ReadyFill {
-    /// Its row.
+    /// Returns the row.
     pub fn row(self) -> &'static Fill {
         self.row
     }
@@ -97,24 +97,24 @@ impl ReadyFill {
     }
 }
 
-/// A checksumming copy this machine can run.
+/// A checksumming copy that this machine can run.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyChecksum(&'static Checksum);
 
 impl Checksum {
-    /// The row as safe code can call it, if this machine can run it.
+    /// Returns the row in a form that safe code can call, if this machine can run it.
     pub fn ready(&'static self) -> Option<ReadyChecksum> {
         (self.is_available)().then_some(ReadyChecksum(self))
     }
 }
 
 impl ReadyChecksum {
-    /// Its row.
+    /// Returns the row.
     pub fn row(self) -> &'static Checksum {
         self.0
     }
 
-    /// Copies `src` over `dst` and carries `crc`, 0 at the start, on over it.
+    /// Copies `src` over `dst` and returns its CRC32C, continued from `crc` (0 at the start).
     ///
     /// # Panics
     /// If the lengths differ.
@@ -126,7 +126,7 @@ impl ReadyChecksum {
         unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
     }
 
-    /// Carries `crc`, 0 at the start, on over `src`.
+    /// Returns the CRC32C of `src`, continued from `crc` (0 at the start).
     #[must_use]
     pub fn sum(self, src: &[u8], crc: u32) -> u32 {
         // SAFETY: a slice of that length; `ready` checked the CPU.
@@ -134,24 +134,24 @@ impl ReadyChecksum {
     }
 }
 
-/// A hashing copy this machine can run.
+/// A hashing copy that this machine can run.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyHash(&'static Hash);
 
 impl Hash {
-    /// The row as safe code can call it, if this machine can run it.
+    /// Returns the row in a form that safe code can call, if this machine can run it.
     pub fn ready(&'static self) -> Option<ReadyHash> {
         (self.is_available)().then_some(ReadyHash(self))
     }
 }
 
 impl ReadyHash {
-    /// Its row.
+    /// Returns the row.
     pub fn row(self) -> &'static Hash {
         self.0
     }
 
-    /// Copies `src` over `dst` and hashes it.
+    /// Copies `src` over `dst` and returns its hash.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -163,7 +163,7 @@ impl ReadyHash {
         unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
     }
 
-    /// Hashes `src`.
+    /// Returns the hash of `src`.
     #[must_use]
     pub fn sum(self, src: &[u8]) -> u64 {
         // SAFETY: a slice of that length; `ready` checked the CPU.

@@ -1,104 +1,104 @@
-//! What one row of a table holds.
+//! The row types of the tables.
 
 use core::ffi::c_int;
 
 use crate::cpu;
 
-/// Copies `n` bytes from the second pointer to the first, and returns the first. It is `memcpy`'s own
-/// type: where the C library serves a size, what is called is the C library's function itself.
+/// Copies `n` bytes from the second pointer to the first, and returns the first. This is the type of `memcpy`: for sizes that the
+/// C library serves, its function is called directly.
 pub type CopyFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
-/// Writes the low byte of a number `n` times, and returns the pointer: `memset`'s own type.
+/// Writes the low byte of a number `n` times, and returns the pointer. This is the type of `memset`.
 pub type FillFn = unsafe extern "C" fn(*mut u8, c_int, usize) -> *mut u8;
-/// Copies `n` bytes and carries their CRC32C on.
+/// Copies `n` bytes and returns their CRC32C, continued from the last argument.
 pub type CopySumFn = unsafe fn(*mut u8, *const u8, usize, u32) -> u32;
-/// Carries the CRC32C of `n` bytes on.
+/// Returns the CRC32C of `n` bytes, continued from the last argument.
 pub type SumFn = unsafe fn(*const u8, usize, u32) -> u32;
-/// Copies `n` bytes and hashes them.
+/// Copies `n` bytes and returns their hash.
 pub type CopyHashFn = unsafe fn(*mut u8, *const u8, usize) -> u64;
-/// Hashes `n` bytes.
+/// Returns the hash of `n` bytes.
 pub type HashFn = unsafe fn(*const u8, usize) -> u64;
 
-/// One way to copy memory. [`Kernel::ready`] makes it callable from safe code.
-// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+/// A copy kernel. [`Kernel::ready`] makes it callable from safe code.
+// Non-exhaustive: a row created elsewhere could break the guarantees of its functions; see `Kernel::new`.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Kernel {
-    /// As in reports, profiles and flags.
+    /// Name in reports, profiles and flags.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub summary: &'static str,
-    /// Whether this machine can run it.
+    /// Returns `true` if this machine can run the kernel.
     pub is_available: fn() -> bool,
-    /// Copies between regions that do not overlap. The caller vouches for both regions, and that
-    /// `is_available` said yes.
+    /// Copies between regions that do not overlap. The caller guarantees that both regions are valid and that `is_available`
+    /// returned `true`.
     pub copy: CopyFn,
-    /// The same for regions that may overlap, where the loop can do that.
+    /// Copies between regions that may overlap. `None` if the kernel does not support that.
     pub move_: Option<CopyFn>,
 }
 
-/// One way to set memory to a byte.
-// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+/// A fill: sets memory to a byte.
+// Non-exhaustive: a row created elsewhere could break the guarantees of its functions; see `Kernel::new`.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Fill {
-    /// As in reports, profiles and flags.
+    /// Name in reports, profiles and flags.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub summary: &'static str,
-    /// Whether this machine can run it.
+    /// Returns `true` if this machine can run the fill.
     pub is_available: fn() -> bool,
-    /// The caller vouches for the region, and that `is_available` said yes.
+    /// Fills a region. The caller guarantees that the region is valid and that `is_available` returned `true`.
     pub fill: FillFn,
 }
 
-/// One way to copy memory and take its CRC32C (Castagnoli) in the same pass.
+/// A copy that computes the CRC32C (Castagnoli) in the same pass.
 ///
-/// Each byte is loaded once: what is summed is what is written, even if the source is changed by
-/// another process meanwhile.
-// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+/// Each byte is loaded once. The sum is therefore that of the bytes written, even if another process changes the source during
+/// the copy.
+// Non-exhaustive: a row created elsewhere could break the guarantees of its functions; see `Kernel::new`.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Checksum {
-    /// As in reports, profiles and flags.
+    /// Name in reports, profiles and flags.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub summary: &'static str,
-    /// Whether this machine can run it.
+    /// Returns `true` if this machine can run it.
     pub is_available: fn() -> bool,
-    /// Copies between regions that do not overlap and returns the sum carried on from the last
-    /// argument; 0 starts. The caller vouches for the regions, and that `is_available` said yes.
+    /// Copies between regions that do not overlap and returns the sum, continued from the last argument (0 at the start). The
+    /// caller guarantees that the regions are valid and that `is_available` returned `true`.
     pub copy: CopySumFn,
-    /// The same sum without copying.
+    /// Computes the sum without copying.
     pub sum: SumFn,
 }
 
-/// One way to copy memory and take its XXH3 in the same pass: 64 bits, seed 0, default secret.
+/// A copy that computes the XXH3 (64 bits, seed 0, default secret) in the same pass.
 ///
-/// The source is read once: what is hashed is what the sink holds, even if the source is changed by
-/// another process meanwhile. A hash cannot be carried on: it is of all bytes or none.
-// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+/// The source is read once. The hash is therefore that of the bytes in the sink, even if another process changes the source
+/// during the copy. A hash cannot be continued: it always covers all bytes.
+// Non-exhaustive: a row created elsewhere could break the guarantees of its functions; see `Kernel::new`.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Hash {
-    /// As in reports, profiles and flags.
+    /// Name in reports, profiles and flags.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub summary: &'static str,
-    /// Whether this machine can run it.
+    /// Returns `true` if this machine can run it.
     pub is_available: fn() -> bool,
-    /// Copies between regions that do not overlap and returns the hash; ends of the sink are read
-    /// back. The caller vouches for the regions, and that `is_available` said yes.
+    /// Copies between regions that do not overlap and returns the hash. Parts of the sink are read back. The caller guarantees
+    /// that the regions are valid and that `is_available` returned `true`.
     pub copy: CopyHashFn,
-    /// The same hash without copying.
+    /// Computes the hash without copying.
     pub sum: HashFn,
 }
 
 impl Kernel {
-    /// A row from outside the table.
+    /// Creates a row outside the table.
     ///
     /// # Safety
-    /// Where `is_available` says yes, `copy` copies and `move_` moves exactly `n` bytes, touches
-    /// nothing else and returns the sink.
+    /// If `is_available` returns `true`, `copy` copies and `move_` moves exactly `n` bytes, accesses no other memory and returns
+    /// the sink.
     pub const unsafe fn new(
         name: &'static str,
         is_available: fn() -> bool,
@@ -110,5 +110,5 @@ impl Kernel {
     }
 }
 
-/// The `is_available` of rows without conditions.
+/// The `is_available` of rows without requirements.
 pub const ALWAYS: fn() -> bool = cpu::always;

@@ -1,4 +1,4 @@
-//! The tables: one row per loop. Everything that lists, runs, measures or tests kernels reads them.
+//! The tables: one row per loop. All code that lists, runs, measures or tests kernels uses them.
 
 use crate::crc32c;
 use crate::row::{Checksum, Fill, Hash, Kernel};
@@ -6,7 +6,7 @@ use crate::rows::{inline, libc, simple};
 use crate::tuned;
 use crate::xxh3;
 
-/// Every copy kernel of this architecture.
+/// All copy kernels of this architecture.
 pub static KERNELS: &[Kernel] = &[
     simple::COPY,
     libc::COPY,
@@ -44,7 +44,7 @@ pub static KERNELS: &[Kernel] = &[
     tuned::COPY,
 ];
 
-/// Every fill of this architecture.
+/// All fills of this architecture.
 pub static FILLS: &[Fill] = &[
     simple::FILL,
     libc::FILL,
@@ -63,8 +63,7 @@ pub static FILLS: &[Fill] = &[
     tuned::FILL,
 ];
 
-/// Every checksumming copy of this architecture, widest first: [`Checksum::first`] takes the first
-/// that runs.
+/// All checksumming copies of this architecture, widest first: [`Checksum::first`] returns the first one that is available.
 pub static CHECKSUMS: &[Checksum] = &[
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crc32c::vpclmul::ROW,
@@ -73,7 +72,7 @@ pub static CHECKSUMS: &[Checksum] = &[
     crc32c::software::ROW,
 ];
 
-/// Every hashing copy of this architecture, widest first: [`Hash::first`] takes the first that runs.
+/// All hashing copies of this architecture, widest first: [`Hash::first`] returns the first one that is available.
 pub static HASHES: &[Hash] = &[
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     xxh3::x86::AVX512,
@@ -84,13 +83,13 @@ pub static HASHES: &[Hash] = &[
     xxh3::portable::ROW,
 ];
 
-/// The copy kernel of this name.
+/// Returns the copy kernel with this name.
 pub fn by_name(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)
 }
 
 impl Checksum {
-    /// The first row this machine runs; the last one runs everywhere.
+    /// Returns the first row that this machine can run. The last one runs everywhere.
     pub fn first() -> &'static Checksum {
         let fitting = CHECKSUMS.iter().find(|row| (row.is_available)());
         fitting.expect("the software row is always available")
@@ -98,7 +97,7 @@ impl Checksum {
 }
 
 impl Hash {
-    /// The first row this machine runs; the last one runs everywhere.
+    /// Returns the first row that this machine can run. The last one runs everywhere.
     pub fn first() -> &'static Hash {
         let fitting = HASHES.iter().find(|row| (row.is_available)());
         fitting.expect("the portable row is always available")

@@ -1,7 +1,7 @@
-//! A composition by size: one row up to here, the next up to there, the C library beyond.
+//! The kernel `tuned`: one kernel per size band, and the C library beyond the last band.
 //!
-//! Where the bands end is measured per machine and handed in ([`Bands`]). Nothing installed means the C library throughout. What is installed is resolved once per process into
-//! function pointers, and stays.
+//! The ends of the bands are measured per machine and passed in ([`Bands`]). Without installed bands, `tuned` is the C library
+//! for all sizes. Bands are resolved into function pointers once per process and never change afterwards.
 
 use crate::bands::TUNED;
 pub use crate::bands::{Bands, MOST, Unfit};
@@ -12,7 +12,7 @@ pub use crate::entry::{
 use crate::installed::INSTALLED;
 use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Kernel};
 
-/// The table row that runs whatever bands are installed.
+/// The copy kernel that uses the installed bands.
 pub const COPY: Kernel = Kernel {
     name: TUNED,
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
@@ -21,7 +21,7 @@ pub const COPY: Kernel = Kernel {
     move_: Some(move_by_size),
 };
 
-/// The fill that runs whatever bands are installed.
+/// The fill that uses the installed bands.
 pub const FILL: Fill = Fill {
     name: TUNED,
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
@@ -29,18 +29,18 @@ pub const FILL: Fill = Fill {
     fill: fill_by_size,
 };
 
-/// What a row copies by from now on: of `tuned` what is installed, so that a caller who keeps it goes
-/// there without a jump between.
+/// Returns the copy function of a row. For `tuned` this is the function of the installed bands, so that a caller that keeps the
+/// pointer saves a jump.
 pub(crate) fn copies_of(row: &Kernel) -> CopyFn {
     if row.name == TUNED && INSTALLED.is_published() { copies() } else { row.copy }
 }
 
-/// The same of its moves.
+/// Returns the move function of a row, like [`copies_of`].
 pub(crate) fn moves_of(row: &Kernel) -> Option<CopyFn> {
     if row.name == TUNED && INSTALLED.is_published() { Some(moves()) } else { row.move_ }
 }
 
-/// The same of a fill.
+/// Returns the fill function of a row, like [`copies_of`].
 pub(crate) fn fills_of(row: &Fill) -> FillFn {
     if row.name == TUNED && INSTALLED.is_published() { fills() } else { row.fill }
 }
@@ -58,7 +58,7 @@ mod tests {
         fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
     }
 
-    /// Where the C library wins, it is called: nothing of ours is between.
+    /// If the C library is the fastest, it is called directly: no code of this crate runs in between.
     #[test]
     #[cfg(not(miri))]
     fn the_rows_named_libc_are_the_functions_of_the_c_library() {

@@ -1,21 +1,21 @@
-//! What a loop moves at a time: plain integers for the short sizes, vector registers for the rest.
+//! The units that a loop moves at a time: integers for short sizes, vector registers for longer ones.
 //!
-//! A vector is moved as a value of its type, not through an intrinsic: inlined into a function that
-//! has the instruction set this is one load or store; elsewhere the compiler splits it, and it is
-//! still right. That makes one generic loop serve every width and architecture, and miri too.
+//! A vector is moved as a value of its type, not with an intrinsic. Inlined into a function that enables the instruction set,
+//! this is one load or store. Elsewhere the compiler splits it, and it is still correct. One generic loop can therefore serve
+//! every width and architecture, and Miri.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Plain bytes of a fixed size, moved in one go.
+/// Bytes of a fixed size that are moved at once.
 ///
 /// # Safety
 /// Every bit pattern is a value, there is no padding, and the size is a power of two.
 pub unsafe trait Word: Copy {
-    /// The word whose bytes are all `byte`.
+    /// Returns the word in which every byte is `byte`.
     fn splat(byte: u8) -> Self;
 }
 
-/// A [`Word`] of 16 bytes or more, which knows how to move what is shorter than itself.
+/// A [`Word`] of at least 16 bytes that can also move regions shorter than itself.
 ///
 /// # Safety
 /// As for [`Word`].
@@ -26,15 +26,15 @@ pub unsafe trait Vector: Word {
     /// `src` is readable and `dst` writable for `n` bytes.
     unsafe fn copy_below(dst: *mut u8, src: *const u8, n: usize);
 
-    /// Writes `n < size_of::<Self>()` times `byte`.
+    /// Writes `byte` `n < size_of::<Self>()` times.
     ///
     /// # Safety
     /// `dst` is writable for `n` bytes.
     unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize);
 }
 
-/// Costs no instruction; the compiler reorders, joins or replaces no access across it. Without it,
-/// it sees a memcpy in a loop and calls that, which in a library that *is* memcpy never returns.
+/// Costs no instruction, but the compiler does not reorder, combine or replace accesses across it. Without it, the compiler would
+/// recognise a loop as memcpy and call memcpy. In a library that implements memcpy, that call would never return.
 #[inline(always)]
 pub fn opaque() {
     compiler_fence(Ordering::SeqCst);
@@ -74,10 +74,10 @@ macro_rules! below {
             #[inline(always)]
             unsafe fn copy_below(dst: *mut u8, src: *const u8, n: usize) {
                 if n >= size_of::<$half>() {
-                    // SAFETY: `half <= n < 2 * half`; readable and writable, says the caller.
+                    // SAFETY: `half <= n < 2 * half`; the caller guarantees that the bytes are readable and writable.
                     unsafe { ends::<$half, 1>(dst, src, n) };
                 } else {
-                    // SAFETY: `n < half`; the rest is the caller's word.
+                    // SAFETY: `n < half`; the caller guarantees everything else.
                     unsafe { <$half as Below>::copy(dst, src, n) };
                 }
             }
@@ -85,10 +85,10 @@ macro_rules! below {
             #[inline(always)]
             unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize) {
                 if n >= size_of::<$half>() {
-                    // SAFETY: `half <= n < 2 * half`; writable, says the caller.
+                    // SAFETY: `half <= n < 2 * half`; the caller guarantees that the bytes are writable.
                     unsafe { fill_ends::<$half, 1>(dst, <$half>::splat(byte), n) };
                 } else {
-                    // SAFETY: `n < half`; the rest is the caller's word.
+                    // SAFETY: `n < half`; the caller guarantees everything else.
                     unsafe { <$half as Below>::fill(dst, byte, n) };
                 }
             }
@@ -96,7 +96,7 @@ macro_rules! below {
     };
 }
 
-/// What is shorter than this word, down to nothing.
+/// Moves regions that are shorter than this word, including empty ones.
 trait Below {
     /// # Safety
     /// As for [`Vector::copy_below`].
@@ -123,7 +123,7 @@ impl Below for u64 {
     #[inline(always)]
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
         if n >= 4 {
-            // SAFETY: `4 <= n < 8`; readable and writable, says the caller.
+            // SAFETY: `4 <= n < 8`; the caller guarantees that the bytes are readable and writable.
             unsafe { ends::<u32, 1>(dst, src, n) };
         } else if n >= 2 {
             // SAFETY: `2 <= n < 4`, as above.
@@ -137,7 +137,7 @@ impl Below for u64 {
     #[inline(always)]
     unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
         if n >= 4 {
-            // SAFETY: `4 <= n < 8`; writable, says the caller.
+            // SAFETY: `4 <= n < 8`; the caller guarantees that the bytes are writable.
             unsafe { fill_ends::<u32, 1>(dst, u32::splat(byte), n) };
         } else if n >= 2 {
             // SAFETY: `2 <= n < 4`, as above.
@@ -171,7 +171,7 @@ mod arm {
 
 /// Reads `N <= 4` words from `src + at`.
 ///
-/// Not in a loop: until a loop is unrolled its array lies in memory, and there it then stays.
+/// Not in a loop: until the compiler unrolls a loop, its array is in memory, and then it stays there.
 ///
 /// # Safety
 /// All of them are readable.
@@ -181,7 +181,7 @@ pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N]
     let from = src.wrapping_add(at).cast::<W>();
     let mut words = [W::splat(0); N];
     if N > 0 {
-        // SAFETY: readable, says the caller; any bit pattern is a W.
+        // SAFETY: the caller guarantees that it is readable; any bit pattern is a W.
         words[0] = unsafe { from.read_unaligned() };
     }
     if N > 1 {
@@ -201,8 +201,8 @@ pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N]
 
 /// Writes `N <= 4` words to `dst + at`.
 ///
-/// In this order and one by one: where the function has wider vectors, the compiler would join two
-/// stores into one, which then crosses cache lines that the narrower ones do not.
+/// One by one and in this order. In a function with wider vectors, the compiler would otherwise combine two stores into one,
+/// which can cross a cache line although the narrower ones do not.
 ///
 /// # Safety
 /// All of it is writable.
@@ -211,7 +211,7 @@ pub unsafe fn store<W: Word, const N: usize>(dst: *mut u8, at: usize, words: [W;
     const { assert!(N <= 4) };
     let to = dst.wrapping_add(at).cast::<W>();
     if N > 0 {
-        // SAFETY: writable, says the caller.
+        // SAFETY: the caller guarantees that it is writable.
         unsafe { to.write_unaligned(words[0]) };
     }
     if N > 1 {
@@ -231,44 +231,44 @@ pub unsafe fn store<W: Word, const N: usize>(dst: *mut u8, at: usize, words: [W;
     }
 }
 
-/// Copies `n` bytes as the first and the last `N` words, which overlap in the middle: no branch on
-/// the exact size. Everything is read before anything is written, so the regions may overlap.
+/// Copies `n` bytes as the first and the last `N` words, which overlap in the middle: no branch depends on the exact size.
+/// Everything is read before anything is written, so the regions may overlap.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes, at least `N` words and at most twice that.
 #[inline(always)]
 pub unsafe fn ends<W: Word, const N: usize>(dst: *mut u8, src: *const u8, n: usize) {
     let last = n - N * size_of::<W>();
-    // SAFETY: `N` words fit into `n` bytes, says the caller.
+    // SAFETY: the caller guarantees that `N` words fit into `n` bytes.
     let head: [W; N] = unsafe { load(src, 0) };
     // SAFETY: the last `N` words of the same bytes.
     let tail: [W; N] = unsafe { load(src, last) };
-    // SAFETY: as the reads, on the other side.
+    // SAFETY: like the reads, for the sink.
     unsafe { store(dst, 0, head) };
     // SAFETY: as above.
     unsafe { store(dst, last, tail) };
 }
 
-/// Copies `n` bytes as four words of which the middle ones lie on the outer ones for half of the sizes: no
-/// branch from one word to four. Everything is read before anything is written, so the regions may overlap.
+/// Copies `n` bytes as four words. For half of the sizes the middle words coincide with the outer ones. No branch is needed from
+/// one to four words. Everything is read before anything is written, so the regions may overlap.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes, at least a word and at most four.
 #[inline(always)]
 pub unsafe fn four<W: Word>(dst: *mut u8, src: *const u8, n: usize) {
     let word = size_of::<W>();
-    // One word further in where there are more than two, else nothing.
+    // One word if `n` is more than two words, otherwise 0.
     let inner = ((n - 1) & (2 * word)) / 2;
     let last = n - word;
     // SAFETY: the first word of `n` bytes.
     let first: [W; 1] = unsafe { load(src, 0) };
-    // SAFETY: a word from `inner` on: two words where that is not 0.
+    // SAFETY: a word at `inner`. If `inner` is not 0, it is one word, and `n` is more than two words.
     let second: [W; 1] = unsafe { load(src, inner) };
-    // SAFETY: as far from the end.
+    // SAFETY: a word at an equal distance from the end.
     let third: [W; 1] = unsafe { load(src, last - inner) };
     // SAFETY: the last word.
     let fourth: [W; 1] = unsafe { load(src, last) };
-    // SAFETY: as the reads, on the other side; and so below.
+    // SAFETY: like the reads, for the sink. This holds for the calls below as well.
     unsafe { store(dst, 0, first) };
     opaque();
     // SAFETY: as above.
@@ -281,13 +281,13 @@ pub unsafe fn four<W: Word>(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { store(dst, last, fourth) };
 }
 
-/// Writes `n` bytes as the first and the last `N` times `word`.
+/// Writes `word` `N` times at the start and `N` times at the end of `n` bytes.
 ///
 /// # Safety
 /// `dst` is writable for `n` bytes, at least `N` words and at most twice that.
 #[inline(always)]
 pub unsafe fn fill_ends<W: Word, const N: usize>(dst: *mut u8, word: W, n: usize) {
-    // SAFETY: `N` words fit into `n` bytes, says the caller.
+    // SAFETY: the caller guarantees that `N` words fit into `n` bytes.
     unsafe { store(dst, 0, [word; N]) };
     // SAFETY: the last `N` words of the same bytes.
     unsafe { store(dst, n - N * size_of::<W>(), [word; N]) };

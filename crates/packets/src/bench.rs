@@ -1,4 +1,4 @@
-//! Runs a setting with one kernel, and a table of kernels against each other.
+//! Runs a setting with one kernel, and compares several kernels in a table.
 
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
@@ -18,18 +18,18 @@ pub struct Setting {
     pub packets: u64,
 }
 
-/// What a run took.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub wall: Duration,
     pub usage: Usage,
     pub packets: u64,
     pub bytes: u64,
-    /// Ticks of the time-stamp counter; 0 where there is none.
+    /// Ticks of the time-stamp counter. 0 if the architecture has none.
     pub ticks: u64,
 }
 
-/// Two ports, each with a queue to and one from the switch, and the switch's buffers.
+/// Two ports, each with a queue to and a queue from the switch, and the buffers of the switch.
 pub struct Ports {
     queues: [[Queue; 2]; 2],
     pool: Pool,
@@ -43,8 +43,8 @@ impl Ports {
         Self { queues: [queue(), queue()], pool: Pool::new(setting.mbufs), sizes }
     }
 
-    /// Forwards the setting's packets, half in each direction (of an odd one more from the first
-    /// guest); `looks` compares every byte.
+    /// Forwards the packets of the setting, half in each direction. If the number is odd, the first guest sends one more.
+    /// `looks`: compare every byte.
     pub fn run(&mut self, choice: Choice, setting: &Setting, looks: bool) -> Result<Took, String> {
         let Self { queues: [one, other], pool, sizes } = self;
         let mut guests = [
@@ -52,7 +52,7 @@ impl Ports {
             Guest::new(&other[0], &other[1], sizes, looks),
         ];
         let ways = [(&one[0], &other[1]), (&other[0], &one[1])];
-        // By who sends them, so that each guest receives as many as the other one sends.
+        // Packets by sender, so that each guest receives as many as the other one sends.
         let sent = [setting.packets.div_ceil(2), setting.packets / 2];
         let forward = (choice, forward_of(choice));
         let (usage, ticks, began) = (Usage::now_process(), ticks(), Instant::now());
@@ -79,7 +79,7 @@ impl Ports {
 
 type Ways<'q> = [(&'q Queue, &'q Queue); 2];
 
-/// Packets that each guest is still to send and to receive.
+/// Packets that each guest must still send and receive.
 struct Due {
     end: [u64; 2],
     receives: [u64; 2],
@@ -91,7 +91,7 @@ impl Due {
         Self { end, receives: [sends[1], sends[0]] }
     }
 
-    /// A step of each guest; how many packets came.
+    /// Makes a step of each guest. Returns the number of packets received.
     #[inline(always)]
     fn step(&mut self, guests: &mut [Guest<'_>; 2]) -> u64 {
         let mut came = 0;
@@ -108,7 +108,7 @@ impl Due {
     }
 }
 
-/// Guests and switch in turn, until all packets came.
+/// Runs guests and switch in turn until all packets are received.
 fn alternate(
     guests: &mut [Guest<'_>; 2],
     ways: &Ways<'_>,
@@ -151,7 +151,7 @@ fn switch_alone(
 
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
-    // SAFETY: every x86-64 has it; an operating system that forbids it does not run this program.
+    // SAFETY: every x86-64 CPU has the instruction. Under an operating system that disables it, the program ends with a signal.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -160,7 +160,7 @@ fn ticks() -> u64 {
     0
 }
 
-/// Prints a table: every kernel in every round, in an order drawn anew.
+/// Prints a table: every kernel in every round, in a new random order per round.
 pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), String> {
     let named: Result<Vec<Choice>, String> = names.iter().map(|name| Choice::named(name)).collect();
     let mut choices = named?;
@@ -169,7 +169,7 @@ pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), Str
     }
     let mut ports = Ports::new(setting);
     for choice in &choices {
-        // Warms everything up, and no kernel is timed that delivers wrong bytes.
+        // Warms everything up. Also ensures that no kernel is measured that delivers wrong bytes.
         let checked = ports.run(*choice, setting, true);
         checked.map_err(|wrong| format!("{}: {wrong}", choice.name()))?;
     }

@@ -1,10 +1,10 @@
-//! The kernels as the switch meets them: called, or compiled into it.
+//! The kernels as used by the switch: called through a pointer, or inlined.
 
 #[cfg(target_arch = "x86_64")]
 use thalweg_kernels::cpu;
 use thalweg_kernels::{CopyFn, KERNELS, inline};
 
-/// A way to copy a packet.
+/// A method to copy a packet.
 pub trait Copier {
     /// Copies `n` bytes.
     ///
@@ -13,7 +13,7 @@ pub trait Copier {
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize);
 }
 
-/// A row of the table, through its pointer.
+/// A row of the table, called through its pointer.
 #[derive(Clone, Copy)]
 pub struct Called(pub CopyFn);
 
@@ -25,7 +25,7 @@ impl Copier for Called {
     }
 }
 
-/// What a compiler makes of a copy of unknown length: a call of the C library's memcpy.
+/// The code that a compiler generates for a copy of unknown length: a call of the C library's memcpy.
 #[derive(Clone, Copy)]
 pub struct Library;
 
@@ -60,7 +60,7 @@ impl<V: thalweg_kernels::Vector> Copier for Inlined<V> {
 pub enum Choice {
     /// The C library's memcpy, called directly.
     Library,
-    /// A row of the table, by its place.
+    /// A row of the table, by its index.
     Row(usize),
     /// The packet kernel, 16 bytes at a time.
     InlineSse2,
@@ -71,17 +71,17 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Every kernel this machine runs, the C library first.
+    /// Returns all kernels that this machine can run, the C library first.
     pub fn all() -> Vec<Self> {
         let mut all = Self::built();
         all.retain(|choice| choice.is_available());
         all
     }
 
-    /// Every kernel of this build.
+    /// Returns all kernels of this build.
     fn built() -> Vec<Self> {
         let mut all = vec![Self::Library];
-        // The row `libc` is the first one again, through a pointer.
+        // The row `libc` is the C library again, called through a pointer.
         all.extend((0..KERNELS.len()).map(Self::Row));
         if cfg!(target_arch = "x86_64") {
             all.extend([Self::InlineSse2, Self::InlineAvx2, Self::InlineAvx512]);
@@ -104,7 +104,7 @@ impl Choice {
         }
     }
 
-    /// Its name: rows are called, so theirs say so.
+    /// Returns the name. Names of rows end with `called`.
     pub fn name(self) -> String {
         match self {
             Self::Library => "libc".to_owned(),
@@ -115,7 +115,7 @@ impl Choice {
         }
     }
 
-    /// The kernel of this name; a row answers to its plain name too, except `libc`.
+    /// Returns the kernel with this name. Rows are also found by their plain names, except `libc`.
     pub fn named(name: &str) -> Result<Self, String> {
         let fits = |choice: &&Self| {
             choice.name() == name || (name != "libc" && choice.name() == format!("{name} called"))

@@ -1,12 +1,11 @@
-//! The guest behind a port: it sends packets, reads the headers of what arrives, and, when asked,
-//! every byte.
+//! The guest behind a port: sends packets and reads the headers of received ones. On request it compares every byte.
 
 use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
 
-/// An Ethernet header, a sequence number and the number of the buffer: what the guest writes.
+/// Bytes that the guest writes: an Ethernet header, a sequence number and the buffer number.
 pub const HEAD: usize = 24;
 const FILLER: u8 = 0xee;
-/// Two addresses and a type, written as one: in parts it is more stores than C's.
+/// Two addresses and a type, written at once: in parts, it would take more stores than in C.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
 
 /// One guest, with its two queues.
@@ -19,17 +18,17 @@ pub struct Guest<'q> {
     received: u64,
     bytes: u64,
     looks: bool,
-    /// Folded from the headers read, so that reading them is not for nothing.
+    /// Combines the headers read, so that the compiler does not remove the reads.
     sum: u64,
     wrong: Option<String>,
 }
 
 impl<'q> Guest<'q> {
-    /// A guest that owns all buffers of both queues; `looks` makes it compare every byte.
+    /// Creates a guest that owns all buffers of both queues. `looks`: compare every byte.
     pub fn new(sends: &'q Queue, receives: &'q Queue, sizes: &'q [u16], looks: bool) -> Self {
         let (sent, received) = (sends.posted(), receives.done());
         for number in 0..ENTRIES as u64 {
-            // SAFETY: neither queue is in use: what was posted has come back.
+            // SAFETY: neither queue is in use, because all posted buffers have been returned.
             let bytes = unsafe { sends.bytes(number) };
             let body = bytes.iter_mut().skip(HEADER).enumerate();
             body.for_each(|(at, byte)| *byte = pattern(number as u16, at));
@@ -51,7 +50,7 @@ impl<'q> Guest<'q> {
         }
     }
 
-    /// Sends up to a batch, takes in all that has come; returns how many came.
+    /// Sends up to a batch and receives all available packets. Returns the number received.
     #[inline(always)]
     pub fn step(&mut self, limit: u64) -> u64 {
         let room = self.sends.done() + ENTRIES as u64 - self.sent;
@@ -64,11 +63,11 @@ impl<'q> Guest<'q> {
         self.take_in()
     }
 
-    /// Takes in all that has come; returns how many.
+    /// Receives all available packets. Returns their number.
     #[inline(always)]
     pub fn take_in(&mut self) -> u64 {
         let (first, end) = (self.received, self.receives.done());
-        // Not in the guest's memory: each packet would wait there for the one before it.
+        // Kept in local variables: in the guest's memory, each packet would wait for the store of the previous one.
         let (mut sum, mut bytes) = (self.sum, self.bytes);
         for number in first..end {
             bytes += self.read(number, &mut sum);
@@ -79,17 +78,17 @@ impl<'q> Guest<'q> {
         end - first
     }
 
-    /// Bytes of the packets that came.
+    /// Returns the total size of the received packets, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Packets sent so far, of this and earlier guests on these queues.
+    /// Returns the number of packets sent on these queues, including those of earlier guests.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// What was read of the headers; and the first thing that was wrong, if it looked.
+    /// Returns the sum over the headers, or the first error found if the guest compared the bytes.
     pub fn verdict(self) -> Result<u64, String> {
         self.wrong.map_or(Ok(self.sum), Err)
     }
@@ -101,7 +100,7 @@ impl<'q> Guest<'q> {
         if self.next_size == self.sizes.len() {
             self.next_size = 0;
         }
-        // SAFETY: at or after `posted`, so the guest's, and no other reference is alive.
+        // SAFETY: the number is at or after `posted`, so the guest owns the buffer, and no other reference exists.
         let buffer = unsafe { self.sends.bytes(number) };
         let packet = &mut buffer[HEADER..];
         packet[..14].copy_from_slice(&ETHERNET);
@@ -110,11 +109,11 @@ impl<'q> Guest<'q> {
         self.sends.set_len(number, HEADER + size);
     }
 
-    /// Reads a header; how many bytes the packet has.
+    /// Reads a header. Returns the size of the packet, in bytes.
     #[inline(always)]
     fn read(&mut self, number: u64, sum: &mut u64) -> u64 {
         let len = self.receives.len(number);
-        // SAFETY: below `done`, so the guest's, and no other reference is alive.
+        // SAFETY: the number is below `done`, so the guest owns the buffer, and no other reference exists.
         let buffer = unsafe { self.receives.bytes(number) };
         let mut word = [0; 8];
         for at in [0, HEADER, HEADER + 14] {
@@ -135,8 +134,8 @@ fn pattern(buffer: u16, at: usize) -> u8 {
     (usize::from(buffer) * 31 + at * 7 + (at >> 8)) as u8
 }
 
-/// Whether packet `number` is what was sent as its number, with swapped addresses, and nothing
-/// behind it was touched.
+/// Checks that packet `number` has the contents sent with that number, with swapped addresses, and that no byte after it was
+/// changed.
 fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("packet {number}: {what}"));
     if !(HEADER + HEAD..=STRIDE).contains(&len) {

@@ -1,10 +1,10 @@
-//! Judges copy kernels by what article 004 judges them by: packets per second through a vhost-like
-//! switch. A stand-in for OvS, DPDK and a network card, with the same copies in the same places.
+//! Benchmarks copy kernels with the measure of article 004: packets per second through a vhost-like switch. It stands in for OvS,
+//! DPDK and a network card, with copies in the corresponding places.
 //!
-//! Reading order: [`queue`] is the memory a guest and the switch share, [`guest`] makes and checks
-//! packets, [`switch`] forwards them and does the copying, [`copier`] lists the kernels,
-//! [`bench`](mod@bench) runs them against each other, [`worker`] serves a study.
-// A kernel must be compiled into the function that has its instruction set.
+//! Reading order: [`queue`] is the memory that a guest and the switch share. [`guest`] creates and checks packets. [`switch`]
+//! forwards them and makes the copies. [`copier`] lists the kernels. [`bench`](mod@bench) compares them, and [`worker`] serves a
+//! study.
+// A kernel must be compiled into the function that enables its instruction set.
 #![allow(clippy::inline_always)]
 
 mod bench;
@@ -30,7 +30,7 @@ use thalweg_sys::signal;
 use crate::bench::{Setting, table};
 use crate::sizes::{Order, Sizes};
 
-/// Forwards packets between two ports and says how many a second, kernel by kernel.
+/// Measure copy kernels by the packets per second that a software switch forwards with them
 ///
 /// Examples:
 ///   thalweg-packets
@@ -39,35 +39,35 @@ use crate::sizes::{Order, Sizes};
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 struct Arguments {
-    /// Kernels, the first being what the others are compared with [default: all this CPU runs]
+    /// Kernels to compare; the first one is the baseline [default: all that this CPU can run]
     #[arg(long, value_delimiter = ',')]
     kernels: Vec<String>,
-    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: imix]
+    /// Packet size in bytes (60 to 1518), or imix: 7 of 64, 4 of 594 and 1 of 1518 bytes [default: imix]
     #[arg(long)]
     sizes: Option<Sizes>,
-    /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
+    /// Order of the imix sizes: iid draws them at random, rotating repeats a fixed sequence of twelve
     #[arg(long, default_value = "iid")]
     order: Order,
-    /// Packet buffers of the switch, used in turn: 512 stay in a second-level cache, 8192 do not
+    /// Number of packet buffers of the switch, used in turn: 512 fit in an L2 cache, 8192 do not
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..=65536))]
     mbufs: u32,
-    /// 1: guests and switch take turns; 2: the switch has a thread of its own
+    /// 1: guests and switch take turns; 2: the switch has its own thread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     cores: u8,
-    /// Packets in a sample
+    /// Packets per sample
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
-    /// Rounds; in each, every kernel takes one sample, in an order drawn anew
+    /// Rounds; each takes one sample per kernel, in a new random order
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,
-    /// so --packets and --rounds are the study's to say
+    /// Serve a study: speak the worker protocol with the single given kernel. A packet is an operation,
+    /// so the study sets --packets and --rounds
     #[arg(long, hide = true, conflicts_with_all = ["packets", "rounds"])]
     worker: bool,
-    /// From the study: bytes of an operation, so of a packet unless --sizes says otherwise
+    /// Set by a study: bytes per operation, which is the packet size unless --sizes is given
     #[arg(long, hide = true, requires = "worker")]
     bytes: Option<String>,
-    /// From the study: a folder for files, of which there are none
+    /// Set by a study: a directory for files, which this program does not use
     #[arg(long, hide = true, requires = "worker")]
     scratch: Option<PathBuf>,
 }
@@ -95,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// A study writes `key=value`, the same words for this program and for its counterpart in C.
+/// A study passes `key=value`, both to this program and to its counterpart in C. Converts these words to options.
 fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.iter().any(|word| word == "--worker") {
@@ -116,7 +116,8 @@ fn is_setting(word: &OsStr) -> bool {
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(as_options(env::args_os()));
     if !arguments.worker {
-        // Ends as other tools do when nobody reads the table; it fails for no signal that exists.
+        // Lets SIGPIPE end the program, as in other tools, if the reader of the table exits. The call cannot fail for an existing
+        // signal.
         let _ = signal::reset_sigpipe();
     }
     match cpu::hidden().and_then(|_| arguments.run()) {

@@ -1,4 +1,4 @@
-//! Memory that two threads work on by an agreement the compiler does not know.
+//! Memory that two threads share by a protocol that the compiler does not know.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,14 +10,14 @@ pub struct Memory {
     layout: Layout,
 }
 
-// SAFETY: it is plain bytes; who may touch which of them when is the agreement of its users, and
-// every access goes through the unsafe `at`.
+// SAFETY: the memory is plain bytes. Its users agree on which thread may access which bytes at a time, and every access is unsafe
+// code on a pointer from `at` or a slice from `bytes`.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// So many bytes, at least one.
+    /// Allocates `len` bytes, at least one.
     pub fn new(len: usize) -> Self {
         let layout = Layout::from_size_align(len.max(1), 4096).expect("a page divides its size");
         // SAFETY: the size is not zero.
@@ -25,23 +25,23 @@ impl Memory {
         Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), layout }
     }
 
-    /// The byte at `offset`, which is for the caller to keep inside: a comparison here would be three a
-    /// packet, a part of what is measured.
+    /// Returns the address of the byte at `offset`. The caller must keep the offset in bounds: a check here would cost three
+    /// comparisons per packet and distort the measurement.
     #[inline(always)]
     pub fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < self.layout.size(), "outside the memory");
         self.start.as_ptr().wrapping_add(offset)
     }
 
-    /// The bytes `offset..offset + len`.
+    /// Returns the bytes `offset..offset + len`.
     ///
     /// # Safety
-    /// They lie inside, and nobody else touches them while the reference lives.
+    /// They lie inside the memory, and no other code accesses them during the lifetime of the reference.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &mut [u8] {
         debug_assert!(offset + len <= self.layout.size(), "outside the memory");
-        // SAFETY: inside the allocation and the caller's alone, says the caller; initialised.
+        // SAFETY: the caller guarantees that the bytes are inside the allocation and exclusive; they are initialised.
         unsafe { std::slice::from_raw_parts_mut(self.at(offset), len) }
     }
 }

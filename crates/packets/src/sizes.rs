@@ -1,28 +1,28 @@
-//! Sizes of packets: one, or the simple IMIX.
+//! Packet sizes: a fixed size, or the simple IMIX.
 
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// Seven, four and one in twelve, as everybody who says "simple IMIX" means it.
+/// Seven, four and one of twelve packets: the usual definition of "simple IMIX".
 const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 const LEAST: u16 = 60;
 const MOST: u16 = 1518;
-/// Long enough that no branch predictor learns it by heart.
+/// Long enough that no branch predictor can memorise it.
 const DRAWN: usize = 1 << 14;
 
-/// Which sizes packets have.
+/// Sizes of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     Fixed(u16),
     Imix,
 }
 
-/// In which order the sizes of a mix come.
+/// Order of the sizes of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// Drawn independently: an upper bound for what mispredicted branches cost.
     Iid,
-    /// The same twelve again and again: predictable.
+    /// The twelve sizes repeated in a fixed order: predictable.
     Rotating,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for Sizes {
 }
 
 impl Sizes {
-    /// The sizes in turn; after the last the first again.
+    /// Returns the sequence of sizes, which is repeated.
     pub fn sequence(self, order: Order) -> Vec<u16> {
         match (self, order) {
             (Self::Fixed(size), _) => vec![size],

@@ -1,7 +1,7 @@
-//! The switch between the ports: packets are copied from one guest into packet buffers, their
-//! headers read back and changed, and copied into the other guest, a batch at a time.
+//! The switch between the ports. It copies packets from one guest into packet buffers, reads and changes their headers, and
+//! copies them into the other guest, a batch at a time.
 //!
-//! The shape is that of DPDK's vhost `rte_vhost_dequeue_burst` and `rte_vhost_enqueue_burst`.
+//! The structure follows DPDK's vhost functions `rte_vhost_dequeue_burst` and `rte_vhost_enqueue_burst`.
 
 use std::mem::MaybeUninit;
 
@@ -11,22 +11,22 @@ use crate::copier::{Called, Choice, Copier, Inlined, Library};
 use crate::memory::Memory;
 use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
 
-/// Room before a packet, as `RTE_PKTMBUF_HEADROOM`.
+/// Space before a packet, as `RTE_PKTMBUF_HEADROOM`.
 const HEADROOM: usize = 128;
 const MBUF: usize = STRIDE + HEADROOM;
 
-/// Packet buffers, used in turn, so that all of them are the working set.
+/// Packet buffers, used in turn, so that all of them form the working set.
 #[derive(Debug)]
 pub struct Pool {
     memory: Memory,
-    /// As long as a power of two; the free ones lie from `first` to `last`, both ever growing.
+    /// Ring of buffer numbers; its length is a power of two. The free buffers lie from `first` to `last`, which only increase.
     ring: Vec<u32>,
     first: usize,
     last: usize,
 }
 
 impl Pool {
-    /// So many buffers, at least a batch.
+    /// Creates a pool of `count` buffers, at least one batch.
     pub fn new(count: u32) -> Self {
         let count = count.max(BATCH as u32);
         let mut ring: Vec<u32> = (0..count).collect();
@@ -43,7 +43,7 @@ impl Pool {
     #[inline(always)]
     fn nth_free(&self, n: usize) -> u32 {
         let place = (self.first + n) & (self.ring.len() - 1);
-        // SAFETY: masked by the largest place of a ring that is a power of two long.
+        // SAFETY: the index is masked with the last index of a ring whose length is a power of two.
         unsafe { *self.ring.get_unchecked(place) }
     }
 
@@ -60,10 +60,10 @@ impl Pool {
     }
 }
 
-/// A batch function, compiled for one kernel.
+/// A batch function that is compiled for one kernel.
 pub type Forward = fn(Choice, &Queue, &Queue, &mut Pool) -> u64;
 
-/// The batch function of a kernel; its first argument must be that kernel.
+/// Returns the batch function of a kernel. Its first argument must be that kernel.
 pub fn forward_of(choice: Choice) -> Forward {
     match choice {
         Choice::Library => |_, from, to, pool| forward(&Library, from, to, pool),
@@ -76,10 +76,10 @@ pub fn forward_of(choice: Choice) -> Forward {
             forward(&Inlined::<std::arch::x86_64::__m128i>::new(), from, to, pool)
         },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Choice::all` and `Choice::named` give it only where the CPU has AVX2.
+        // SAFETY: `Choice::all` and `Choice::named` return it only if the CPU has AVX2.
         Choice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the same for AVX-512.
+        // SAFETY: `Choice::all` and `Choice::named` return it only if the CPU has AVX-512.
         Choice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
         #[cfg(not(target_arch = "x86_64"))]
         Choice::InlineSse2 | Choice::InlineAvx2 | Choice::InlineAvx512 => {
@@ -101,20 +101,20 @@ fn forward_avx512(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
     forward(&Inlined::<std::arch::x86_64::__m512i>::new(), from, to, pool)
 }
 
-/// Forwards up to a batch from one queue to the other and says how many packets.
+/// Forwards up to a batch from one queue to the other. Returns the number of packets.
 #[inline(always)]
 fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
     let (first, target) = (from.done(), to.done());
     let waiting = (from.posted() - first).min(to.posted() - target);
     let count = waiting.min(BATCH as u64).min(pool.free() as u64) as usize;
-    // Only what the batch holds is ever written.
+    // Uninitialised, because only the entries of the batch are ever written.
     let mut batch = [MaybeUninit::<(u32, usize)>::uninit(); BATCH];
     for (n, slot) in batch[..count].iter_mut().enumerate() {
         let number = first + n as u64;
         let len = from.len(number) - HEADER;
         let free = pool.nth_free(n);
-        // SAFETY: the source buffer is the switch's, between done and posted, and holds
-        // HEADER + len <= STRIDE bytes; an mbuf has STRIDE bytes behind its headroom, and is ours.
+        // SAFETY: the switch owns the source buffer, which lies between done and posted and holds HEADER + len <= STRIDE bytes.
+        // The mbuf has STRIDE bytes after its headroom, and the switch owns it.
         unsafe { copier.copy(pool.packet(free), from.packet(number), len) };
         slot.write((free, len));
     }
@@ -130,7 +130,7 @@ fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u
         let (mbuf, len) = unsafe { slot.assume_init() };
         let number = target + n as u64;
         let (header, packet) = (to.buffer(number), to.packet(number));
-        // SAFETY: the sink buffer is the switch's and has STRIDE bytes.
+        // SAFETY: the switch owns the sink buffer, which has STRIDE bytes.
         unsafe { header.write_bytes(0, HEADER) };
         // SAFETY: as above, len <= STRIDE - HEADER; queue and pool are different memory.
         unsafe { copier.copy(packet, pool.packet(mbuf), len) };
@@ -142,11 +142,11 @@ fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u
     count as u64
 }
 
-/// Reads the addresses that were just copied and writes them back swapped: the load right behind
-/// the copy is what punishes masked stores.
+/// Reads the addresses that were just copied and writes them back swapped. The load directly after the copy is slow after masked
+/// stores.
 ///
-/// In words of four and two bytes, one by one: as six bytes the compiler takes both over the stack, and reads
-/// there in one what two stores have just written, which waits for both.
+/// Uses words of four and two bytes, one by one. With six-byte values, the compiler would go through the stack: it would read two
+/// earlier stores with one load, which must wait for both.
 #[inline(always)]
 #[expect(clippy::cast_ptr_alignment, reason = "read and written as what it is: unaligned")]
 fn swap_addresses(packet: *mut u8) {
@@ -166,10 +166,10 @@ fn swap_addresses(packet: *mut u8) {
     unsafe { half(10).write_unaligned(to.1) };
 }
 
-// What a queue holds must fit what is posted of it.
+// A batch must fit into a queue.
 const _: () = assert!(BATCH <= ENTRIES);
 
-/// The batch function with a kernel of the test's.
+/// The batch function with a kernel that the test provides.
 #[cfg(test)]
 pub fn forward_with(copier: &impl Copier, from: &Queue, to: &Queue) -> u64 {
     forward(copier, from, to, &mut Pool::new(64))

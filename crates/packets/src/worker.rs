@@ -1,5 +1,4 @@
-//! Serves a study: the worker protocol (docs/formats.md) over stdin and stdout, with one kernel. One
-//! operation is one packet.
+//! Serves a study: the worker protocol (docs/formats.md) over stdin and stdout, with one kernel. One operation is one packet.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::thread::available_parallelism;
@@ -7,7 +6,8 @@ use std::thread::available_parallelism;
 use crate::bench::{Ports, Setting};
 use crate::copier::Choice;
 
-/// Answers until `quit` or the end of stdin. What cannot be done here is the first answer, and the end.
+/// Answers requests until `quit` or the end of stdin. If the setting is not possible here, the first answer reports that and the
+/// function returns.
 pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
     let mut served = Served::new(kernel, setting);
     for line in stdin().lock().lines() {
@@ -30,7 +30,7 @@ pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
 
 struct Served {
     choice: Choice,
-    /// Every buffer is used three times: enough to warm them up, and to look at all of them.
+    /// A setting that uses every buffer three times: enough to warm them up and to check all of them.
     thrice: Setting,
     ports: Ports,
 }
@@ -57,7 +57,7 @@ impl Served {
                 Ok(_) => "ok".to_owned(),
                 Err(what) => format!("wrong {what}"),
             },
-            // Guests never see the switch's buffers: two copies lie between source and sink.
+            // Guests never access the switch's buffers: two copies lie between source and sink.
             ["alias"] => "copied".to_owned(),
             ["memory"] => "0".to_owned(),
             ["run", times] => {

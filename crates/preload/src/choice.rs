@@ -1,13 +1,13 @@
-//! How a choice of kernels is written: `avx2`, or by size `4096=avx2,24576=avx512,rep-movsb`.
+//! The text form of a choice of kernels: `avx2`, or by size `4096=avx2,24576=avx512,rep-movsb`.
 //!
-//! Each name serves the sizes up to and including its number; one without a number, the last,
-//! everything above. What is left over is the C library's, which can also be named.
+//! Each name serves the sizes up to and including its number. A name without a number must be the last one and serves all larger
+//! sizes. The C library serves the remaining sizes; it can also be named.
 
 use core::iter::once;
 
-/// The name of the C library's own function, wherever a kernel is named.
+/// The name of the C library's functions in a choice.
 pub const LIBC: &str = "libc";
-/// How many parts a choice may have.
+/// Maximum number of parts in a choice.
 pub const MOST: usize = 16;
 
 /// The part of a choice that serves sizes up to and including `upto`.
@@ -15,12 +15,11 @@ pub const MOST: usize = 16;
 pub struct Part<'t> {
     /// Largest size, in bytes.
     pub upto: usize,
-    /// The kernel's name, in bytes: it comes from an environment.
+    /// The kernel's name as bytes, because it comes from the environment.
     pub name: &'t [u8],
 }
 
-/// The parts of a choice, rising and reaching to the largest size; `None` if it is not written as it
-/// should be.
+/// Returns the parts of a choice in ascending order, up to the largest size. Returns `None` if the text is invalid.
 pub fn parts(text: &[u8]) -> Option<impl Iterator<Item = Part<'_>>> {
     let split = || text.split(|byte| *byte == b',');
     let mut before: Option<usize> = None;
@@ -54,7 +53,7 @@ fn part(word: &[u8]) -> Option<Part<'_>> {
     Some(Part { upto: upto?, name: name.get(1..)? })
 }
 
-/// The same bytes. A comparison of slices would be a call of memcmp, which the object must not make.
+/// Returns `true` if both slices are equal. The operator `==` would call memcmp, which the object must not do.
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }

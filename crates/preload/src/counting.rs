@@ -1,18 +1,18 @@
-//! Calls and bytes by class of size, in a file shared by every process of the program. Words are only
-//! ever added to, atomically: threads and forked children need no lock.
+//! Counts calls and bytes per size class, in a file that all processes of the program share. Words are only incremented,
+//! atomically, so threads and forked children need no lock.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::layout::{self, LEN, MAGIC, MAGIC_AT};
 use crate::raw::{Access, File};
 
-/// The mapped file; null while nothing is counted.
+/// The mapped file. Null if nothing is counted.
 static FILE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Maps a file of counts, whose path ends with a zero byte. `false` if it is none.
+/// Maps a file of counts. The path must end with a zero byte. Returns `false` if it is not a valid one.
 pub fn open(path: &[u8]) -> bool {
     let Some(file) = File::open(path, Access::ReadWrite) else { return false };
-    // A shorter file would kill the program at the first access past its end.
+    // In a shorter file, an access past the end would kill the program with SIGBUS.
     if file.len() < LEN {
         return false;
     }
@@ -28,21 +28,21 @@ pub fn open(path: &[u8]) -> bool {
     true
 }
 
-/// Whether anything is counted.
+/// Returns `true` if calls are counted.
 pub fn is_open() -> bool {
     !FILE.load(Ordering::Relaxed).is_null()
 }
 
-/// Adds to a word, if anything is counted.
+/// Adds to a word, if calls are counted.
 pub fn add(word: usize, amount: u64) {
     let words = FILE.load(Ordering::Acquire);
     if words.is_null() || word >= LEN / size_of::<u64>() {
         return;
     }
     let word = words.wrapping_add(word);
-    // SAFETY: inside the mapped LEN bytes, was checked above; never unmapped.
+    // SAFETY: checked above to lie inside the mapped LEN bytes; never unmapped.
     let word = unsafe { &*word };
-    // Relaxed: sums, read when the processes have ended.
+    // Relaxed: the sums are read only after the processes have ended.
     word.fetch_add(amount, Ordering::Relaxed);
 }
 

@@ -1,19 +1,19 @@
-//! The file of counts, from the side that makes and reads it.
+//! Creates and reads the file of counts, outside of the program under test.
 
 use crate::layout::{
     CHOSEN_AT, CLASSES, KINDS, LEN, MAGIC, MAGIC_AT, PROCESSES_AT, WITHOUT_LIBC_AT, word,
 };
 
-/// What a program's processes did together.
+/// Counts of all processes of a program together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Processes that started the object.
+    /// Number of processes that started the object.
     pub processes: u64,
-    /// Those that run the kernels they were told.
+    /// Number of processes that use the kernels they were asked to use.
     pub chosen: u64,
-    /// Those in which libc's own functions were not found: its bands ran a slow loop there.
+    /// Number of processes in which libc's functions were not found: bands of libc used a slow loop there.
     pub without_libc: u64,
-    /// Calls by kind and size, without the empty classes.
+    /// Calls by kind and size, without empty classes.
     pub classes: Vec<Class>,
 }
 
@@ -24,15 +24,15 @@ pub struct Class {
     pub kind: &'static str,
     /// Smallest size, in bytes.
     pub from: u64,
-    /// Largest size.
+    /// Largest size, in bytes.
     pub upto: u64,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub bytes: u64,
 }
 
-/// The bytes of a file nothing was counted in yet.
+/// Returns the contents of an empty file of counts.
 pub fn blank() -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[MAGIC_AT * 8..][..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -40,7 +40,7 @@ pub fn blank() -> Vec<u8> {
 }
 
 impl Counts {
-    /// Reads a file's bytes; what is no file of counts is said.
+    /// Parses a file of counts. Returns an error if it is not one.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let (words, _) = bytes.as_chunks::<8>();
         let at = |place: usize| words.get(place).map_or(0, |word| u64::from_ne_bytes(*word));
@@ -64,12 +64,12 @@ impl Counts {
         })
     }
 
-    /// All calls.
+    /// Returns the number of all calls.
     pub fn calls(&self) -> u64 {
         self.classes.iter().fold(0, |sum, class| sum.saturating_add(class.calls))
     }
 
-    /// All bytes.
+    /// Returns the number of all bytes.
     pub fn bytes(&self) -> u64 {
         self.classes.iter().fold(0, |sum, class| sum.saturating_add(class.bytes))
     }

@@ -1,8 +1,7 @@
-//! The functions in use, set once before main: for each kind of call a size, and the function for all
-//! below it. Until then that size is 0, which no size is below.
+//! The functions in use, set once before main. Each kind of call has a size and a function for all smaller sizes. Until it is
+//! set, that size is 0, so no call uses the function.
 //!
-//! A call compares and jumps: where the C library's function serves the size, nothing else of this
-//! object is between the program and it.
+//! A call compares and jumps. If the C library's function serves the size, no other code of this object runs in between.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use crate::{counting, early, layout};
 
 /// Functions of one kind of call, by size.
 pub struct Steps {
-    /// What is shorter is served by `first`.
+    /// `first` serves all sizes below this one.
     below: AtomicUsize,
     first: AtomicPtr<()>,
     upto: [AtomicUsize; MOST],
@@ -31,7 +30,7 @@ impl Steps {
         }
     }
 
-    /// Sets one step. Before [`publish`].
+    /// Sets one step. Must be called before [`publish`].
     pub fn set(&self, place: usize, upto: usize, run: *mut ()) {
         if let (Some(size), Some(function)) = (self.upto.get(place), self.run.get(place)) {
             size.store(upto, Ordering::Relaxed);
@@ -39,14 +38,14 @@ impl Steps {
         }
     }
 
-    /// Lets callers go to the first step without a look at the others.
+    /// Lets callers use the first step without checking the others.
     fn publish(&self) {
         let [upto, ..] = &self.upto;
         let [run, ..] = &self.run;
         self.first.store(run.load(Ordering::Relaxed), Ordering::Relaxed);
-        // The largest size is that of no object.
+        // No object has the largest size, so saturation is harmless.
         let below = upto.load(Ordering::Relaxed).saturating_add(1);
-        // PAIRS WITH: the load in `serves`: who sees the size sees the function.
+        // PAIRS WITH: the load in `serves`. A caller that sees the size sees the function.
         self.below.store(below, Ordering::Release);
     }
 
@@ -62,7 +61,7 @@ impl Steps {
         self.first.load(Ordering::Relaxed)
     }
 
-    /// The function for a size; null where nothing was set.
+    /// Returns the function for a size, or null if none was set.
     #[inline(always)]
     #[allow(clippy::inline_always)]
     fn at(&self, n: usize) -> *mut () {
@@ -82,16 +81,16 @@ pub static MOVES: Steps = Steps::new();
 /// Steps of fills.
 pub static FILLS: Steps = Steps::new();
 
-/// Whether the steps are set, and whether every call is counted.
+/// State of the steps: unset, set, or set with every call counted.
 static STATE: AtomicU8 = AtomicU8::new(UNSET);
 const UNSET: u8 = 0;
 const SET: u8 = 1;
 const COUNTED: u8 = 2;
 
-/// Uses the steps as they are set, from now on.
+/// Activates the steps.
 pub fn publish() {
     let counted = counting::is_open();
-    // PAIRS WITH: the load in `is_set`: who sees it sees the steps.
+    // PAIRS WITH: the load in `is_set`. A caller that sees the state sees the steps.
     STATE.store(if counted { COUNTED } else { SET }, Ordering::Release);
     if !counted {
         COPIES.publish();
@@ -100,7 +99,7 @@ pub fn publish() {
     }
 }
 
-/// Whether the steps are there. Counts a call where calls are counted.
+/// Returns `true` if the steps are set. Counts the call if calls are counted.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 fn is_set(kind: usize, n: usize) -> bool {
@@ -157,22 +156,22 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// `run` is a [`CopyFn`], whose contract holds.
+/// `run` is a [`CopyFn`], and its contract holds.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: a CopyFn, says the caller.
+    // SAFETY: the caller guarantees that it is a CopyFn.
     let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
     // SAFETY: the same contract; its row was available when it was chosen.
     unsafe { run(dst, src, n) }
 }
 
 /// # Safety
-/// `run` is a [`FillFn`], whose contract holds.
+/// `run` is a [`FillFn`], and its contract holds.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    // SAFETY: a FillFn, says the caller.
+    // SAFETY: the caller guarantees that it is a FillFn.
     let run = unsafe { core::mem::transmute::<*mut (), FillFn>(run) };
     // SAFETY: the same contract; its row was available when it was chosen.
     unsafe { run(dst, byte, n) }

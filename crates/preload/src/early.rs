@@ -1,5 +1,5 @@
-//! Before the object has been started: what a loader calls, or a resolver of another library. No
-//! table, no pointer, nothing that needs a relocation. Right for every overlap; speed is no matter.
+//! Functions for calls before the start of the object, by a loader or a resolver of another library. They use no table, no
+//! pointer and nothing that needs a relocation. They are correct for every overlap; speed does not matter.
 
 use core::ffi::c_int;
 
@@ -11,12 +11,12 @@ use core::ffi::c_int;
 pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) >= n {
         for at in 0..n {
-            // SAFETY: `at < n`; the sink does not start inside the source, so upwards is right.
+            // SAFETY: `at < n`; the sink does not start inside the source, so upwards is correct.
             unsafe { byte(dst, src, at) };
         }
     } else {
         for at in (0..n).rev() {
-            // SAFETY: `at < n`; the sink starts inside the source, so downwards is right.
+            // SAFETY: `at < n`; the sink starts inside the source, so downwards is correct.
             unsafe { byte(dst, src, at) };
         }
     }
@@ -28,10 +28,10 @@ pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u
 #[inline(always)]
 #[allow(clippy::inline_always)]
 unsafe fn byte(dst: *mut u8, src: *const u8, at: usize) {
-    // Volatile: the compiler must not see a memcpy in the loop around it.
-    // SAFETY: readable, says the caller.
+    // Volatile: the compiler must not turn the loop around it into a memcpy.
+    // SAFETY: the caller guarantees that it is readable.
     let value = unsafe { src.wrapping_add(at).read_volatile() };
-    // SAFETY: writable, says the caller.
+    // SAFETY: the caller guarantees that it is writable.
     unsafe { dst.wrapping_add(at).write_volatile(value) };
 }
 

@@ -1,19 +1,19 @@
-//! The environment this program was started with. From /proc: not every C library hands it to those
-//! who start before main, and a program may have changed its own copy.
+//! The environment with which the program was started. It is read from /proc: not every C library passes it to constructors, and
+//! a program may have changed its own copy.
 
 use crate::raw::{Access, File};
 
-/// The value of a variable, read into `into`; `None` if it is not there or does not fit.
+/// Reads the value of a variable into `into`. Returns `None` if it is not set or does not fit.
 pub fn value<'b>(name: &str, into: &'b mut [u8]) -> Option<&'b mut [u8]> {
     let mut file = File::open(b"/proc/self/environ\0", Access::Read)?;
     let len = find(name.as_bytes(), into, &mut |chunk| file.read(chunk))?;
     into.get_mut(..len)
 }
 
-/// Where a variable's value ends in `into`. `read` gives the next bytes, 0 at the end.
+/// Copies the value of a variable to `into` and returns its length. `read` returns the next bytes, or 0 at the end.
 fn find(name: &[u8], into: &mut [u8], read: &mut dyn FnMut(&mut [u8]) -> usize) -> Option<usize> {
     let mut chunk = [0; 1024];
-    // How much of `name` the present variable begins with; `None` once it is another one.
+    // Number of bytes of `name` that match the current variable. `None` once they differ.
     let mut matched = Some(0);
     let mut value: Option<usize> = None;
     loop {
@@ -71,7 +71,7 @@ mod tests {
     fn what_does_not_fit_is_not_cut_off() {
         assert_eq!(look("NAME", b"NAME=value\0", 4, 4), None);
         assert_eq!(look("NAME", b"NAME=value\0", 4, 5).as_deref(), Some("value"));
-        // The kernel may cut the end off.
+        // The kernel may truncate the end.
         assert_eq!(look("NAME", b"NAME=value", 4, 9).as_deref(), Some("value"));
         assert_eq!(look("NAME", b"", 4, 9), None);
     }

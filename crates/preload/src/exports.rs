@@ -1,4 +1,4 @@
-//! The functions a program finds here before it looks into libc.
+//! The functions that a program finds here before it looks in libc.
 
 use core::ffi::{c_int, c_void};
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn memset(dst: *mut c_void, byte: c_int, n: usize) -> *mut
 }
 
 /// # Safety
-/// memcpy(3); `room` is what the compiler knows of the sink.
+/// memcpy(3); `room` is the size of the sink as known to the compiler.
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn __memcpy_chk(
     dst: *mut c_void,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn __memcpy_chk(
 }
 
 /// # Safety
-/// mempcpy(3); `room` is what the compiler knows of the sink.
+/// mempcpy(3); `room` is the size of the sink as known to the compiler.
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn __mempcpy_chk(
     dst: *mut c_void,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn __mempcpy_chk(
 }
 
 /// # Safety
-/// memmove(3); `room` is what the compiler knows of the sink.
+/// memmove(3); `room` is the size of the sink as known to the compiler.
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn __memmove_chk(
     dst: *mut c_void,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn __memmove_chk(
 }
 
 /// # Safety
-/// memset(3); `room` is what the compiler knows of the sink.
+/// memset(3); `room` is the size of the sink as known to the compiler.
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn __memset_chk(
     dst: *mut c_void,
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn __memset_chk(
     unsafe { memset(dst, byte, n) }
 }
 
-/// Ends the program as glibc does, before it writes past the end.
+/// Ends the program as glibc does, before a write past the end.
 #[inline]
 fn check(n: usize, room: usize) {
     if n > room {

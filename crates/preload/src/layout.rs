@@ -1,49 +1,49 @@
-//! The environment and the file through which the two sides of a trial speak.
+//! The environment variables and the file through which `thalweg trial` and the object communicate.
 
-/// The variable with the kernel for copies and moves, see [`crate::choice`].
+/// Variable with the kernel for copies and moves; see [`crate::choice`].
 pub const KERNEL: &str = "THALWEG_KERNEL";
-/// The variable with the fill.
+/// Variable with the kernel for fills.
 pub const FILL: &str = "THALWEG_FILL";
-/// The variable that hides features of the processor from the kernels.
+/// Variable that hides CPU features from the kernels.
 pub const CPU: &str = thalweg_kernels::cpu::VARIABLE;
-/// The variable with the path of the file to count in; without it nothing is counted.
+/// Variable with the path of the file of counts. Without it nothing is counted.
 pub const COUNTS: &str = "THALWEG_TRIAL_COUNTS";
 
-/// How long the file of counts is, in bytes. It is made of native 64-bit words: the head, then for
-/// each kind of call and each class of sizes two words, calls and bytes.
+/// Size of the file of counts, in bytes. It consists of native 64-bit words: a head, then two words (calls and bytes) for each
+/// kind of call and each size class.
 pub const LEN: usize = 4096;
-/// The first word of a file of counts, so that no other file is written over.
+/// The first word of a file of counts, so that no other file is overwritten.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"tw-trial");
 
 /// Head: the [`MAGIC`].
 pub const MAGIC_AT: usize = 0;
-/// Head: processes in which the object was started.
+/// Head: number of processes that started the object.
 pub const PROCESSES_AT: usize = 1;
-/// Head: those among them that run the kernels they were told.
+/// Head: number of these processes that use the kernels they were asked to use.
 pub const CHOSEN_AT: usize = 2;
-/// Head: those in which the C library's own functions were not found.
+/// Head: number of these processes in which the C library's functions were not found.
 pub const WITHOUT_LIBC_AT: usize = 3;
-/// Words of the head.
+/// Size of the head, in words.
 pub const HEAD: usize = 8;
 
-/// Kinds of calls that are counted apart.
+/// Kinds of calls that are counted separately.
 pub const KINDS: [&str; 3] = ["memcpy", "memmove", "memset"];
-/// Number of `memcpy` and `mempcpy` among [`KINDS`].
+/// Index of `memcpy` and `mempcpy` in [`KINDS`].
 pub const COPY: usize = 0;
-/// Number of `memmove`.
+/// Index of `memmove` in [`KINDS`].
 pub const MOVE: usize = 1;
-/// Number of `memset`.
+/// Index of `memset` in [`KINDS`].
 pub const SET: usize = 2;
 
-/// Classes of sizes: nothing, and one for every power of two.
+/// Number of size classes: one for size 0, and one per power of two.
 pub const CLASSES: usize = 65;
 
-/// The class of a size: 0 for nothing, else the number of its binary digits.
+/// Returns the class of a size: 0 for size 0, otherwise its number of binary digits.
 pub const fn class(size: usize) -> usize {
     (usize::BITS - size.leading_zeros()) as usize
 }
 
-/// The word that counts calls of a kind in a class; the next one counts bytes.
+/// Returns the index of the word that counts calls. The next word counts bytes.
 pub const fn word(kind: usize, class: usize) -> usize {
     HEAD + (kind * CLASSES + class) * 2
 }

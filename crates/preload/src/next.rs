@@ -1,8 +1,8 @@
-//! The C library's own functions, behind the ones exported here: for sizes whose band keeps libc's,
-//! and for what a kernel has no row of.
+//! Finds the C library's functions, which the exports of this object hide. They serve size bands that keep libc, and operations
+//! that a kernel does not support.
 //!
-//! Not by dlsym, which would be a symbol of somebody else's, but as a debugger does: from the program's
-//! dynamic section to the loader's list of objects, and through their symbol tables.
+//! `dlsym` would be a symbol of another object. Instead, this module works like a debugger: from the program's dynamic section to
+//! the loader's list of objects, and through their symbol tables.
 
 use core::ptr;
 
@@ -10,7 +10,7 @@ use crate::choice::same;
 use crate::exports;
 use crate::raw::{Access, File};
 
-/// The addresses found.
+/// The addresses of the C library's functions.
 #[derive(Clone, Copy)]
 pub struct Next {
     /// `memcpy`.
@@ -31,14 +31,14 @@ const DT_SYMTAB: usize = 6;
 const DT_DEBUG: usize = 21;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
-/// A symbol that only programs linked against an older version mean.
+/// Version flag of a symbol that only programs linked against an older version use.
 const HIDDEN: u16 = 0x8000;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
-/// More objects, or entries of a dynamic section, than a sound process has.
+/// More objects, or entries of a dynamic section, than a valid process has.
 const MANY: usize = 1 << 16;
 
-/// Looks them up. The objects are relocated: it runs among their constructors.
+/// Looks up the functions. It runs as a constructor, so all objects are relocated.
 pub fn find() -> Option<Next> {
     let auxiliary = Auxiliary::read()?;
     let first = loaded(&auxiliary)?;
@@ -50,7 +50,7 @@ pub fn find() -> Option<Next> {
     })
 }
 
-/// What the kernel told the loader.
+/// Values of the auxiliary vector, which the kernel passes to the loader.
 struct Auxiliary {
     headers: usize,
     count: usize,
@@ -78,13 +78,13 @@ impl Auxiliary {
     }
 }
 
-/// Reads a value of this process's memory.
+/// Reads a value from this process's memory.
 ///
 /// # Safety
-/// The loader or the kernel put a `T` there, and leaves it.
+/// The loader or the kernel has stored a `T` there and does not change it.
 unsafe fn at<T: Copy>(address: usize) -> T {
     let place: *const T = ptr::with_exposed_provenance(address);
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { place.read_unaligned() }
 }
 
@@ -98,7 +98,7 @@ struct Header {
     _rest: [u64; 4],
 }
 
-/// The loader's record of one object; `link_map` in link.h.
+/// The loader's record of one object: `link_map` in link.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Link {
@@ -120,7 +120,7 @@ struct Symbol {
     _size: u64,
 }
 
-/// The address of the first [`Link`].
+/// Returns the address of the first [`Link`].
 fn loaded(auxiliary: &Auxiliary) -> Option<usize> {
     let (mut base, mut dynamic) = (0, None);
     for n in 0..auxiliary.count.min(MANY) {
@@ -133,16 +133,16 @@ fn loaded(auxiliary: &Auxiliary) -> Option<usize> {
         }
     }
     let debug = entry(base.wrapping_add(dynamic?), DT_DEBUG).filter(|debug| *debug != 0)?;
-    // SAFETY: the loader puts its `r_debug` there before any constructor runs; the list is its second
-    // member, behind a padded int.
+    // SAFETY: the loader stores the address of its `r_debug` there before any constructor runs. The list is its second member,
+    // after a padded int.
     let first: usize = unsafe { at(debug + size_of::<usize>()) };
     Some(first)
 }
 
-/// An entry of a dynamic section.
+/// Returns an entry of a dynamic section.
 fn entry(dynamic: usize, wanted: usize) -> Option<usize> {
     for n in 0..MANY {
-        // SAFETY: entries are pairs of words, ended by a zero; none so far was.
+        // SAFETY: entries are pairs of words, terminated by a zero tag, and no tag so far was zero.
         let [tag, value]: [usize; 2] = unsafe { at(dynamic + n * 16) };
         if tag == wanted {
             return Some(value);
@@ -154,14 +154,14 @@ fn entry(dynamic: usize, wanted: usize) -> Option<usize> {
     None
 }
 
-/// The function of this name in the first object after this one that has it.
+/// Returns the function with this name in the first object after this one that defines it.
 fn lookup(first: usize, name: &[u8], own: usize, hwcap: usize) -> Option<usize> {
     let (mut link_at, mut passed) = (first, false);
     for _ in 0..MANY {
         if link_at == 0 {
             break;
         }
-        // SAFETY: a member of the loader's list, which nobody changes while constructors run.
+        // SAFETY: a member of the loader's list, which does not change while constructors run.
         let link: Link = unsafe { at(link_at) };
         if let Some(symbol) = symbol(&link, name) {
             let address = link.base.wrapping_add(symbol.value);
@@ -176,26 +176,26 @@ fn lookup(first: usize, name: &[u8], own: usize, hwcap: usize) -> Option<usize> 
     None
 }
 
-/// The address itself, or what its resolver says.
+/// Returns the address, or the result of its IFUNC resolver.
 fn resolve(address: usize, kind: u8, hwcap: usize) -> Option<usize> {
     match kind {
         STT_FUNC => Some(address),
         STT_GNU_IFUNC => {
             type Resolver = unsafe extern "C" fn(usize, usize) -> usize;
             let resolver: *const () = ptr::with_exposed_provenance(address);
-            // SAFETY: the symbol says that a resolver lies there.
+            // SAFETY: the symbol type declares that a resolver is at this address.
             let resolver = unsafe { core::mem::transmute::<*const (), Resolver>(resolver) };
-            // SAFETY: every object is relocated. x86-64 passes nothing and ignores the arguments;
-            // aarch64 passes the capabilities, and a flag in them that is not set says no more comes.
+            // SAFETY: every object is relocated. On x86-64 the resolver takes no arguments and ignores these. On aarch64 it takes
+            // the capabilities; a flag that is not set in them indicates that no second argument follows.
             Some(unsafe { resolver(hwcap, 0) })
         }
         _ => None,
     }
 }
 
-/// A defined symbol of an object, by its GNU hash table.
+/// Returns a defined symbol of an object, found through its GNU hash table.
 fn symbol(link: &Link, name: &[u8]) -> Option<Symbol> {
-    // glibc has relocated these addresses, except in the kernel's own object; musl leaves them.
+    // glibc has relocated these addresses, except in the vDSO; musl leaves them unrelocated.
     let table = |tag| {
         let address = entry(link.dynamic, tag)?;
         Some(if address < link.base { address + link.base } else { address })
@@ -215,12 +215,12 @@ fn symbol(link: &Link, name: &[u8]) -> Option<Symbol> {
     let chain = bucket_table + buckets as usize * 4;
     let last = index.saturating_add(MANY as u32);
     while index < last {
-        // SAFETY: the chain goes on until an odd hash.
+        // SAFETY: the chain continues until a hash with the lowest bit set.
         let other: u32 = unsafe { at(chain + (index - least) as usize * 4) };
         if other | 1 == hash | 1 {
             // SAFETY: a symbol of the hash table.
             let found: Symbol = unsafe { at(symbols + index as usize * size_of::<Symbol>()) };
-            // SAFETY: there is a version for every symbol.
+            // SAFETY: every symbol has a version entry.
             let version: u16 = versions.map_or(0, |v| unsafe { at(v + index as usize * 2) });
             let is_current = found.section != 0 && version & HIDDEN == 0;
             if is_current && is_named(strings + found.name as usize, name) {
@@ -235,11 +235,11 @@ fn symbol(link: &Link, name: &[u8]) -> Option<Symbol> {
     None
 }
 
-/// Whether these bytes and a zero lie there.
+/// Returns `true` if these bytes, followed by a zero, are at the address.
 fn is_named(address: usize, name: &[u8]) -> bool {
     let mut read = [0_u8; 16];
     for (n, into) in read.iter_mut().enumerate().take(name.len() + 1) {
-        // SAFETY: no zero was read so far, so the string goes on.
+        // SAFETY: no zero was read so far, so the string continues.
         *into = unsafe { at(address + n) };
         if *into == 0 {
             return n == name.len() && same(read.get(..n).unwrap_or_default(), name);

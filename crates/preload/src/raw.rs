@@ -1,15 +1,15 @@
-//! System calls by instruction: there is no libc here, and the program's errno is its own.
+//! Raw system calls: there is no libc here, and the program's errno must not change.
 
 use core::arch::asm;
 
-/// A result below 0 is a negated errno.
+/// Makes a system call. A negative result is a negated errno.
 ///
 /// # Safety
-/// What the call of this number asks of its arguments.
+/// The requirements of the system call for its arguments.
 #[cfg(target_arch = "x86_64")]
 unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel changes rax, rcx and r11, and memory only as the caller vouches for.
+    // SAFETY: the kernel changes rax, rcx and r11, and memory only as guaranteed by the caller.
     unsafe {
         asm!(
             "syscall",
@@ -28,14 +28,14 @@ unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// A result below 0 is a negated errno.
+/// Makes a system call. A negative result is a negated errno.
 ///
 /// # Safety
-/// What the call of this number asks of its arguments.
+/// The requirements of the system call for its arguments.
 #[cfg(target_arch = "aarch64")]
 unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel changes x0, and memory only as the caller vouches for.
+    // SAFETY: the kernel changes x0, and memory only as guaranteed by the caller.
     unsafe {
         asm!(
             "svc 0",
@@ -89,36 +89,36 @@ const EINTR: isize = -4;
 const SIGABRT: usize = 6;
 const SIG_UNBLOCK: usize = 1;
 
-/// An open file, closed with its owner.
+/// An open file, which is closed on drop.
 pub struct File(usize);
 
-/// What to do with a file.
+/// Access mode of a file.
 #[derive(Clone, Copy)]
 pub enum Access {
-    /// Read it.
+    /// Read only.
     Read,
-    /// Read and write it.
+    /// Read and write.
     ReadWrite,
 }
 
 impl File {
-    /// Opens a file that is there; the path ends with a zero byte.
+    /// Opens an existing file. The path must end with a zero byte.
     pub fn open(path: &[u8], access: Access) -> Option<Self> {
         if path.last() != Some(&0) {
             return None;
         }
         let flags = O_CLOEXEC | if matches!(access, Access::ReadWrite) { O_RDWR } else { 0 };
         let args = [AT_FDCWD, path.as_ptr().addr(), flags, 0, 0, 0];
-        // SAFETY: the path ends, was checked above; nothing is written to memory.
+        // SAFETY: the path is terminated, as checked above; no memory is written.
         let fd = unsafe { call(number::OPENAT, args) };
         usize::try_from(fd).ok().map(Self)
     }
 
-    /// Reads on; 0 at the end and on an error.
+    /// Reads the next bytes. Returns 0 at the end and on an error.
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         loop {
             let args = [self.0, into.as_mut_ptr().addr(), into.len(), 0, 0, 0];
-            // SAFETY: writes at most that many bytes to the slice.
+            // SAFETY: writes at most the length of the slice.
             let got = unsafe { call(number::READ, args) };
             if got != EINTR {
                 return usize::try_from(got).unwrap_or(0);
@@ -126,20 +126,20 @@ impl File {
         }
     }
 
-    /// How long it is; 0 where that does not show.
+    /// Returns the size of the file, or 0 if it cannot be determined.
     pub fn len(&self) -> usize {
         const SEEK_END: usize = 2;
-        // SAFETY: takes numbers.
+        // SAFETY: takes only numbers.
         let at = unsafe { call(number::LSEEK, [self.0, 0, SEEK_END, 0, 0, 0]) };
         usize::try_from(at).unwrap_or(0)
     }
 
-    /// Its first bytes, shared with everybody who maps them, for the rest of the process.
+    /// Maps the first bytes of the file, shared with other processes, for the rest of the process.
     pub fn map_shared<T>(&self, len: usize) -> Option<*mut T> {
         const READ_WRITE: usize = 3;
         const MAP_SHARED: usize = 1;
         let args = [0, len, READ_WRITE, MAP_SHARED, self.0, 0];
-        // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
+        // SAFETY: a new mapping at an address chosen by the kernel affects no other memory.
         let at = unsafe { call(number::MMAP, args) };
         let at = usize::try_from(at).ok()?;
         Some(core::ptr::with_exposed_provenance_mut(at))
@@ -148,23 +148,23 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: our own descriptor, used by nobody afterwards.
+        // SAFETY: this object's own descriptor, which is not used afterwards.
         unsafe { call(number::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// Says why on standard error, and aborts.
+/// Writes the reason to standard error and aborts.
 pub fn abort_because(words: &[u8]) -> ! {
-    // SAFETY: reads the slice. If nobody hears it there is nothing to do about that.
+    // SAFETY: reads the slice. A write error is ignored, because there is no other way to report the reason.
     unsafe { call(number::WRITE, [2, words.as_ptr().addr(), words.len(), 0, 0, 0]) };
     abort()
 }
 
-/// Ends the process by SIGABRT: first as it is set, then, if it was caught or blocked and the program
-/// came back, by its default.
+/// Ends the process with SIGABRT. It raises the signal once with the current disposition. If the signal was caught or blocked and
+/// the handler returned, it restores the default action and raises it again.
 pub fn abort() -> ! {
     raise();
-    // The kernel's own sigaction: handler, flags, restorer, mask; zeroes are the default.
+    // The kernel's sigaction: handler, flags, restorer, mask. All zeroes are the default action.
     let default = [0_u64; 4];
     let mask = 1_u64 << (SIGABRT - 1);
     let args = [SIGABRT, default.as_ptr().addr(), 0, size_of_val(&mask), 0, 0];
@@ -179,11 +179,11 @@ pub fn abort() -> ! {
 }
 
 fn raise() {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     let process = unsafe { call(number::GETPID, [0; 6]) };
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     let thread = unsafe { call(number::GETTID, [0; 6]) };
     let args = [process.cast_unsigned(), thread.cast_unsigned(), SIGABRT, 0, 0, 0];
-    // SAFETY: takes numbers; they are this thread's own.
+    // SAFETY: takes only numbers, which identify this thread.
     unsafe { call(number::TGKILL, args) };
 }

@@ -1,4 +1,4 @@
-//! What happens once in a process, before main: read the choice, set the pointers, begin to count.
+//! Initialisation, once per process and before main: reads the choice, sets the functions and starts to count.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,13 +8,13 @@ use crate::choice::{self, LIBC, MOST, Part, same};
 use crate::next::{self, Next};
 use crate::{counting, dispatch, early, environ, layout};
 
-/// A constructor: the loader calls it when everything is relocated and no thread runs yet.
+/// A constructor: the loader calls it after all relocations and before any other thread runs.
 #[cfg(thalweg_object)]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
-/// The C library's functions; 0 where they were not found.
+/// Addresses of the C library's functions. 0 if they were not found.
 static LIBC_COPY: AtomicUsize = AtomicUsize::new(0);
 static LIBC_MOVE: AtomicUsize = AtomicUsize::new(0);
 static LIBC_FILL: AtomicUsize = AtomicUsize::new(0);
@@ -22,9 +22,9 @@ static LIBC_FILL: AtomicUsize = AtomicUsize::new(0);
 extern "C" fn start() {
     let mut path = [0_u8; 4096];
     let room = path.len() - 1;
-    // The last byte stays the zero that ends the path.
+    // The last byte remains zero and terminates the path.
     let named = path.get_mut(..room).and_then(|path| environ::value(layout::COUNTS, path));
-    // A file that cannot be counted in stays as it is, and whoever reads it sees that.
+    // A file in which nothing can be counted stays unchanged, so its reader can detect that.
     let len = named.map(|path| path.len());
     let _ = len.and_then(|len| path.get(..=len)).is_some_and(counting::open);
     match next::find() {
@@ -32,10 +32,10 @@ extern "C" fn start() {
         None => counting::add(layout::WITHOUT_LIBC_AT, 1),
     }
     let mut text = [0_u8; 512];
-    // Before any row is asked whether it can run.
+    // Before any row is asked whether it is available.
     let known = environ::value(layout::CPU, &mut text).is_none_or(|list| cpu::hide(list));
     let copies = environ::value(layout::KERNEL, &mut text).is_some_and(|text| set_copies(text));
-    // Without a word about fills they are libc's.
+    // Without the variable, fills use libc.
     let fills = match environ::value(layout::FILL, &mut text) {
         Some(text) => set_fills(text),
         None => set_fills(LIBC.as_bytes()),
@@ -46,7 +46,7 @@ extern "C" fn start() {
         set_copies(LIBC.as_bytes());
         set_fills(LIBC.as_bytes());
     }
-    // After the choice: a process that is killed in between is none that did not take its kernel.
+    // After the choice: a process that is killed in between must not count as one that did not take its kernel.
     counting::add(layout::PROCESSES_AT, 1);
     dispatch::publish();
 }
@@ -57,7 +57,7 @@ fn keep(next: Next) {
     LIBC_FILL.store(next.fill, Ordering::Relaxed);
 }
 
-/// A function of each step, or `None` if the text is no choice or a name in it is none that can run.
+/// Returns a function for each step. Returns `None` if the text is invalid or names a kernel that cannot run.
 fn resolve<F: Copy>(text: &[u8], named: fn(&[u8]) -> Option<F>) -> Option<[Option<(usize, F)>; MOST]> {
     let mut steps = [None; MOST];
     for (step, Part { upto, name }) in steps.iter_mut().zip(choice::parts(text)?) {
@@ -83,13 +83,13 @@ fn set_fills(text: &[u8]) -> bool {
     true
 }
 
-/// The functions that copy and move under this name. A kernel that cannot move leaves that to libc.
+/// Returns the functions that copy and move under this name. If a kernel cannot move, libc does.
 fn copy_named(name: &[u8]) -> Option<[CopyFn; 2]> {
     if same(name, LIBC.as_bytes()) {
         return Some([libc_copy(&LIBC_COPY), libc_copy(&LIBC_MOVE)]);
     }
     let row = KERNELS.iter().find(|row| same(row.name.as_bytes(), name))?;
-    // The table's `tuned` has no bands here: those come written out.
+    // The row `tuned` has no bands in this process; the choice lists the bands explicitly.
     let is_whole = !same(name, tuned::COPY.name.as_bytes());
     let move_ = || row.move_.unwrap_or_else(|| libc_copy(&LIBC_MOVE));
     (is_whole && (row.is_available)()).then(|| [row.copy, move_()])
@@ -104,24 +104,24 @@ fn fill_named(name: &[u8]) -> Option<FillFn> {
     (is_whole && (row.is_available)()).then_some(row.fill)
 }
 
-/// The C library's function at an address of `next`; where it was not found, one of this object.
+/// Returns the C library's function at an address from `next`, or a function of this object if it was not found.
 fn libc_copy(address: &AtomicUsize) -> CopyFn {
     let address = address.load(Ordering::Relaxed);
     if address == 0 {
         return early::move_;
     }
     let function: *const () = core::ptr::with_exposed_provenance(address);
-    // SAFETY: `next` looked for memcpy and memmove, whose type this is.
+    // SAFETY: `next` looked up memcpy and memmove, which have this type.
     unsafe { core::mem::transmute::<*const (), CopyFn>(function) }
 }
 
-/// As [`libc_copy`].
+/// Like [`libc_copy`], for fills.
 fn libc_fill() -> FillFn {
     let address = LIBC_FILL.load(Ordering::Relaxed);
     if address == 0 {
         return early::fill;
     }
     let function: *const () = core::ptr::with_exposed_provenance(address);
-    // SAFETY: `next` looked for memset, whose type this is.
+    // SAFETY: `next` looked up memset, which has this type.
     unsafe { core::mem::transmute::<*const (), FillFn>(function) }
 }

@@ -1,10 +1,10 @@
-//! Files over HTTP/1.1: a server that shares a folder, and a client that brings a file or a tree, whole and true.
+//! Files over HTTP/1.1: a server that shares a directory, and a client that downloads and verifies a file or a directory tree.
 //!
-//! Bodies of plain connections are moved by the mechanisms of `thalweg-core`; files are published by its one
-//! publisher. No TLS in the server, by decision; no async runtime.
+//! The mechanisms of `thalweg-core` move the bodies of unencrypted connections, and its publisher creates the destination files.
+//! By decision, the server has no TLS, and there is no async runtime.
 
 #![forbid(unsafe_code)]
-// Only the command line uses it: a comment that repeats a name helps no reader.
+// The crate is used only by the command line: a comment that repeats a name helps no reader.
 #![allow(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,10 +1,10 @@
-//! The list of a folder that a server gives and a client brings a tree by: JSON, one entry a line.
+//! The manifest of a directory tree: a server produces it and a client downloads the tree by it. JSON, one entry per line.
 //!
-//! Paths are below the folder, without a slash in front, and percent-encoded as in a URL: a name may be
-//! any bytes, a line is printable ASCII, and a client appends the path to the folder's address as it is.
-//! The first line is the folder itself, with an empty path. What is in a folder stands together, sorted by the
-//! bytes of the names, and the folders come in the order of their lines: so a list is checked as it is read,
-//! and nothing of it need be kept. The last line is [`Line::End`]: a list without it was cut short.
+//! Paths are relative to the directory, without a leading slash, and percent-encoded as in a URL. Names may contain any bytes,
+//! but a line is printable ASCII, and a client appends the encoded path to the directory's URL. The first line is the directory
+//! itself, with an empty path. The entries of a directory are consecutive and sorted by the bytes of their names. Directories are
+//! listed in the order of their own lines. A client can therefore verify the list during the download and need not store it. The
+//! last line is [`Line::End`]; a list without it is incomplete.
 
 use std::{
     ffi::OsStr,
@@ -15,62 +15,62 @@ use std::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde::{Deserialize, Serialize};
 
-/// What stands for itself in a path of a URL; everything else is written as `%XX`.
+/// Characters that are not encoded in a URL path; all others are written as `%XX`.
 pub const PLAIN: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The `Content-Type` of a list.
+/// The `Content-Type` of a manifest.
 pub const MEDIA_TYPE: &str = "application/jsonl";
 
-/// One line.
+/// A line of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Line {
     /// A regular file.
     File {
-        /// Percent-encoded, below the folder.
+        /// Percent-encoded, relative to the directory.
         path: String,
         /// In bytes.
         size: u64,
         /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
-        /// As in the header of the same name: quoted, or `W/` and quoted.
+        /// Formatted as in the `ETag` header: quoted, with `W/` in front if it is weak.
         etag: String,
     },
-    /// A folder.
+    /// A directory.
     Folder {
-        /// Percent-encoded, below the folder that is listed.
+        /// Percent-encoded, relative to the listed directory.
         path: String,
         /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
-        /// The server may not read it: what is in it is not listed.
+        /// `true` if the server has no permission to read it, so that its entries are not listed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unread: bool,
     },
     /// A symbolic link.
     Link {
-        /// Percent-encoded, below the folder.
+        /// Percent-encoded, relative to the directory.
         path: String,
-        /// What it holds, percent-encoded.
+        /// The target of the link, percent-encoded.
         target: String,
         /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
     },
-    /// The list is whole.
+    /// The end of a complete manifest.
     End {
-        /// Lines before this one.
+        /// Number of lines before this one.
         entries: u64,
-        /// Bytes in all its files.
+        /// Total size of all files, in bytes.
         bytes: u64,
-        /// Entries left out: unreadable, or of a kind that is not served.
+        /// Number of omitted entries: unreadable, or of a type that is not served.
         left_out: u64,
     },
 }
 
-/// What every entry has.
+/// Metadata of every entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Permission bits, at most 0o7777.
@@ -79,18 +79,18 @@ pub struct Meta {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Last modified: whole seconds since 1970, UTC; before it negative.
+    /// Modification time, in whole seconds since 1970 (UTC). Negative before 1970.
     pub mtime: i64,
-    /// And nanoseconds, below 10^9.
+    /// Nanoseconds of the modification time, below 10^9.
     pub nanos: u32,
 }
 
-/// As it stands in a line and in a URL.
+/// Returns the percent-encoded form, as used in a line and in a URL.
 pub fn encoded(path: &Path) -> String {
     percent_encode(path.as_os_str().as_bytes(), PLAIN).to_string()
 }
 
-/// The bytes of an encoded path or target. It may still be any path: absolute, or with `..` in it.
+/// Decodes a path or a target. The result may be any path: absolute, or with `..` in it.
 pub fn decoded(text: &str) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&percent_decode_str(text).collect::<Vec<u8>>()))
 }

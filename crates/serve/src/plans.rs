@@ -1,5 +1,5 @@
-//! Plans for bodies, without the calls that a plan costs: what the kernel says of a file system and of a socket is
-//! asked once, and a plan is made once for all sizes that have its ladder.
+//! Plans for bodies, with few system calls: file system and socket properties are queried once, and one plan serves all sizes
+//! with the same candidates.
 
 use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
@@ -7,48 +7,48 @@ use thalweg_core::{
     End, EndFacts, Facts, Guarantees, Plan, Profile, Request, plan::Bands, profile::Load,
 };
 
-/// How to choose.
+/// Rules for the choice of a mechanism.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// What the planner is asked.
+    /// The request to the planner.
     pub request: Request,
-    /// What must hold of the bytes.
+    /// The guarantees that the transferred bytes need.
     pub needs: Guarantees,
-    /// What was measured here.
+    /// The measured profile of this machine.
     pub profile: Option<Profile>,
 }
 
-/// What is known of an end before the kernel is asked.
+/// Properties of an endpoint that are known without a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
-    /// A file of this device, which can never change itself (`thalweg_core::is_sealed`) or may. As a sink it is new.
+    /// A file on this device. `is_sealed`: it can never change (`thalweg_core::is_sealed`). As a sink, the file is new.
     File { device: u64, is_sealed: bool },
-    /// A socket, of the internet or of this machine.
+    /// A TCP socket (`is_internet`) or a Unix socket.
     Socket { is_internet: bool },
 }
 
-/// The plans of one thread, which always has the same policy.
+/// The plans of one thread. All of them are made by one policy.
 #[derive(Debug, Default)]
 pub struct Plans {
     ends: HashMap<Known, EndFacts>,
-    // The last one says whether the machine is busy.
+    // The last part of the key is `true` if the machine is busy.
     made: HashMap<(Known, Known, bool), Bands>,
-    /// How busy the thread is.
+    /// Recent load of the thread.
     load: Load,
 }
 
 impl Plans {
-    /// Says how busy the thread was of late: then plans go by what was measured on a busy machine.
+    /// Sets the recent load of the thread. If it is [`Load::Loaded`], plans use the measurements of a busy machine.
     pub fn set_load(&mut self, load: Load) {
         self.load = load;
     }
 
-    /// Of another policy there are others; the ends stay what they are.
+    /// Discards the plans, because the policy has changed. The facts about endpoints remain valid.
     pub fn forget(&mut self) {
         self.made.clear();
     }
 
-    /// The plan for so many bytes from one end to another.
+    /// Returns the plan for `len` bytes from `source` to `sink`.
     pub fn plan(
         &mut self,
         policy: &Policy,
@@ -56,7 +56,7 @@ impl Plans {
         sink: (Known, BorrowedFd<'_>),
         len: u64,
     ) -> Arc<Plan> {
-        // What a person said of the machine holds, whatever this thread does.
+        // If the user has declared the machine busy, that applies regardless of this thread's load.
         let load = self.load.max(policy.request.load);
         let bands = self.made.entry((source.0, sink.0, load == Load::Loaded)).or_default();
         let ends = &mut self.ends;
@@ -69,7 +69,7 @@ impl Plans {
     }
 }
 
-/// What holds of every such end.
+/// Returns the facts that hold for every such endpoint.
 fn facts(known: Known, fd: BorrowedFd<'_>) -> EndFacts {
     match End::of(fd) {
         Ok(end) if matches!(known, Known::File { is_sealed: true, .. }) => EndFacts::of(&end),
@@ -86,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_core::{Transfer, profile::Cell};
 
-    /// Cells in which one mechanism wins the small sizes and another one the large.
+    /// Measurements in which one mechanism wins for small sizes and another for large ones.
     fn profile(facts: &Facts) -> Profile {
         let (source, sink) = (facts.source.key(), facts.sink.key());
         let options = facts.source.options();

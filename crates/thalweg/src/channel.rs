@@ -1,7 +1,7 @@
-//! Between processes of one machine, through shared memory, without a daemon.
+//! Communication between processes of one machine, through shared memory and without a daemon.
 //!
-//! A [`Listener`] waits at an [`Address`], a [`Link`] connects to it. Over a link goes one channel: of
-//! messages, or of large buffers. The process at the other end may be written in C or Java.
+//! A [`Listener`] waits at an [`Address`] and a [`Link`] connects to it. A link carries one channel: of messages, or of large
+//! buffers. The process at the other end may be written in C or Java.
 //!
 //! Messages, from a [`Producer`] to a [`Consumer`]:
 //!
@@ -29,8 +29,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Large buffers, from a [`Sender`] to a [`Receiver`], which agree on one of the ways that work
-//! between them. All of a buffer arrives, or [`Error::PeerDied`] says how much is true:
+//! Large buffers, from a [`Sender`] to a [`Receiver`], which agree on a mechanism that works between them. Either the whole
+//! buffer arrives, or [`Error::PeerDied`] reports how much of it is valid:
 //!
 //! ```
 //! use std::thread;

@@ -1,4 +1,4 @@
-//! What can go wrong, and how far a copy had come.
+//! Errors, and how far a copy progressed.
 
 use rustix::io::Errno;
 use std::io;
@@ -16,39 +16,39 @@ use thalweg_tree::TreeReport;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A descriptor that bytes cannot be moved from or to: not open, or a directory.
+    /// A descriptor cannot be a source or a sink: it is not open, or it is a directory.
     #[error("{side} cannot be used: {}", errno_name(*errno))]
     End {
-        /// Which of the two.
+        /// The descriptor that is affected.
         side: Side,
-        /// What the kernel says of it.
+        /// The error of the system call.
         errno: Errno,
     },
-    /// No way of moving bytes between these ends keeps the promises that were asked for.
+    /// No mechanism between these endpoints provides the requested guarantees.
     #[error("{reason}")]
     Unsupported {
-        /// What is missing.
+        /// The missing property.
         reason: String,
     },
-    /// A call failed midway.
+    /// A system call failed during the transfer.
     #[error("{error}")]
     Move {
-        /// The call, the errno and the bytes that are in the sink.
+        /// The call, the errno, and the number of bytes in the sink.
         error: thalweg_core::Error,
-        /// What had been done by then.
+        /// Report of the transfer up to the error.
         report: Box<Report>,
     },
-    /// A copy of named files was not begun.
+    /// A copy of named files did not start.
     #[error(transparent)]
     Tree(#[from] thalweg_tree::Error),
-    /// A copy of named files is not complete: some could not be copied, differ from their source, or
-    /// changed while they were read.
+    /// A copy of named files is incomplete: some could not be copied, differ from their source, or changed during the
+    /// copy.
     #[error("{}", incomplete(.0))]
     Incomplete(Box<TreeReport>),
 }
 
 impl Error {
-    /// The errno of the call that failed first, if one did.
+    /// Returns the errno of the first failed call, if there was one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::End { errno, .. } => Some(*errno),
@@ -61,7 +61,7 @@ impl Error {
 }
 
 impl From<Error> for io::Error {
-    /// Of the same kind, with this error inside.
+    /// Converts to an error of the corresponding kind, with this error as its source.
     fn from(error: Error) -> Self {
         let kind = error.errno().map_or(io::ErrorKind::Other, |errno| Self::from(errno).kind());
         Self::new(kind, error)

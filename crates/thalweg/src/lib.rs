@@ -1,4 +1,4 @@
-//! Moves bytes on Linux by the way that is fastest on the machine it runs on.
+//! Moves bytes on Linux with the mechanism that is fastest on the machine it runs on.
 //!
 //! | to move | use |
 //! |---|---|
@@ -20,15 +20,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **The way** is chosen by what `thalweg tune` measured on this machine, if its profile is there and
-//! still holds ([`is_measured`]); otherwise by a fixed order, safest first. A way that the kernel
-//! refuses midway is replaced by the next at the byte reached, and the report says so.
+//! **The mechanism** is chosen by the measurements of `thalweg tune` on this machine, if a valid profile exists
+//! ([`is_measured`]). Otherwise a fixed order is used, safest first. If the kernel rejects a mechanism midway, the next one
+//! continues at the byte reached, and the report contains that.
 //!
-//! **The promises** are the caller's to give up ([`Guarantees`]). By default the destination gets the
-//! bytes as they were when they were moved, and shares no page with the source.
+//! **The guarantees** can be relaxed by the caller ([`Guarantees`]). By default the destination receives the bytes as they were
+//! at the time of the transfer, and shares no page with the source.
 //!
-//! The crates below this one (`thalweg-core`, `thalweg-channel`, `thalweg-tree`, `thalweg-kernels`)
-//! have every detail; here is what most programs need of them.
+//! The underlying crates (`thalweg-core`, `thalweg-channel`, `thalweg-tree`, `thalweg-kernels`) provide full control. This crate
+//! contains what most programs need.
 #![forbid(unsafe_code)]
 
 pub mod channel;
@@ -46,10 +46,10 @@ pub use thalweg_tree::fleet;
 pub use thalweg_tree::{CopyOptions, Event, Events, Fsync, Hash, Progress, TreeReport};
 pub use transfer::{copy, plan};
 
-/// What the functions of this crate answer.
+/// Result of the functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The examples of README.md are tests.
+/// Compiles the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

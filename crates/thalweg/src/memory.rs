@@ -1,7 +1,7 @@
-//! Memory to memory: copies, fills, and copies that sum or hash what they read.
+//! Memory to memory: copies, fills, and copies that also compute a checksum or a hash.
 //!
-//! [`copy()`], [`copy_within`] and [`fill`] are the C library's until a profile of this
-//! machine says which loop is faster ([`is_measured`](crate::is_measured)).
+//! [`copy()`], [`copy_within`] and [`fill`] use the C library until a profile of this machine selects faster loops
+//! ([`is_measured`](crate::is_measured)).
 //!
 //! ```
 //! use thalweg::memory;

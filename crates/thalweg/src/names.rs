@@ -5,10 +5,10 @@ use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Hash, Preserve, Target, T
 
 use crate::{Error, Result, saved};
 
-/// Copies one file to this name, with its permission bits.
+/// Copies one file to this path, with its permission bits.
 ///
-/// The copy appears under its name when it is whole; a file that was there is replaced. A symbolic
-/// link is followed.
+/// The destination appears under its name only when the copy is complete. An existing file is replaced. A symbolic link is
+/// followed.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -21,16 +21,17 @@ use crate::{Error, Result, saved};
 /// ```
 ///
 /// # Errors
-/// Names the file, the call and the reason; [`Error::Incomplete`] also if the source changed meanwhile.
+/// The error names the file, the call and the reason. [`Error::Incomplete`] is also returned if the source changed during the
+/// copy.
 pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<TreeReport> {
     run(from.as_ref(), to.as_ref(), CopyOptions { jobs: 1, ..CopyOptions::default() }, &())
 }
 
-/// Copies a directory with all it holds to this name: links as links, times, owners, extended
-/// attributes and access control lists kept, as `cp -a` does. The result runs with [`CopyTree::run`].
+/// Copies a directory recursively to this path, as `cp -a` does: symbolic links are copied as links, and times, owners, extended
+/// attributes and access control lists are kept. Start the copy with [`CopyTree::run`].
 ///
-/// A new directory appears under its name when all of it is there. Where there is a directory
-/// already, the files are merged into it, one by one.
+/// A new directory appears under its name only when the copy is complete. If the directory already exists, the files are merged
+/// into it one by one.
 ///
 /// ```
 /// use thalweg::Hash;
@@ -48,7 +49,7 @@ pub fn copy_tree(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> CopyTree {
     CopyTree { from: from.into(), to: to.into(), options: CopyOptions::archive() }
 }
 
-/// A copy of a tree that is still to be run, see [`copy_tree`].
+/// A configured copy of a directory tree; see [`copy_tree`].
 ///
 /// ```
 /// use thalweg::{Fsync, Hash};
@@ -75,51 +76,50 @@ pub struct CopyTree {
 }
 
 impl CopyTree {
-    /// Takes over permission bits only, as `cp -r` does.
+    /// Keeps only the permission bits, as `cp -r` does.
     pub fn contents_only(mut self) -> Self {
         self.options.preserve = Preserve::default();
         self
     }
 
-    /// Reads every copy again and compares it with its source. A copy that differs is not kept.
+    /// Reads every copy again and compares it with its source. A copy that differs is removed.
     pub fn verify(mut self, hash: Hash) -> Self {
         self.options.verify = Some(hash);
         self
     }
 
-    /// Goes on where an earlier run with `resume` was interrupted, and leaves what a later one can go
-    /// on from.
+    /// Continues an earlier run with `resume` that was interrupted. If this run is interrupted, a later one can continue it.
     pub fn resume(mut self) -> Self {
         self.options.resume = true;
         self
     }
 
-    /// Leaves files that exist as they are.
+    /// Skips existing files.
     pub fn no_clobber(mut self) -> Self {
         self.options.no_clobber = true;
         self
     }
 
-    /// What must be on stable storage when it returns. By default the data of replaced files only, so that a power cut
-    /// leaves the old contents or the new.
+    /// Sets the data that must be on stable storage on return. By default this is only the data of replaced files, so that a
+    /// power failure leaves either the old or the new contents.
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.options.fsync = fsync;
         self
     }
 
-    /// So many threads; 0, as from the start, means as many as there are processors.
+    /// Sets the number of threads. 0, the default, means one per core.
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.jobs = threads;
         self
     }
 
-    /// No more bytes per second than this, over all threads.
+    /// Limits the total rate of all threads, in bytes per second.
     pub fn limit(mut self, bytes_per_second: u64) -> Self {
         self.options.limit = Some(bytes_per_second);
         self
     }
 
-    /// Everything else that can be asked of a copy.
+    /// Changes any other option of the copy.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -133,16 +133,16 @@ impl CopyTree {
         self
     }
 
-    /// Copies.
+    /// Runs the copy.
     ///
     /// # Errors
-    /// [`Error::Tree`] if nothing was begun; [`Error::Incomplete`] with the report if single files
-    /// could not be copied, differ, or changed meanwhile. The other files are copied then.
+    /// [`Error::Tree`] if the copy did not start. [`Error::Incomplete`] with the report if single files could not be copied,
+    /// differ from their source, or changed during the copy. All other files are copied in that case.
     pub fn run(self) -> Result<TreeReport> {
         self.run_watched(&())
     }
 
-    /// Copies, telling `events` how far it is, and asking whether to go on.
+    /// Runs the copy. Reports progress to `events` and asks it whether to continue.
     ///
     /// ```
     /// use thalweg::{Cancelled, Error, Events};
@@ -166,13 +166,13 @@ impl CopyTree {
     /// ```
     ///
     /// # Errors
-    /// As of [`CopyTree::run`]; [`Error::Incomplete`] if it was not to go on.
+    /// As for [`CopyTree::run`]; also [`Error::Incomplete`] if `events` cancelled the copy.
     pub fn run_watched(self, events: &dyn Events) -> Result<TreeReport> {
         run(&self.from, &self.to, self.options, events)
     }
 
-    /// Works on the copy together with whoever else does so for the same two folders, here or on other machines. The
-    /// destination must not be there; what is left of an earlier attempt is gone on with.
+    /// Works on the copy together with other processes that copy between these two directories, on this or other machines. The
+    /// destination must not exist. An earlier attempt that was interrupted is continued.
     ///
     /// ```
     /// use std::time::Duration;
@@ -190,14 +190,15 @@ impl CopyTree {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Tree`] if nothing was begun. What went wrong with single files, and what is left, is in the report.
+    /// [`Error::Tree`] if the copy did not start. The report contains the errors of single files, and how much of
+    /// the copy is done.
     pub fn work(self, member: &fleet::Member, events: &dyn Events) -> Result<fleet::FleetReport> {
         let options = measured(self.options);
         Ok(fleet::work(&self.from, &self.to, &options, member, events)?)
     }
 }
 
-/// With what was measured on this machine.
+/// Adds the measurements of this machine to the options.
 fn measured(options: CopyOptions) -> CopyOptions {
     let profile = options.profile.or_else(|| saved::profile().cloned());
     CopyOptions { profile, ..options }

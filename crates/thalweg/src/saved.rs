@@ -1,13 +1,12 @@
-//! The profile of this machine, read once.
+//! The profile of this machine, which is read once.
 
 use std::sync::{Arc, OnceLock};
 use thalweg_core::Profile;
 
-/// Whether ways are chosen by measurements of this machine: `thalweg tune` has been run, and nothing
-/// of what its profile depends on (kernel, processor, limits ...) has changed since.
+/// Returns `true` if mechanisms are chosen by measurements of this machine: `thalweg tune` was run, and nothing that its profile
+/// depends on (kernel, CPU, limits ...) has changed since.
 ///
-/// The profile is read by the first call of this crate that needs it; `THALWEG_PROFILE` names another
-/// file. One that is stale or broken is not used.
+/// The first call that needs the profile reads it. `THALWEG_PROFILE` names another file. A stale or invalid profile is not used.
 ///
 /// ```
 /// if !thalweg::is_measured() {
@@ -22,7 +21,7 @@ pub(crate) fn profile() -> Option<&'static Arc<Profile>> {
     static SAVED: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
     let read = || {
         let profile = Profile::load(&Profile::default_path()?).ok().flatten()?;
-        // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
+        // Its measurements of memory may be valid where the others are not: in a pinned process.
         let stale = profile.stale();
         profile.install_kernels(&stale);
         stale.is_empty().then(|| Arc::new(profile))

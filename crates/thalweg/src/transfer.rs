@@ -1,4 +1,4 @@
-//! Between two open descriptors.
+//! Transfers between two open descriptors.
 
 use rustix::fs::{SeekFrom, seek};
 use std::os::fd::AsFd;
@@ -8,12 +8,11 @@ use thalweg_core::{
 
 use crate::{Error, Result, saved::profile};
 
-/// Moves everything that `source` still has into `sink`, and says by what and how fast.
+/// Moves the rest of `source` into `sink`. The report contains the mechanisms and the speed.
 ///
-/// Either may be a file, a block device, a pipe, a socket or a terminal. A file is read and written
-/// from its offset on, and its offset is behind what was moved afterwards, as with
-/// [`std::io::copy`]; buffers of your own (`BufWriter`) must be flushed before. Returns at the end of
-/// the source.
+/// Either may be a file, a block device, a pipe, a socket or a terminal. A file is read and written from its offset, and the
+/// offset is advanced by the bytes moved, as with [`std::io::copy`]. Your own buffers (`BufWriter`) must be flushed before.
+/// Returns at the end of the source.
 ///
 /// ```
 /// use std::{fs::File, io::Write};
@@ -31,8 +30,8 @@ use crate::{Error, Result, saved::profile};
 /// ```
 ///
 /// # Errors
-/// [`Error::End`] if an end cannot be used at all, [`Error::Unsupported`] if no way keeps the promises
-/// between these ends, [`Error::Move`] with the report so far if a call failed.
+/// [`Error::End`] if a descriptor cannot be used at all, [`Error::Unsupported`] if no mechanism provides the guarantees between
+/// these descriptors, [`Error::Move`] with the report so far if a call failed.
 pub fn copy(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Report> {
     let (from, to) = ends(source, sink)?;
     let mut transfer = between(from, to, needs);
@@ -41,7 +40,7 @@ pub fn copy(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<R
         return Err(Error::Unsupported { reason });
     }
     let outcome = Driver::default().run(&mut transfer, &plan, &mut ());
-    // The offsets of files were left alone so far: the transfer names its own.
+    // The transfer uses explicit offsets, so the offsets of the files have not been advanced yet.
     let sought = behind(from, Side::Source, outcome.report.bytes)
         .and_then(|()| behind(to, Side::Sink, outcome.report.bytes));
     match outcome.error {
@@ -56,7 +55,7 @@ fn behind(end: End<'_>, side: Side, bytes: u64) -> Result<()> {
     sought.map(drop).map_err(|errno| Error::End { side, errno })
 }
 
-/// How [`copy()`] would move these: the verdict about every way, and the reason.
+/// Returns the plan that [`copy()`] would use: the verdict about every mechanism, and the reason.
 ///
 /// ```
 /// use thalweg::Guarantees;
@@ -71,7 +70,7 @@ fn behind(end: End<'_>, side: Side, bytes: u64) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// [`Error::End`] if an end cannot be used at all.
+/// [`Error::End`] if a descriptor cannot be used at all.
 pub fn plan(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Plan> {
     let (from, to) = ends(source, sink)?;
     Ok(Plan::make(

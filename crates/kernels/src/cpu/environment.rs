@@ -1,4 +1,4 @@
-//! What the environment hides of the CPU.
+//! CPU features that the environment hides.
 
 extern crate std;
 
@@ -8,7 +8,7 @@ use std::{
 
 use super::{FEATURES, VARIABLE, bits_of};
 
-/// What the environment says, as bits; an error is a sentence.
+/// Returns the hidden features as bits. The error is a sentence for the user.
 pub fn hidden_bits() -> Result<u32, String> {
     let Some(list) = env::var_os(VARIABLE) else { return Ok(0) };
     bits_of(list.as_bytes()).map_err(|word| {
@@ -26,7 +26,7 @@ pub fn hidden_bits() -> Result<u32, String> {
     })
 }
 
-/// As [`hidden_bits`] for a library, which cannot refuse to go on: a wrong list hides nothing and is told.
+/// Like [`hidden_bits`], for a library, which cannot refuse to run: if the list is invalid, prints an error and hides nothing.
 pub fn hidden_or_told() -> u32 {
     hidden_bits().unwrap_or_else(|error| {
         eprintln!("thalweg: {error}; nothing is hidden");
@@ -34,8 +34,7 @@ pub fn hidden_or_told() -> u32 {
     })
 }
 
-/// The names of the features that the environment hides; an error is a sentence for the user. A program
-/// asks this when it starts.
+/// Returns the names of the hidden features. The error is a sentence for the user. A program calls this at its start.
 pub fn hidden() -> Result<Vec<&'static str>, String> {
     let bits = hidden_bits()?;
     Ok(FEATURES.iter().filter(|(_, bit)| bits & bit != 0).map(|(name, _)| *name).collect())

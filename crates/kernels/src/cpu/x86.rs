@@ -1,4 +1,4 @@
-//! The features of x86-64 that kernels ask for. `std` could say, this crate has none.
+//! The x86-64 features that kernels need. `std` could detect them, but this crate is `no_std`.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -39,22 +39,22 @@ pub const VPCLMUL: u32 = VPCLMULQDQ;
 
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// Whether all of `wanted` may be used.
+/// Returns `true` if all features in `wanted` may be used.
 #[inline]
 pub fn has(wanted: u32) -> bool {
-    // Relaxed: the word is the whole message, and asking twice gives the same answer.
+    // Relaxed: the word is the whole message, and a second detection gives an equal result.
     let known = KNOWN.load(Ordering::Relaxed);
     let known = if known & ASKED == 0 { ask() } else { known };
     known & wanted == wanted
 }
 
-/// The features that may be used, by name, in the order of the table.
+/// Returns the names of the usable features, in the order of the table.
 pub fn usable() -> impl Iterator<Item = &'static str> {
     FEATURES.iter().filter(|(_, bit)| has(*bit)).map(|(name, _)| *name)
 }
 
-/// Hides the features of a list, for programs whose environment this crate cannot read: before anything
-/// asks. `false`, and nothing is hidden, if the list is wrong.
+/// Hides the features in a list, for programs whose environment this crate cannot read. It must be called before the first query.
+/// If the list is invalid, it hides nothing and returns `false`.
 pub fn hide(list: &[u8]) -> bool {
     let hidden = bits_of(list);
     keep(hidden.unwrap_or(0));
@@ -92,7 +92,7 @@ fn last_leaf() -> u32 {
 
 #[target_feature(enable = "xsave")]
 fn saved_state() -> u64 {
-    // SAFETY: the one caller saw OSXSAVE, without which the instruction is undefined.
+    // SAFETY: the only caller has checked OSXSAVE, without which the instruction is undefined.
     unsafe { _xgetbv(0) }
 }
 
@@ -100,7 +100,7 @@ fn detect() -> u32 {
     let given = |word: u32, n: u32, feature: u32| if word >> n & 1 == 1 { feature } else { 0 };
     let [_, _, ecx, _] = leaf(1);
     let mut found = given(ecx, 20, SSE4_2) | given(ecx, 1, PCLMULQDQ);
-    // The OS must save the wide registers, or they change under our feet.
+    // The OS must save the wide registers on a context switch, otherwise their contents would be lost.
     let (osxsave, avx) = (ecx >> 27 & 1 == 1, ecx >> 28 & 1 == 1);
     if !(osxsave && avx) || last_leaf() < 7 {
         return found;
@@ -110,7 +110,7 @@ fn detect() -> u32 {
     let [_, ebx, ecx, _] = leaf(7);
     if state & 0x06 == 0x06 {
         found |= given(ebx, 5, AVX2_ALONE) | given(ebx, 8, BMI2);
-        // Zen 3 and Alder Lake have it for 32 bytes, without AVX-512.
+        // Zen 3 and Alder Lake support it for 32-byte vectors, without AVX-512.
         found |= given(ecx, 10, VPCLMULQDQ);
     }
     if state & 0xe6 == 0xe6 {

@@ -1,7 +1,7 @@
-//! CRC32C (Castagnoli) while copying: one file per way, `table.rs` lists them.
+//! CRC32C (Castagnoli) during a copy. One file per implementation; `table.rs` lists them.
 //!
-//! A word is loaded once, written and summed from the register: memory is read once, and what was
-//! summed is what was written.
+//! Each word is loaded once, then written and summed from the register. Memory is read once, and the sum is that of the bytes
+//! written.
 
 pub mod poly;
 pub mod software;

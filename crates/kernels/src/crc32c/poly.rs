@@ -1,5 +1,5 @@
-//! The arithmetic of the polynomial, at compile time. Bit 31 of a word is x^0: the reflected order
-//! of the crc32 instruction.
+//! Arithmetic modulo the CRC32C polynomial, at compile time. Bit 31 of a word is the coefficient of x^0: the reflected order of
+//! the crc32 instruction.
 
 const POLY: u32 = 0x82f6_3b78;
 
@@ -20,8 +20,8 @@ pub const fn power(n: usize) -> u32 {
     p
 }
 
-/// What byte `b` becomes when `k` more bytes of zeros follow it: eight tables, one per place in a
-/// 64-bit word.
+/// Eight lookup tables, one per byte position in a 64-bit word. Table `k` maps byte `b` to the CRC of `b` followed by `k` zero
+/// bytes.
 pub const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;
@@ -40,14 +40,14 @@ pub const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The factor by which a carry-less product moves a sum over `bytes` zeros: the product of two
-/// 32-bit words, reduced by the crc32 instruction, comes out with x^33 too many.
+/// Returns the factor for a carry-less product that advances a CRC over `bytes` zero bytes. The exponent is reduced by 33,
+/// because the product of two 32-bit words, reduced by the crc32 instruction, has an extra factor x^33.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub const fn over(bytes: usize) -> u64 {
     power(8 * bytes - 33) as u64
 }
 
-/// The two factors by which carry-less products move the halves of 128 bits over `bytes` more.
+/// Returns the two factors for carry-less products that advance the halves of a 128-bit value over `bytes` bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub const fn fold(bytes: usize) -> [u64; 2] {
     [power(8 * bytes + 31) as u64, power(8 * bytes - 33) as u64]

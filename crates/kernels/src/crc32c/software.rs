@@ -1,4 +1,4 @@
-//! Eight bytes at a time through tables: where the CPU has no crc32 instruction, and the oracle.
+//! Eight bytes at a time with lookup tables: for CPUs without a crc32 instruction, and as the reference for tests.
 
 use super::poly;
 use crate::row::{ALWAYS, Checksum};
@@ -61,16 +61,16 @@ fn eight(word: u64) -> u32 {
     crc
 }
 
-/// One word from the source; if `COPY`, it is written to the sink too.
+/// Loads one word from the source. If `COPY`, also writes it to the sink.
 ///
 /// # Safety
 /// The word lies inside `src` and, if `COPY`, inside `dst`.
 #[inline(always)]
 pub unsafe fn take<const COPY: bool, W: Word>(dst: *mut u8, src: *const u8, at: usize) -> W {
-    // SAFETY: inside the source, says the caller.
+    // SAFETY: the caller guarantees that the word lies inside the source.
     let [word] = unsafe { load::<W, 1>(src, at) };
     if COPY {
-        // SAFETY: inside the sink, says the caller.
+        // SAFETY: the caller guarantees that the word lies inside the sink.
         unsafe { store(dst, at, [word]) };
     }
     word

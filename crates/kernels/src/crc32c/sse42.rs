@@ -1,5 +1,5 @@
-//! The crc32 instruction on three streams at a time: it takes three cycles and starts every cycle.
-//! The three sums are joined by carry-less multiplication.
+//! The crc32 instruction on three streams at a time: it has a latency of three cycles and a throughput of one per cycle.
+//! Carry-less multiplication combines the three sums.
 
 use core::arch::x86_64::{
     _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64,
@@ -19,10 +19,10 @@ pub const ROW: Checksum = Checksum {
     sum,
 };
 
-/// Bytes per stream: long enough to hide the join, short enough that the three streams of source
-/// and sink together stay in the first-level cache.
+/// Bytes per stream: long enough to hide the cost of combining, and short enough that the three streams of source and sink fit in
+/// the L1 cache.
 const LONG: usize = 512;
-/// For what is left: a few words between two joins.
+/// Bytes per stream for the remaining bytes.
 const SHORT: usize = 64;
 
 /// # Safety
@@ -89,7 +89,7 @@ unsafe fn three<const COPY: bool, const STREAM: usize>(
     _mm_crc32_u64(0, early) as u32 ^ c as u32
 }
 
-/// The sum before the zeros that `factor` stands for, as 64 bits for the crc32 instruction to reduce.
+/// Advances a sum over the zeros that `factor` represents. The crc32 instruction must reduce the 64-bit result.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 #[inline]
 fn moved(crc: u64, factor: u64) -> u64 {
@@ -98,7 +98,7 @@ fn moved(crc: u64, factor: u64) -> u64 {
     _mm_cvtsi128_si64(product) as u64
 }
 
-/// What is left, in one stream and without inverting the sum.
+/// Sums the remaining bytes in one stream, without inverting the sum.
 ///
 /// # Safety
 /// The range lies inside `src` and, if `COPY`, inside `dst`.

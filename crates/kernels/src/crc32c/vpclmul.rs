@@ -1,5 +1,5 @@
-//! Folding by carry-less multiplication, 256 bytes at a time: four accumulators of 64 bytes, each
-//! moved over the next block and added to it. The crc32 instruction does the rest.
+//! Folding by carry-less multiplication, 256 bytes at a time: four accumulators of 64 bytes. Each is advanced over the next block
+//! and added to it. The crc32 instruction handles the remaining bytes.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64,
@@ -51,18 +51,18 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32
         // SAFETY: the same contract.
         return !unsafe { rest::<COPY>(dst, src, 0..n, !crc) };
     }
-    // Every misaligned store of a vector crosses a line; a short head is dear to few blocks only.
+    // Every misaligned vector store crosses a cache line. The cost of aligning pays off only for many blocks.
     let head = if COPY && n > 64 * BLOCK { dst.addr().wrapping_neg() % VECTOR } else { 0 };
-    // SAFETY: less than a vector of many blocks.
+    // SAFETY: the head is shorter than a vector, and `n` is many blocks.
     let crc = unsafe { rest::<COPY>(dst, src, 0..head, !crc) };
-    // SAFETY: a block is there.
+    // SAFETY: at least one block remains.
     let mut sums = unsafe { block::<COPY>(dst, src, head) };
     let start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc as i32));
     sums[0] = _mm512_xor_si512(sums[0], start);
     let mut at = head + BLOCK;
     let by = factors::<BLOCK>();
     while at + BLOCK <= n {
-        // SAFETY: another block is there.
+        // SAFETY: at least one more block remains.
         let next = unsafe { block::<COPY>(dst, src, at) };
         sums[0] = folded(sums[0], by, next[0]);
         sums[1] = folded(sums[1], by, next[1]);
@@ -94,7 +94,7 @@ unsafe fn block<const COPY: bool>(dst: *mut u8, src: *const u8, at: usize) -> [_
     [first, second, third, last]
 }
 
-/// The two factors that move 128 bits over `BYTES`, in a register.
+/// Returns the two factors that advance 128 bits over `BYTES`, in a register.
 #[target_feature(enable = "avx2,avx512f")]
 #[inline]
 fn factors<const BYTES: usize>() -> __m512i {
@@ -102,7 +102,7 @@ fn factors<const BYTES: usize>() -> __m512i {
     _mm512_broadcast_i32x4(_mm_set_epi64x(high as i64, low as i64))
 }
 
-/// `sum` moved by the factors, and added to `next`.
+/// Advances `sum` by the factors and adds it to `next`.
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 #[inline]
 fn folded(sum: __m512i, by: __m512i, next: __m512i) -> __m512i {
@@ -112,7 +112,7 @@ fn folded(sum: __m512i, by: __m512i, next: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64::<0x96>(low, high, next)
 }
 
-/// The four lanes as one.
+/// Combines the four lanes into one.
 #[target_feature(enable = "avx512f,pclmulqdq")]
 #[inline]
 fn joined(sum: __m512i) -> __m128i {
@@ -123,7 +123,7 @@ fn joined(sum: __m512i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(early, third), _mm512_extracti32x4_epi32::<3>(sum))
 }
 
-/// One lane, moved over `BYTES`.
+/// Advances one lane over `BYTES`.
 #[target_feature(enable = "sse2,pclmulqdq")]
 #[inline]
 fn lane<const BYTES: usize>(sum: __m128i) -> __m128i {
@@ -132,7 +132,7 @@ fn lane<const BYTES: usize>(sum: __m128i) -> __m128i {
     _mm_xor_si128(_mm_clmulepi64_si128::<0x00>(sum, by), _mm_clmulepi64_si128::<0x11>(sum, by))
 }
 
-/// The sum of the last 128 bits.
+/// Reduces the last 128 bits to the sum.
 #[target_feature(enable = "sse4.2")]
 #[inline]
 fn reduced(sum: __m128i) -> u32 {

@@ -1,7 +1,7 @@
-//! The packet kernel: compiled into its caller, so that there is no call and a known size folds.
+//! The packet kernel: inlined into its caller, so that there is no call and a constant size is folded.
 //!
-//! A function pointer per copy cost DPDK's vhost 13-20 % of its packets in 2017. The width is the
-//! caller's: name the vector type its own function was compiled for,
+//! In 2017, a function pointer per copy cost DPDK's vhost 13-20 % of its packets. The caller selects the width: it names the
+//! vector type that its own function is compiled for.
 //!
 //! ```
 //! #[cfg(target_arch = "x86_64")]
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! A wider type than that is split by the compiler: right, and slower. No masks (the
-//! header is read back at once, and a load behind a masked store waits), no test for overlap.
+//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks: the header is read back
+//! immediately, and a load directly after a masked store must wait. It does not check for overlap.
 
 use crate::row::{ALWAYS, Kernel};
 use crate::word::{Vector, ends, load, opaque, store};
@@ -43,8 +43,7 @@ pub(crate) const COPY: Kernel = Kernel {
     move_: None,
 };
 
-/// Copies `n` bytes between regions that do not overlap; best for whole vectors and up to a few
-/// thousand bytes.
+/// Copies `n` bytes between regions that do not overlap. Fastest for whole vectors and up to a few thousand bytes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
@@ -62,11 +61,11 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract, and two to four vectors.
         return unsafe { ends::<V, 2>(dst, src, n) };
     }
-    // SAFETY: the same contract, and more than four vectors, which is a line of the cache at least.
+    // SAFETY: the same contract, and more than four vectors, which is at least a cache line.
     unsafe { by_lines::<V>(dst, src, n) }
 }
 
-/// What a step of the loop copies: the line that a processor takes from memory.
+/// Bytes copied per step of the loop: the cache line size.
 const LINE: usize = 64;
 
 /// # Safety
@@ -77,7 +76,7 @@ unsafe fn by_lines<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let head: [V; 1] = unsafe { load(src, 0) };
     // SAFETY: as above, on the other side.
     unsafe { store(dst, 0, head) };
-    // A store over the end of a line takes two turns, a load less.
+    // The sink is aligned rather than the source: a store across a cache line costs two cycles, a load less.
     let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
     let last = n - LINE;
     while at < last {
@@ -105,7 +104,7 @@ unsafe fn line<V: Vector>(dst: *mut u8, src: *const u8, at: usize) {
 }
 
 /// # Safety
-/// So many vectors are readable from `src + at` and writable from `dst + at`.
+/// `N` vectors are readable from `src + at` and writable from `dst + at`.
 #[inline(always)]
 unsafe fn vectors<V: Vector, const N: usize>(dst: *mut u8, src: *const u8, at: usize) {
     const { assert!(size_of::<V>() <= LINE) };

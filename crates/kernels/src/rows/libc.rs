@@ -1,4 +1,4 @@
-//! What every program uses: the C library. The row every other one has to beat.
+//! The C library: the baseline that every other kernel has to beat.
 
 use crate::c_library::{copy, fill, move_};
 use crate::row::{ALWAYS, Fill, Kernel};

@@ -1,4 +1,4 @@
-//! The loop of a textbook: one byte at a time, kept that way.
+//! The textbook loop: one byte at a time. The compiler is prevented from optimising it.
 
 use core::ffi::c_int;
 
@@ -24,7 +24,7 @@ pub const FILL: Fill = Fill {
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     for i in 0..n {
-        // SAFETY: `i < n`, and `n` bytes are readable and writable, says the caller.
+        // SAFETY: `i < n`, and the caller guarantees that `n` bytes are readable and writable.
         unsafe { byte(dst, src, i) };
         opaque();
     }
@@ -50,9 +50,9 @@ unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// `src + i` is readable and `dst + i` writable.
 #[inline(always)]
 unsafe fn byte(dst: *mut u8, src: *const u8, i: usize) {
-    // SAFETY: readable, says the caller.
+    // SAFETY: the caller guarantees that it is readable.
     let value = unsafe { src.wrapping_add(i).read() };
-    // SAFETY: writable, says the caller.
+    // SAFETY: the caller guarantees that it is writable.
     unsafe { dst.wrapping_add(i).write(value) };
 }
 
@@ -60,7 +60,7 @@ unsafe fn byte(dst: *mut u8, src: *const u8, i: usize) {
 /// The contract of [`Fill::fill`].
 unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     for i in 0..n {
-        // SAFETY: `i < n`, and `n` bytes are writable, says the caller.
+        // SAFETY: `i < n`, and the caller guarantees that `n` bytes are writable.
         unsafe { dst.wrapping_add(i).write(byte as u8) };
         opaque();
     }

@@ -1,10 +1,10 @@
-//! The loop behind the rows of every width: overlapping ends for short sizes; otherwise a head, an
-//! aligned main loop of four vectors, and a tail that overlaps it, so that nothing branches on what
-//! is left over. Generic and inlined: each row instantiates it under its own instruction set.
+//! The loop of the kernels of every width. Short sizes use overlapping ends. Longer ones use a head, an aligned main loop of four
+//! vectors, and a tail that overlaps the loop, so that no branch depends on the remainder. Generic and inlined: each row
+//! instantiates it for its own instruction set.
 
 use crate::word::{Vector, Word, ends, fill_ends, load, opaque, store};
 
-/// Loads compare only these address bits with the stores before them.
+/// The CPU compares only these address bits of a load with those of earlier stores (4K aliasing).
 const ALIAS: usize = 4096;
 
 /// Copies between regions that do not overlap.
@@ -37,7 +37,7 @@ pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     }
 }
 
-/// [`copy`] of a vector or more.
+/// [`copy`] for at least one vector.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
@@ -47,10 +47,10 @@ pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if unsafe { upto_eight::<V>(dst, src, n) } {
         return;
     }
-    // Going up, a load here would look like it needs a store just made, and wait for it.
+    // Upwards, a load would appear to depend on a recent store (4K aliasing) and wait for it.
     let ahead = dst.addr().wrapping_sub(src.addr()) % ALIAS;
     if ahead != 0 && ahead < 8 * size_of::<V>() {
-        // SAFETY: more than eight vectors; regions that do not overlap may go either way.
+        // SAFETY: more than eight vectors; regions that do not overlap may be copied in either direction.
         unsafe { downwards::<V>(dst, src, n) };
     } else {
         // SAFETY: as above.
@@ -58,7 +58,7 @@ pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     }
 }
 
-/// [`move_`] of a vector or more.
+/// [`move_`] for at least one vector.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
@@ -72,7 +72,7 @@ pub unsafe fn move_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the sink starts inside the source, so downwards reads before it overwrites.
         unsafe { downwards::<V>(dst, src, n) };
     } else {
-        // SAFETY: the sink starts before the source or after its end: upwards is right for both.
+        // SAFETY: the sink starts before the source or after its end: upwards is correct in both cases.
         unsafe { upwards::<V>(dst, src, n) };
     }
 }
@@ -85,13 +85,13 @@ pub unsafe fn short<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
-        // SAFETY: a vector at least, and at most eight, says the caller: it is done.
+        // SAFETY: at least one vector, and the caller guarantees at most eight, so it copies everything.
         unsafe { upto_eight::<V>(dst, src, n) };
     }
 }
 
-/// One to eight vectors, the shortest first: a comparison is one more for all sizes behind it. Of more it
-/// does nothing and says so.
+/// Copies one to eight vectors. Tests the shortest sizes first, because each comparison delays all sizes tested after it. Returns
+/// `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes; they may overlap.
@@ -117,17 +117,17 @@ unsafe fn upto_eight<V: Vector>(dst: *mut u8, src: *const u8, n: usize) -> bool 
 #[inline(always)]
 unsafe fn upwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let last = n - 4 * size_of::<V>();
-    // Read first: where the regions overlap, the loop overwrites both.
+    // Head and tail are loaded first: where the regions overlap, the loop overwrites both.
     // SAFETY: the first of more than eight vectors.
     let head: [V; 1] = unsafe { load(src, 0) };
     // SAFETY: the last four of more than eight vectors.
     let tail: [V; 4] = unsafe { load(src, last) };
     let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
     while at < last {
-        // SAFETY: `at + 4 vectors < n`. The stores so far reached `dst + at`, which is at most
-        // `src + at` where the regions overlap, so these bytes are as they were.
+        // SAFETY: `at + 4 vectors < n`. The stores so far reached `dst + at`. If the regions overlap, that is at most `src + at`,
+        // so these source bytes are unchanged.
         let block: [V; 4] = unsafe { load(src, at) };
-        // SAFETY: the same range of the sink.
+        // SAFETY: the corresponding range of the sink.
         unsafe { store(dst, at, block) };
         at += 4 * size_of::<V>();
         opaque();
@@ -150,10 +150,10 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let mut end = n - dst.addr().wrapping_add(n) % size_of::<V>();
     while end > 4 * size_of::<V>() {
         end -= 4 * size_of::<V>();
-        // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`,
-        // which is not below the same place in the source where the regions overlap.
+        // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`. If the regions overlap, that
+        // is not below the corresponding source address, so these source bytes are unchanged.
         let block: [V; 4] = unsafe { load(src, end) };
-        // SAFETY: the same range of the sink.
+        // SAFETY: the corresponding range of the sink.
         unsafe { store(dst, end, block) };
         opaque();
     }
@@ -204,8 +204,8 @@ unsafe fn fill_long<W: Word>(dst: *mut u8, word: W, n: usize) {
     unsafe { store(dst, last, [word; 4]) };
 }
 
-/// A module with the functions of a row whose short sizes are done by `short`, which says whether it did them;
-/// the others are those of [`copy_vectors`] and [`move_vectors`].
+/// Defines a module with the functions of a kernel. `$short` handles the short sizes and returns whether it did. All other sizes
+/// use [`copy_vectors`] and [`move_vectors`].
 macro_rules! behind {
     ($module:ident, $short:ident, $vector:ty $(, $features:literal)?) => {
         mod $module {

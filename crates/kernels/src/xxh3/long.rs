@@ -1,17 +1,17 @@
-//! Stripes of 64 bytes into eight sums, which are scrambled after every block of sixteen stripes.
-//! Generic and inlined: each row instantiates it under its own instruction set.
+//! Long inputs: stripes of 64 bytes are accumulated into eight sums, which are scrambled after every block of sixteen stripes.
+//! Generic and inlined: each row instantiates it for its own instruction set.
 
 use super::short::{self, MOST, PRIME32, PRIME64, SECRET, avalanche, folded, secret};
 use crate::rows::inline;
 use crate::word::{Vector, load, opaque, store};
 
 const STRIPE: usize = 64;
-/// Each stripe of a block begins in the secret so many bytes behind the one before.
+/// Offset in the secret, in bytes, from one stripe of a block to the next.
 const STEP: usize = 8;
 const STRIPES: usize = (SECRET.len() - STRIPE) / STEP;
 const BLOCK: usize = STRIPES * STRIPE;
 
-/// Where the sums begin.
+/// Initial values of the sums.
 static START: [[u8; 8]; 8] = [
     PRIME32[2].to_le_bytes(),
     PRIME64[0].to_le_bytes(),
@@ -23,24 +23,23 @@ static START: [[u8; 8]; 8] = [
     PRIME32[0].to_le_bytes(),
 ];
 
-/// A vector as 64-bit lanes, the first one in its first bytes.
+/// A vector as 64-bit lanes; the first lane is in the first bytes.
 pub trait Lanes: Vector {
-    /// From the order of bytes in memory to that of the lanes, and back.
+    /// Converts between the byte order in memory and the order of the lanes, in both directions.
     #[inline(always)]
     #[must_use]
     fn ordered(self) -> Self {
         self
     }
 
-    /// These sums, to which each lane of `data` and `secret` gives the product of its two halves, and
-    /// its neighbour's `data`.
+    /// Adds to each sum the product of the two halves of its lane of `data ^ secret`, and the neighbouring lane of `data`.
     ///
     /// # Safety
     /// The CPU has the instruction set of the row.
     #[must_use]
     unsafe fn plus(self, data: Self, secret: Self) -> Self;
 
-    /// These sums, stirred.
+    /// Scrambles the sums.
     ///
     /// # Safety
     /// The CPU has the instruction set of the row.
@@ -48,7 +47,7 @@ pub trait Lanes: Vector {
     unsafe fn scrambled(self, secret: Self) -> Self;
 }
 
-/// Copies, if `COPY`, and hashes; `N` vectors are a stripe.
+/// Hashes and, if `COPY`, copies. `N` vectors are a stripe.
 ///
 /// # Safety
 /// `src` is readable for `n` bytes; if `COPY`, `dst` is writable and readable for as many, and they do
@@ -65,15 +64,15 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
             // SAFETY: the same contract.
             unsafe { inline::copy::<L>(dst, src, n) };
         }
-        // SAFETY: the same bytes, in the sink or in the source.
+        // SAFETY: the same contract; if `COPY`, the sink now holds the bytes of the source.
         return unsafe { short::hash(if COPY { dst } else { src }, n) };
     }
-    // SAFETY: the sums are a stripe long.
+    // SAFETY: the initial values are one stripe long.
     let mut sums = ordered::<L, N>(unsafe { load(START.as_ptr().cast(), 0) });
     let mut at = 0;
-    // What is left at the end is never nothing, and its last stripe has a secret of its own.
+    // The remainder is never empty, and its last stripe uses a separate part of the secret.
     while at + BLOCK < n {
-        // SAFETY: a whole block is left.
+        // SAFETY: a whole block remains.
         sums = unsafe { stripes::<L, N, COPY>(sums, (dst, src), at, STRIPES) };
         // SAFETY: the last stripe of the secret.
         let last = ordered(unsafe { load(SECRET.as_ptr(), SECRET.len() - STRIPE) });
@@ -82,11 +81,11 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
         at += BLOCK;
     }
     let whole = (n - 1 - at) / STRIPE;
-    // SAFETY: so many whole stripes are left.
+    // SAFETY: `whole` whole stripes remain.
     sums = unsafe { stripes::<L, N, COPY>(sums, (dst, src), at, whole) };
     at += whole * STRIPE;
     if COPY {
-        // SAFETY: what is left of both, which is a stripe or less.
+        // SAFETY: the remainder of both regions, which is at most a stripe.
         unsafe { inline::copy::<L>(dst.wrapping_add(at), src.wrapping_add(at), n - at) };
     }
     let from = if COPY { dst } else { src };
@@ -99,10 +98,10 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
     merged(sums, n)
 }
 
-/// So many stripes from `at` on, copied if `COPY`, and accumulated.
+/// Accumulates `count` stripes from `at` on, and copies them if `COPY`.
 ///
 /// # Safety
-/// They lie inside source and sink of `run`, whose contract it is otherwise; at most a block.
+/// They lie inside source and sink of `run`, whose contract applies otherwise; at most a block.
 #[inline(always)]
 unsafe fn stripes<L: Lanes, const N: usize, const COPY: bool>(
     mut sums: [L; N],
@@ -113,14 +112,14 @@ unsafe fn stripes<L: Lanes, const N: usize, const COPY: bool>(
     let mut stripe = 0;
     while stripe < count {
         let here = at + stripe * STRIPE;
-        // SAFETY: inside the source, says the caller.
+        // SAFETY: the caller guarantees that it lies inside the source.
         let data: [L; N] = unsafe { load(src, here) };
         if COPY {
-            // SAFETY: the same range of the sink.
+            // SAFETY: the corresponding range of the sink.
             unsafe { store(dst, here, data) };
             opaque();
         }
-        // SAFETY: `stripe < STRIPES`, after the last of which another one would fit.
+        // SAFETY: `stripe < STRIPES`, and the secret has room for one more stripe after the last one.
         let key = ordered(unsafe { load(SECRET.as_ptr(), stripe * STEP) });
         // SAFETY: the instruction set is there.
         sums = unsafe { plus::<L, N>(sums, ordered(data), key) };
@@ -129,7 +128,7 @@ unsafe fn stripes<L: Lanes, const N: usize, const COPY: bool>(
     sums
 }
 
-/// Four words at most, and not in a loop: see `word::load`.
+/// Applies an expression to at most four words. Not in a loop: see `word::load`.
 macro_rules! each {
     ($n:expr, $words:ident, $i:ident => $word:expr) => {{
         const { assert!($n <= 4) };
@@ -168,11 +167,11 @@ unsafe fn scrambled<L: Lanes, const N: usize>(mut sums: [L; N], key: [L; N]) -> 
     each!(N, sums, i => unsafe { sums[i].scrambled(key[i]) })
 }
 
-/// The eight sums and the length as one word.
+/// Combines the eight sums and the length into the hash.
 #[inline(always)]
 fn merged<L: Lanes, const N: usize>(sums: [L; N], n: usize) -> u64 {
     let mut lanes = [[0; 8]; 8];
-    // SAFETY: the sums are a stripe long, and so are the lanes.
+    // SAFETY: both the sums and the lanes are one stripe long.
     unsafe { store(lanes.as_mut_ptr().cast(), 0, ordered(sums)) };
     let lane = |i: usize| u64::from_le_bytes(lanes[i]);
     let mut all = (n as u64).wrapping_mul(PRIME64[0]);

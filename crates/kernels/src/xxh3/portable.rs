@@ -1,4 +1,4 @@
-//! Two lanes at a time in plain integers: where there are no vectors, and what miri sees.
+//! Two lanes at a time in plain integers: for targets without vectors, and for Miri.
 
 use super::long::{Lanes, run};
 use super::short::PRIME32;

@@ -1,8 +1,8 @@
-//! Up to 240 bytes: no state, a few products of what is there. And what these share with longer ones.
+//! Inputs of up to 240 bytes, which need no state: a few products of the input. Also code that is shared with longer inputs.
 
 use crate::word::load;
 
-/// The longest input without stripes.
+/// Length of the longest input without stripes.
 pub const MOST: usize = 240;
 
 /// The default secret.
@@ -31,7 +31,7 @@ pub const PRIME64: [u64; 5] = [
 ];
 const MIX: [u64; 2] = [0x1656_6791_9e37_79f9, 0x9fb2_1c65_1e98_df25];
 
-/// The word of the secret at `at`.
+/// Returns the word of the secret at `at`.
 #[inline(always)]
 pub fn secret(at: usize) -> u64 {
     let mut word = [0; 8];
@@ -39,7 +39,7 @@ pub fn secret(at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The halves of the product, one over the other.
+/// Returns the exclusive or of the two halves of the product.
 #[inline(always)]
 pub fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -52,7 +52,7 @@ pub fn avalanche(word: u64) -> u64 {
     word ^ word >> 32
 }
 
-/// That of XXH64.
+/// The avalanche function of XXH64.
 #[inline(always)]
 fn avalanche_64(word: u64) -> u64 {
     let word = (word ^ word >> 33).wrapping_mul(PRIME64[1]);
@@ -130,7 +130,7 @@ unsafe fn upto_16(src: *const u8, n: usize) -> u64 {
     avalanche(sum.wrapping_add(folded(low, high)))
 }
 
-/// Sixteen bytes under sixteen of the secret.
+/// Mixes sixteen bytes with sixteen bytes of the secret.
 ///
 /// # Safety
 /// Sixteen bytes at `src + at` are readable.
@@ -150,7 +150,7 @@ unsafe fn upto_128(src: *const u8, n: usize) -> u64 {
     let mut sum = (n as u64).wrapping_mul(PRIME64[0]);
     let mut pair = 0;
     while 32 * pair < n {
-        // SAFETY: more than `32 * pair` bytes, so as many again from each side: `16 * pair + 16 <= n`.
+        // SAFETY: `n > 32 * pair`, so sixteen bytes remain on each side: `16 * pair + 16 <= n`.
         let head = unsafe { mixed(src, 16 * pair, 32 * pair) };
         // SAFETY: as above.
         let tail = unsafe { mixed(src, n - 16 * pair - 16, 32 * pair + 16) };
@@ -173,7 +173,7 @@ unsafe fn upto_240(src: *const u8, n: usize) -> u64 {
     }
     sum = avalanche(sum);
     while at + 16 <= n {
-        // SAFETY: sixteen bytes are left.
+        // SAFETY: sixteen bytes remain.
         sum = sum.wrapping_add(unsafe { mixed(src, at, at - 128 + 3) });
         at += 16;
     }

@@ -1,4 +1,4 @@
-//! Four and eight lanes at a time, by AVX2 and AVX-512.
+//! Four and eight lanes at a time, with AVX2 and AVX-512.
 
 use core::arch::x86_64::{
     __m256i, __m512i, _mm256_add_epi64, _mm256_mul_epu32, _mm256_set1_epi64x, _mm256_shuffle_epi32,
@@ -55,19 +55,19 @@ macro_rules! width {
 width!(avx2, __m256i, 2, "avx2");
 width!(avx512, __m512i, 1, "avx2,avx512f,avx512bw,avx512vl");
 
-/// The two lanes of each pair in each other's place.
+/// Swaps the two lanes of each pair.
 const SWAP: i32 = 0b01_00_11_10;
 
 impl Lanes for __m256i {
     #[inline(always)]
     unsafe fn plus(self, data: Self, secret: Self) -> Self {
-        // SAFETY: AVX2 is there, says the caller.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { plus_256(self, data, secret) }
     }
 
     #[inline(always)]
     unsafe fn scrambled(self, secret: Self) -> Self {
-        // SAFETY: AVX2 is there, says the caller.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { scrambled_256(self, secret) }
     }
 }
@@ -75,13 +75,13 @@ impl Lanes for __m256i {
 impl Lanes for __m512i {
     #[inline(always)]
     unsafe fn plus(self, data: Self, secret: Self) -> Self {
-        // SAFETY: AVX-512 is there, says the caller.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { plus_512(self, data, secret) }
     }
 
     #[inline(always)]
     unsafe fn scrambled(self, secret: Self) -> Self {
-        // SAFETY: AVX-512 is there, says the caller.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { scrambled_512(self, secret) }
     }
 }

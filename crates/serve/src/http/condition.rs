@@ -1,34 +1,33 @@
-//! Whether a client has already what it asks for, and whether what it has is a part of what is here
-//! (RFC 9110, 13).
+//! Evaluates conditional requests (RFC 9110, 13): may the server send 304, 412, the whole file or a range?
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::head::Head;
 
-/// By what one version of a file is told from another.
+/// Entity tag and modification time that identify one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validator {
-    /// Quoted, and with `W/` before it where a change could leave it as it is.
+    /// Quoted. Starts with `W/` if the file could still change without a change of the tag.
     pub etag: String,
-    /// In whole seconds.
+    /// Rounded down to whole seconds.
     pub modified: Option<SystemTime>,
-    /// That second is over: the file cannot change again and keep it.
+    /// `true` if the second of `modified` has passed, so that a later change must produce another time.
     pub is_settled: bool,
 }
 
-/// What follows from the conditions of a request.
+/// Result of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is answered, and by parts if `ranges`.
+    /// Send the content; honour `Range` only if `ranges` is `true`.
     Content { ranges: bool },
-    /// The client has it.
+    /// Send 304: the client already has this version.
     NotModified,
-    /// The client wants another version, or none.
+    /// Send 412: the client requires another version, or that the file does not exist.
     Failed,
 }
 
 impl Validator {
-    /// Judges in the order of RFC 9110, 13.2.2.
+    /// Evaluates the conditions in the order of RFC 9110, 13.2.2.
     pub fn judge(&self, head: &Head) -> Answer {
         let unmodified = match (&head.if_match, date(head.if_unmodified_since.as_ref())) {
             (Some(tags), _) => self.is_listed(tags, true),
@@ -53,7 +52,7 @@ impl Validator {
         self.etag.starts_with("W/")
     }
 
-    /// Whether a tag of If-Range, or a date, is surely that of this version.
+    /// Returns `true` if a tag or date of `If-Range` certainly identifies this version (strong comparison).
     fn is(&self, known: &str) -> bool {
         if self.is_weak() {
             return false;
@@ -64,14 +63,14 @@ impl Validator {
         self.is_settled && self.modified.is_some() && date(Some(&known.to_owned())) == self.modified
     }
 
-    /// Whether a list of tags has this one; `surely` not by a weak one.
+    /// Returns `true` if a list of tags contains this one. With `surely`, weak tags do not match.
     fn is_listed(&self, tags: &str, surely: bool) -> bool {
         let own = self.etag.trim_start_matches("W/");
         let is_own = |tag: &str| {
             let weak = tag.starts_with("W/") || self.is_weak();
             tag.trim_start_matches("W/") == own && !(surely && weak)
         };
-        // None of our own tags has a comma in it.
+        // Splitting at commas is safe: tags made by this server never contain one.
         tags.trim() == "*" || tags.split(',').map(str::trim).any(is_own)
     }
 }
@@ -80,9 +79,9 @@ fn date(header: Option<&String>) -> Option<SystemTime> {
     header.and_then(|date| httpdate::parse_http_date(date).ok())
 }
 
-/// A time of a file as a header can say it; `None` before 1970 and after 9999.
+/// Converts seconds since 1970 to a time that an HTTP date can express. Returns `None` before 1970 and after 9999.
 pub fn in_seconds(seconds: i64) -> Option<SystemTime> {
-    // The last second that the format has.
+    // The last second of 9999, the last one that an HTTP date can express.
     const LAST: u64 = 253_402_300_799;
     let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds <= LAST)?;
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds))

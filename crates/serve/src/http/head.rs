@@ -1,5 +1,5 @@
-//! One request: the line and the headers that this server acts on. Whatever two servers could read in two
-//! ways is refused, since one of them may stand before the other.
+//! Parses one request: the request line and the headers that this server uses. Rejects everything that two servers could
+//! interpret differently, because a proxy may run in front of this server (request smuggling).
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{status::Status, target::Target};
 pub struct Head {
     pub method: Method,
     pub target: Target,
-    /// As it was sent, for the log.
+    /// The request line as received, for the log.
     pub line: String,
-    /// The client is to be told how long the answer is, or it is closed: no chunks.
+    /// `true` for HTTP/1.0: the answer needs a length or ends with the connection, because chunks are not supported.
     pub is_old: bool,
-    /// Another request may follow.
+    /// `true` if another request may follow on this connection.
     pub keep_alive: bool,
-    /// What follows is no request but what the client wants to hand in: it is not read.
+    /// `true` if a request body follows. The server does not read it.
     pub has_body: bool,
     pub range: Option<String>,
     pub if_range: Option<String>,
@@ -25,28 +25,28 @@ pub struct Head {
     pub if_modified_since: Option<String>,
     pub if_unmodified_since: Option<String>,
     pub accept_encoding: Option<String>,
-    /// The SHA-256 of the whole file is to be told (RFC 9530, 4).
+    /// `true` if the client asked for the SHA-256 of the whole file (`Want-Repr-Digest`, RFC 9530, 4).
     pub wants_digest: bool,
-    /// How long the client would wait for an answer (`Prefer: wait=SECONDS`, RFC 7240, 4.3).
+    /// The time that the client is willing to wait for an answer (`Prefer: wait=SECONDS`, RFC 7240, 4.3).
     pub wait: Option<Duration>,
-    /// The hash was not known in time: the server answers without it.
+    /// `true` if the hash was not computed in time and the server answers without it.
     pub without_digest: bool,
 }
 
-/// What is asked for.
+/// The request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Get,
-    /// As GET, without the body.
+    /// Like GET, but without the body.
     Head,
 }
 
 const MOST_HEADERS: usize = 100;
 
-/// Methods that exist and that no file answers.
+/// Known methods that are not supported for files: the answer is 405, not 501.
 const OTHER_METHODS: &[&str] = &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
 
-/// Reads a head that ends with its empty line, and in which every line ends with CR LF.
+/// Parses a complete head: it ends with the empty line, and every line ends with CR LF.
 pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -96,7 +96,7 @@ pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
     })
 }
 
-/// Whether the first line is one of another version, `GET / HTTP/2.0`.
+/// Returns `true` if the request line names another HTTP version, such as `GET / HTTP/2.0`.
 fn names_a_version(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
         named.map(|field| field.value)
     }
 
-    /// A header that makes sense once: given twice, or with what is no ASCII, it is as if it were not there.
+    /// Returns a header that may occur once. Returns `None` if it occurs twice or has bytes beyond ASCII.
     fn one(&self, name: &str) -> Option<String> {
         let mut all = self.all(name);
         let value = all.next().filter(|value| value.is_ascii())?;
@@ -122,20 +122,21 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
     }
 
-    /// A list, which may be given in several lines. A byte beyond ASCII stands in an entity tag for itself.
+    /// Returns a list header, whose lines are joined with commas. A byte beyond ASCII becomes the character of that number, as
+    /// entity tags may contain such bytes.
     fn joined(&self, name: &str) -> Option<String> {
         let values = self.all(name).map(|value| value.iter().map(|b| char::from(*b)).collect());
         let values: Vec<String> = values.collect();
         if values.is_empty() { None } else { Some(values.join(",")) }
     }
 
-    /// Whether a list has this word.
+    /// Returns `true` if a list header contains this word.
     fn lists(&self, name: &str, word: &str) -> bool {
         let words = self.all(name).flat_map(|value| value.split(|byte| *byte == b','));
         words.map(<[u8]>::trim_ascii).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Whether `sha-256` is in the wishes, with a weight that is not 0.
+    /// Returns `true` if `Want-Repr-Digest` lists `sha-256` with a weight other than 0.
     fn wants_digest(&self) -> bool {
         let wishes = self.joined("want-repr-digest").unwrap_or_default();
         wishes.split(',').any(|wish| {
@@ -151,7 +152,7 @@ impl<'a> Fields<'a> {
         seconds.trim().parse().ok().map(Duration::from_secs)
     }
 
-    /// One Host, and one that could be one (RFC 9112, 3.2); before HTTP/1.1 there may be none.
+    /// Requires exactly one valid `Host` (RFC 9112, 3.2). HTTP/1.0 requests may omit it.
     fn check_host(&self, is_old: bool) -> Result<(), Status> {
         let mut hosts = self.all("host");
         let is_name = |host: &[u8]| {
@@ -165,8 +166,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether a body follows. Two ways to say how long it is are the old trick to have the end of one
-    /// request read as the next one.
+    /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding: request
+    /// smuggling uses them to make a server read the end of one request as the next one.
     fn has_body(&self) -> Result<bool, Status> {
         let mut lengths = self.all("content-length");
         let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);

@@ -1,46 +1,46 @@
-//! The bytes of a connection as they come, and the requests in them: any split gives the same ones.
+//! Receive buffer of a connection, and the requests in it. The result does not depend on how the bytes were split into reads.
 
 use super::{
     head::{self, Head},
     status::Status,
 };
 
-/// The most that a request line and its headers may have.
+/// Maximum size of a request line and its headers, in bytes.
 pub const LARGEST_HEAD: usize = 64 << 10;
 
-/// Empty lines before a request. At least one has to be ignored (RFC 9112, 2.2).
+/// Maximum number of empty lines before a request. At least one must be ignored (RFC 9112, 2.2).
 const MOST_EMPTY_LINES: usize = 8;
 
-/// A request that was refused may be anything.
+/// Maximum number of bytes of a rejected request that are logged: it may contain anything.
 const LONGEST_TOLD: usize = 200;
 
-/// What came and is not answered yet.
+/// Received bytes that are not answered yet.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
-    // Before it there is no end of a head, and no line that ends otherwise than by CR LF.
+    // Bytes before this offset contain neither the end of a head nor a line end other than CR LF.
     looked_at: usize,
-    /// Empty lines that were skipped since the last request.
+    /// Number of empty lines skipped since the last request.
     empty_lines: usize,
 }
 
 impl Input {
-    /// Takes in what came.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Nothing of a request is there.
+    /// Returns `true` if the buffer holds no byte of a request.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Nothing came since the last request, not even an empty line.
+    /// Returns `true` if nothing, not even an empty line, has been received since the last request.
     pub fn is_untouched(&self) -> bool {
         self.bytes.is_empty() && self.empty_lines == 0
     }
 
-    /// The next request, once it is whole. After a refusal nothing that follows can be trusted.
+    /// Returns the next request if it is complete. After an error the remaining bytes must not be parsed.
     pub fn take(&mut self) -> Option<Result<Head, Status>> {
         self.skip_empty_lines();
         if self.empty_lines > MOST_EMPTY_LINES {
@@ -58,21 +58,20 @@ impl Input {
         self.bytes.drain(..end);
         (self.looked_at, self.empty_lines) = (0, 0);
         if self.bytes.is_empty() {
-            // A connection that waits holds next to nothing.
+            // Frees the memory, so that an idle connection needs very little.
             self.bytes = Vec::new();
         }
         Some(request)
     }
 
-    /// What was refused, or has not come to its end: as much of its first line as a log has room for. Nothing is
-    /// left then.
+    /// Returns the start of the first line of a rejected or incomplete request, for the log. Empties the buffer.
     pub fn give_up(&mut self) -> String {
         let bytes = std::mem::take(self).bytes;
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]).into_owned()
     }
 
-    /// Empty lines before a request are let pass (RFC 9112, 2.2).
+    /// Skips empty lines before a request (RFC 9112, 2.2).
     fn skip_empty_lines(&mut self) {
         let empty = self.bytes.chunks_exact(2).take_while(|pair| pair == b"\r\n").count() * 2;
         if empty > 0 {
@@ -82,7 +81,7 @@ impl Input {
         }
     }
 
-    /// Where the head ends, behind its empty line.
+    /// Returns the offset behind the empty line that ends the head.
     fn find_end(&mut self) -> Result<Option<usize>, Status> {
         let most = self.bytes.len().min(LARGEST_HEAD);
         for at in self.looked_at..most {
@@ -91,7 +90,7 @@ impl Input {
             }
             let before = &self.bytes[..at];
             if !before.ends_with(b"\r") {
-                // Where another server on the way takes it for the end of a line, or does not.
+                // Another server on the path might or might not accept a bare LF as a line end.
                 return Err(Status::BAD_REQUEST);
             }
             if before.ends_with(b"\r\n\r") {

@@ -1,29 +1,29 @@
-//! What a file is, by its name, and which of its compressed siblings a client takes.
+//! The media type of a file by its name, and the compressed variants that a client accepts.
 
 use std::path::Path;
 
-/// The value of Content-Type.
+/// Returns the value of `Content-Type`.
 pub fn content_type(path: &Path) -> String {
     let kind = mime_guess::from_path(path).first_or_octet_stream();
     let is_text = kind.type_() == "text" || kind.subtype() == "javascript";
     if is_text { format!("{kind}; charset=utf-8") } else { kind.to_string() }
 }
 
-/// How a sibling is compressed: the name in headers, and what its file name ends with.
+/// A content coding of compressed variants: its name in headers, and the suffix of their file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coding {
     pub name: &'static str,
     pub suffix: &'static str,
 }
 
-/// The smallest first, as a rule.
+/// Usually the smallest variant comes first.
 pub const CODINGS: &[Coding] = &[
     Coding { name: "br", suffix: ".br" },
     Coding { name: "zstd", suffix: ".zst" },
     Coding { name: "gzip", suffix: ".gz" },
 ];
 
-/// The codings that an Accept-Encoding allows, ours in order. `*` is not taken as a wish for any.
+/// Returns the codings that an `Accept-Encoding` header allows, in the order of [`CODINGS`]. `*` selects none of them.
 pub fn accepted(header: &str) -> impl Iterator<Item = Coding> {
     let is_wanted = |coding: &Coding| {
         header.split(',').any(|item| {
@@ -34,7 +34,7 @@ pub fn accepted(header: &str) -> impl Iterator<Item = Coding> {
     CODINGS.iter().copied().filter(is_wanted)
 }
 
-/// Whether `q=0`, `q=0.0` forbids it.
+/// Returns `true` if the weight is zero (`q=0`, `q=0.0`), which forbids the coding.
 fn is_nothing(weight: &str) -> bool {
     let value = weight.trim().to_ascii_lowercase();
     let value = value.strip_prefix("q=").and_then(|value| value.parse::<f32>().ok());

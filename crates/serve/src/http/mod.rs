@@ -1,4 +1,4 @@
-//! What of HTTP/1.1 needs no socket: requests, conditions and ranges, each from bytes to a decision.
+//! The parts of HTTP/1.1 that need no socket: they turn bytes into requests, conditions and ranges.
 
 pub mod condition;
 pub mod head;

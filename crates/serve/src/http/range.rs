@@ -1,9 +1,9 @@
-//! Which bytes of a file are asked for (RFC 9110, 14).
+//! Byte ranges of a request (RFC 9110, 14).
 
-/// The most ranges that are answered one by one; who asks for more gets the whole.
+/// Maximum number of ranges in one request. A request with more ranges gets the whole file.
 pub const MOST_RANGES: usize = 32;
 
-/// Bytes of a file, from the first up to and not with the last.
+/// A byte range of a file: from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: u64,
@@ -11,29 +11,29 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// How many.
+    /// Returns the number of bytes.
     pub fn len(self) -> u64 {
         self.to - self.from
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the range is empty.
     pub fn is_empty(self) -> bool {
         self.from == self.to
     }
 }
 
-/// What the header means for a file of some size.
+/// Meaning of a `Range` header for a file of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It asks for nothing that this server answers in parts.
+    /// Send the whole file: the header requests nothing that this server sends as ranges.
     Whole,
-    /// At least one, none empty, none over another; in the order asked for unless some had to be merged.
+    /// At least one range. No range is empty and none overlaps another. They are in the requested order unless some were merged.
     Parts(Vec<Stretch>),
-    /// Nothing of what it asks for is there.
+    /// No requested range lies within the file: 416.
     Nothing,
 }
 
-/// Reads a Range header. One that is not understood counts as none.
+/// Parses a `Range` header. An invalid header is ignored.
 pub fn wanted(header: &str, size: u64) -> Wanted {
     let Some(list) = after_unit(header) else { return Wanted::Whole };
     let specs: Vec<&str> = list.split(',').map(trimmed).filter(|spec| !spec.is_empty()).collect();
@@ -44,7 +44,7 @@ pub fn wanted(header: &str, size: u64) -> Wanted {
     for spec in specs {
         match stretch(spec, size) {
             Err(NoRange) => return Wanted::Whole,
-            // All of nothing: no Content-Range can say that.
+            // An empty range of an empty file: `Content-Range` cannot express it.
             Ok(Some(part)) if part.is_empty() => return Wanted::Whole,
             Ok(part) => parts.extend(part),
         }
@@ -62,10 +62,10 @@ fn trimmed(spec: &str) -> &str {
     spec.trim_matches([' ', '\t'])
 }
 
-/// What stands in the list is no range, and so nothing of the list is.
+/// An entry of the list is not a range, which invalidates the whole list.
 struct NoRange;
 
-/// One of the list: `None` if it is beyond the end.
+/// Parses one range of the list. Returns `None` if it lies beyond the end of the file.
 fn stretch(spec: &str, size: u64) -> Result<Option<Stretch>, NoRange> {
     let (first, last) = spec.split_once('-').ok_or(NoRange)?;
     if first.is_empty() {
@@ -81,13 +81,13 @@ fn stretch(spec: &str, size: u64) -> Result<Option<Stretch>, NoRange> {
     Ok((from < size).then(|| Stretch { from, to: last.saturating_add(1).min(size) }))
 }
 
-/// A decimal number; one that is larger than any file counts as the largest.
+/// Parses a decimal number. A number above `u64::MAX` counts as `u64::MAX`.
 fn number(digits: &str) -> Result<u64, NoRange> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { Ok(digits.parse().unwrap_or(u64::MAX)) } else { Err(NoRange) }
 }
 
-/// Makes one of those that lie over each other: many times the same bytes are no answer to a short question.
+/// Merges overlapping ranges: a short request must not cause the same bytes to be sent many times.
 fn merge(parts: &mut Vec<Stretch>) {
     let mut sorted = parts.clone();
     sorted.sort_unstable_by_key(|part| part.from);

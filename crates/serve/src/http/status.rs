@@ -1,6 +1,6 @@
-//! The answers that have a number.
+//! HTTP status codes.
 
-/// A status code and its words.
+/// A status code and its reason phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u16, pub &'static str);
 

@@ -1,4 +1,4 @@
-//! What a request is about: names below the root, and a question about them.
+//! Request targets: a path below the root, and a query.
 
 use std::os::unix::ffi::OsStrExt;
 use std::{ffi::OsStr, path::PathBuf};
@@ -10,16 +10,16 @@ use super::status::Status;
 /// A decoded request target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Below the root: no `..`, no empty name, no slash in front; empty for the root itself.
+    /// Relative to the root: without `..`, empty names or a leading slash. Empty for the root itself.
     pub path: PathBuf,
-    /// It ended with a slash: a folder is meant.
+    /// `true` if the path ended with a slash, so that it names a directory.
     pub is_folder: bool,
-    /// What stands behind the question mark.
+    /// The text after the question mark.
     pub query: Option<String>,
 }
 
 impl Target {
-    /// Reads the path of a request, or the address that a proxy is sent.
+    /// Parses a request path, or the absolute URL that a client sends to a proxy.
     pub fn parse(target: &str) -> Result<Self, Status> {
         let (target, query) = match target.split_once('?') {
             Some((target, query)) => (target, Some(query.to_owned())),
@@ -42,7 +42,7 @@ impl Target {
             match &*name {
                 b"" | b"." => {}
                 b".." => drop(names.pop().ok_or(Status::BAD_REQUEST)?),
-                // No name has a slash in it.
+                // A file name cannot contain a slash.
                 name if name.contains(&b'/') => return Err(Status::NOT_FOUND),
                 _ => names.push(name),
             }
@@ -53,13 +53,13 @@ impl Target {
         Ok(Self { path, is_folder, query })
     }
 
-    /// Whether any name begins with a dot.
+    /// Returns `true` if any name starts with a dot.
     pub fn is_hidden(&self) -> bool {
         self.path.iter().any(|name| name.as_bytes().starts_with(b"."))
     }
 }
 
-/// A name with its escapes undone: each has to be one, and none may be the end of a C string.
+/// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C string.
 fn decoded(name: &str) -> Result<Vec<u8>, Status> {
     let mut escapes = name.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
     let is_escape =

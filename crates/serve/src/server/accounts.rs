@@ -1,4 +1,4 @@
-//! What the workers count, and the page that shows it.
+//! Counters of all workers, and the metrics page.
 
 use std::{
     collections::BTreeMap,
@@ -12,28 +12,28 @@ use std::{
 
 use thalweg_core::Report;
 
-/// A count of every mechanism, by its name on the page.
+/// A counter that exists per mechanism: its name on the page and its value.
 type Column = (&'static str, fn(&Moved) -> String);
 
-/// The counts of all workers.
+/// The counters, shared by all workers.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: AtomicUsize,
     pub accepted: AtomicU64,
     pub bytes: AtomicU64,
     pub changed: AtomicU64,
     pub parked: AtomicU64,
     pub cold: AtomicU64,
-    /// Connections closed to make room for others.
+    /// Connections closed to make room for new ones.
     pub evicted: AtomicU64,
-    /// Connections refused because their address had as many as it may.
+    /// Connections refused because their client address had reached its limit.
     pub turned_away: AtomicU64,
     statuses: Statuses,
     mechanisms: Mutex<BTreeMap<&'static str, Moved>>,
 }
 
-/// A count for every status there may be: all workers count without waiting for each other.
+/// One atomic counter per status code, so that workers count without a lock.
 #[derive(Debug)]
 struct Statuses([AtomicU64; 600]);
 
@@ -48,12 +48,12 @@ struct Moved {
     transfers: u64,
     bytes: u64,
     steps_down: u64,
-    /// Of the steps of a worker, what it waits for a client not among them.
+    /// Total duration of the transfer steps, without the time spent waiting for clients.
     time: Duration,
 }
 
 impl Accounts {
-    /// An answer has ended.
+    /// Counts a finished answer.
     pub fn answered(&self, status: u16, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(count) = self.statuses.0.get(usize::from(status)) {
@@ -61,7 +61,7 @@ impl Accounts {
         }
     }
 
-    /// A transfer has ended.
+    /// Counts a finished transfer.
     pub fn moved(&self, report: &Report) {
         let mut mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner);
         for share in &report.shares {
@@ -77,8 +77,7 @@ impl Accounts {
         }
     }
 
-    /// In the text format that Prometheus reads.
-    /// `names`: bytes of the names of directories that are kept.
+    /// Returns all counters in the Prometheus text format. `names`: memory of the cached directory listings, in bytes.
     pub fn page(&self, names: u64) -> String {
         let mut page = String::new();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -93,7 +92,7 @@ impl Accounts {
             ("answers_parked_total", "counter", load(&self.parked)),
             ("cold_stretches_total", "counter", load(&self.cold)),
         ];
-        // Into a string these never fail.
+        // Writing into a `String` never fails.
         for (name, kind, value) in singles {
             let _ = writeln!(page, "# TYPE thalweg_{name} {kind}\nthalweg_{name} {value}");
         }

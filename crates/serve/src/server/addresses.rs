@@ -1,4 +1,4 @@
-//! Connections by client address, so that one client cannot take all that there may be.
+//! Counts connections per client address, so that one client cannot use up all connections.
 
 use std::{
     collections::HashMap,
@@ -6,26 +6,26 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The connections of each address, of all workers together.
+/// Connections per address, for all workers together.
 #[derive(Debug)]
 pub struct Addresses {
-    /// The most of one address; `None`: they are not counted.
+    /// Maximum per address. `None`: no limit, and connections are not counted.
     most: Option<usize>,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The least number that an address may have by default, if all may have as many.
+/// The default limit per address is at least this number, unless fewer connections are allowed in total.
 const LEAST: usize = 64;
 
 impl Addresses {
-    /// At most `most` of one address; 0: no limit; `None`: three quarters of all connections.
+    /// Sets the limit per address to `most`. 0: no limit. `None`: three quarters of all connections (`of_all`).
     pub fn new(most: Option<usize>, of_all: usize) -> Self {
         let usual = (of_all / 4 * 3).max(of_all.min(LEAST));
         let most = Some(most.unwrap_or(usual)).filter(|most| *most > 0);
         Self { most, counts: Mutex::default() }
     }
 
-    /// Counts one more. Returns `false`, and counts nothing, if the address has as many as it may.
+    /// Counts one more connection. Returns `false`, and counts nothing, if the address has reached its limit.
     pub fn enter(&self, client: IpAddr) -> bool {
         let Some(most) = self.most else { return true };
         let mut counts = self.counts();
@@ -37,7 +37,7 @@ impl Addresses {
         true
     }
 
-    /// A connection that was counted has ended.
+    /// Removes a counted connection that has ended.
     pub fn leave(&self, client: IpAddr) {
         if self.most.is_none() {
             return;
@@ -56,7 +56,7 @@ impl Addresses {
     }
 }
 
-/// One host has all addresses of an IPv6 network of 64 bits.
+/// Returns the key to count by. For IPv6 this is the /64 network, because one host owns all of its addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {

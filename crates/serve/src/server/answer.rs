@@ -1,4 +1,4 @@
-//! From a request to an answer: what is found, whether the client has it, and which part it wants.
+//! Builds the answer to a request: finds the file, evaluates the conditions and selects the range.
 
 use std::{cell::RefCell, ffi::OsStr, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
@@ -32,19 +32,19 @@ use crate::{
     manifest::{self, encoded},
 };
 
-/// An answer before it is sent.
+/// An answer that is ready to be sent.
 #[derive(Debug)]
 pub struct Answer {
     pub status: Status,
     pub head: Vec<u8>,
     pub body: Body,
-    /// Another request may follow on this connection.
+    /// `true` if another request may follow on this connection.
     pub keep_alive: bool,
-    /// There is no answer yet: this hash of this file has to be found first.
+    /// If set, the answer must wait until this hash of this file has been computed.
     pub waits: Option<(Arc<Opened>, Hash)>,
 }
 
-/// A request that is being answered.
+/// A request that is being processed.
 struct Asked<'a> {
     site: &'a Arc<Site>,
     store: &'a RefCell<Store>,
@@ -53,13 +53,13 @@ struct Asked<'a> {
     keep_alive: bool,
 }
 
-/// The path at which the counts are.
+/// Path of the metrics page.
 const METRICS: &str = "-/metrics";
 
-/// Seconds after which a request that was refused for now may succeed.
+/// Seconds in `Retry-After` of a 503 answer.
 const RETRY_AFTER: u32 = 2;
 
-/// Answers a request; `keep_alive` if the server would go on with this connection.
+/// Answers a request. `keep_alive`: `true` if the server is willing to keep the connection open.
 pub fn answer(site: &Arc<Site>, store: &RefCell<Store>, head: &Head, keep_alive: bool) -> Answer {
     let keep_alive = keep_alive && head.keep_alive && !head.has_body;
     let asked = Asked { site, store, head, now: SystemTime::now(), keep_alive };
@@ -70,7 +70,7 @@ pub fn answer(site: &Arc<Site>, store: &RefCell<Store>, head: &Head, keep_alive:
     answer
 }
 
-/// Answers what is no request, or one that came to nothing: the connection ends with it.
+/// Returns the answer to an invalid or incomplete request. The connection ends after it.
 pub fn refuse(status: Status) -> Answer {
     let (head, body) = error(status, &date(SystemTime::now()), "close");
     Answer { status, head, body, keep_alive: false, waits: None }
@@ -110,7 +110,7 @@ impl Asked<'_> {
             Found::Folder(_) if !target.is_folder => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
                 let path = encoded(&target.path);
-                // Behind a slash comes a name: nobody is sent to another host.
+                // A name always follows the leading slash, so `//host` cannot redirect to another host.
                 Ok(self.redirect(&format!("/{path}/{}", query.unwrap_or_default())))
             }
             Found::Folder(fd) => self.folder(&target.path, &fd),
@@ -134,7 +134,7 @@ impl Asked<'_> {
         if !site.listing {
             return Err(Status::FORBIDDEN);
         }
-        // What may not be read is refused before anything is sent.
+        // Permission errors must become a status code, so the directory is opened before anything is sent.
         let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
         let site = Arc::clone(site);
         let tree = |site| Tree::of(site, path.to_owned());
@@ -155,7 +155,7 @@ impl Asked<'_> {
         })
     }
 
-    /// The hash of a file as digits, for who asks for nothing else: `?digest=blake3`.
+    /// Answers `?digest=blake3` with the hash of the file in hexadecimal digits.
     fn digits(&self, file: &Arc<Opened>) -> Option<Answer> {
         let name = self.head.target.query.as_ref()?.strip_prefix("digest=")?;
         let hash = [("sha-256", Hash::Sha256), ("blake3", Hash::Blake3), ("xxh3", Hash::Xxh3)];
@@ -173,19 +173,19 @@ impl Asked<'_> {
         })
     }
 
-    /// The hash of a file, if hashes are told.
+    /// Returns the hash of a file, if the server offers hashes.
     fn digest(&self, file: &Opened, hash: Hash) -> Known {
         self.site.digests.as_ref().map_or(Known::Nothing, |digests| digests.known(file, hash))
     }
 
-    /// An answer that waits for a hash.
+    /// Returns an answer that waits for a hash.
     fn later(&self, file: &Arc<Opened>, hash: Hash) -> Answer {
         let waits = Some((Arc::clone(file), hash));
         let (status, head, body) = (Status::OK, Vec::new(), Body::default());
         Answer { status, head, body, keep_alive: self.keep_alive, waits }
     }
 
-    /// A file, or what a client lacks of it.
+    /// Answers with a file, a part of it, or 304.
     fn file(&self, path: &Path, file: Arc<Opened>) -> Answer {
         let (file, coding) = self.in_coding(path, file);
         let size = file.version.size;
@@ -230,7 +230,7 @@ impl Asked<'_> {
                 None => head,
             }
         };
-        // What is kept open knows its kind by its own name.
+        // An open file caches the media type for its own name only, so a compressed variant needs a new look-up.
         let kind = match coding {
             Some(_) => &content_type(path),
             None => file.kind(path),
@@ -258,9 +258,10 @@ impl Asked<'_> {
         }
     }
 
-    /// Several stretches, each with its own head (RFC 9110, 14.6).
+    /// Answers with several ranges, each with its own part header (RFC 9110, 14.6).
     fn several(&self, head: Header, kind: &str, file: &Arc<Opened>, parts: &[Stretch]) -> Answer {
-        // Which of it is text between parts is told by the lengths; a tag of the version is in no client's hands.
+        // A part ends after the length in its `Content-Range`, so the boundary may occur inside the file.
+        // It is derived from the entity tag, which a client cannot choose.
         let tag: String =
             file.version.etag(self.now).chars().filter(char::is_ascii_alphanumeric).collect();
         let boundary = format!("thalweg{tag}");
@@ -279,8 +280,8 @@ impl Asked<'_> {
         self.sized(Status::PARTIAL, head.with("Content-Type", kind), Body::of(pieces))
     }
 
-    /// A sibling that is compressed already, if it is served and the client takes it; never for ranges,
-    /// whose numbers mean the file that was named.
+    /// Returns the compressed variant of a file, if it is served and the client accepts it. Never for range requests: their
+    /// offsets refer to the file that the client named.
     fn in_coding(&self, path: &Path, file: Arc<Opened>) -> (Arc<Opened>, Option<Coding>) {
         let wished = self.head.accept_encoding.as_deref();
         let wished = wished.filter(|_| self.site.precompressed && self.head.range.is_none());
@@ -312,7 +313,7 @@ impl Asked<'_> {
     fn header(&self, status: Status) -> Header {
         let head = Header::new(status, self.store.borrow_mut().date(self.now));
         let head = head.with("X-Content-Type-Options", "nosniff");
-        // What HTTP/1.1 does anyway need not be said.
+        // HTTP/1.1 keeps connections open by default, so no header is needed.
         if self.keep_alive && !self.head.is_old {
             head
         } else {
@@ -329,8 +330,8 @@ impl Asked<'_> {
         self.with(status, head, body)
     }
 
-    /// A body whose length nobody knows yet. Who does not know chunks takes the end of the connection for
-    /// its end.
+    /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection ends the
+    /// body.
     fn stream(&self, (kind, policy): (&str, Option<&str>), supply: Box<dyn Supply>) -> Answer {
         let in_chunks = !self.head.is_old;
         let keep_alive = self.keep_alive && in_chunks;
@@ -339,7 +340,7 @@ impl Asked<'_> {
         if let Some(policy) = policy {
             head = head.with("Content-Security-Policy", policy);
         }
-        // It is made anew each time.
+        // The body is generated for every request.
         head = head.with("Cache-Control", "no-cache");
         if in_chunks {
             head = head.with("Transfer-Encoding", "chunked");

@@ -1,4 +1,4 @@
-//! An answer on a connection, and what the log and the counts get of it.
+//! An answer that is being sent, and its data for the log and the counters.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use thalweg_core::Report;
 use super::{sending::Sending, site::Site};
 use crate::http::{head::Head, status::Status};
 
-/// An answer that a connection sends.
+/// An answer that a connection is sending.
 pub struct Answering {
     pub sending: Sending,
     pub status: Status,
@@ -16,11 +16,11 @@ pub struct Answering {
     pub began: Instant,
     pub mechanism: Option<(&'static str, u64)>,
     pub notes: Vec<String>,
-    /// The request, and how often it may still be answered again if the file changes before the first byte is sent.
+    /// The request, and the number of retries left if the file changes before the first byte is sent.
     pub again: Option<Box<(Head, usize)>>,
 }
 
-/// Takes down what a transfer did.
+/// Adds the report of a transfer to the counters and to the log data of its answer.
 pub fn account(
     site: &Site,
     mechanism: &mut Option<(&'static str, u64)>,

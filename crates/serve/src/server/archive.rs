@@ -1,4 +1,4 @@
-//! A tree as a tar archive. The bodies of its files are parts of their own, so that the movers carry them.
+//! A directory tree as a tar archive. File contents are separate parts of the body, so that the transfer mechanisms send them.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
 
@@ -19,14 +19,14 @@ pub struct Archive {
     failed: Option<String>,
 }
 
-/// Files of a piece. Each is open until it is sent.
+/// Maximum number of files in a piece. Each file stays open until it is sent.
 const FILES: usize = 8;
 
-/// Archives are made of these.
+/// Block size of the tar format.
 const BLOCK: u64 = 512;
 
 impl Archive {
-    /// That of this tree.
+    /// Creates the archive of a tree.
     pub fn of(tree: Tree) -> Self {
         Self { tree, failed: None }
     }
@@ -60,7 +60,7 @@ impl Archive {
                 let file = self.tree.open(&entry.path).ok_or_else(missed)?;
                 let size = file.version.size;
                 header.set_size(size);
-                // Of a body without bytes the builder writes the head alone.
+                // Without a body, the builder writes the header only.
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
                 let head = std::mem::take(blocks.get_mut());
                 let padding = vec![0; (size.next_multiple_of(BLOCK) - size) as usize];

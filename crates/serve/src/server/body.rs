@@ -1,4 +1,4 @@
-//! What follows a head: bytes and stretches of files, known at once or made piece by piece.
+//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -7,17 +7,17 @@ use thalweg_sys::Errno;
 use super::{opened::Opened, tasks::Lane};
 use crate::http::range::Stretch;
 
-/// A piece of a body.
+/// A part of a body.
 #[derive(Debug)]
 pub enum Part {
-    /// These.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// A stretch of a file, as it was when it was opened.
+    /// A range of a file, in the version that was opened.
     File(Arc<Opened>, Stretch),
 }
 
 impl Part {
-    /// How long it is.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -26,47 +26,47 @@ impl Part {
     }
 }
 
-/// The most entries of a directory that a supply looks at in a turn.
+/// Maximum number of directory entries that a supply examines in one turn.
 pub const TURN_ENTRIES: usize = 256;
-/// A supply ends its turn as soon as it has made this many bytes: a client that reads nothing holds hardly more.
+/// A supply ends its turn as soon as it has produced this many bytes. This bounds the memory for a client that reads nothing.
 pub const TURN_BYTES: usize = 16 << 10;
 
-/// Makes a body piece by piece. Helpers call it, so that no worker waits for a directory.
+/// Produces a body piece by piece. Helper threads call it, so that no worker waits for a directory.
 pub trait Supply: Send {
-    /// Makes the next piece. An error ends the answer short.
+    /// Produces the next piece. An error ends the answer before its last byte.
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String>;
 
-    /// Where helpers make the next piece.
+    /// Returns the lane of the helpers that produce the next piece.
     fn lane(&self) -> Lane;
 
-    /// `true` if the next piece is short work that no disk delays: a worker makes it itself.
+    /// Returns `true` if the next piece is short work without disk access, so that a worker produces it directly.
     fn is_at_hand(&self) -> bool {
         false
     }
 
-    /// Memory that it keeps between two pieces, in bytes.
+    /// Returns the memory, in bytes, that it keeps between two pieces.
     fn held(&self) -> u64 {
         0
     }
 }
 
-/// What a supply may do in a turn.
+/// Permissions of a supply during one turn.
 pub struct SupplyTurn<'t> {
-    /// It may read a large directory.
+    /// `true` if it may read and sort a large directory.
     pub may_sort: bool,
-    /// An error: the client is gone, or the server ends.
+    /// Returns an error if the client has disconnected or the server is shutting down.
     pub go_on: &'t dyn Fn() -> Result<(), Errno>,
 }
 
-/// A piece of a body; one without parts only ends a turn.
+/// A piece of a body. A piece without parts only ends a turn.
 #[derive(Debug, Default)]
 pub struct Piece {
     pub parts: Vec<Part>,
-    /// Nothing follows.
+    /// `true` if this is the last piece.
     pub is_last: bool,
 }
 
-/// A body.
+/// The body of an answer.
 #[derive(Default)]
 pub struct Body {
     pub parts: VecDeque<Part>,
@@ -82,32 +82,32 @@ impl fmt::Debug for Body {
 }
 
 impl Body {
-    /// Of parts that are there.
+    /// Creates a body of existing parts.
     pub fn of(parts: impl Into<VecDeque<Part>>) -> Self {
         Self { parts: parts.into(), ..Self::default() }
     }
 
-    /// Of parts that a supply makes; in chunks, if the client knows them.
+    /// Creates a body that a supply produces. `in_chunks`: use the chunked transfer coding.
     pub fn made_by(supply: Box<dyn Supply>, in_chunks: bool) -> Self {
         Self { supply: Some(supply), in_chunks, is_made: true, ..Self::default() }
     }
 
-    /// Bytes of the parts that are there.
+    /// Returns the total length, in bytes, of the parts produced until now.
     pub fn len(&self) -> u64 {
         self.parts.iter().map(Part::len).sum()
     }
 
-    /// `true` if a supply makes or made it: it cannot be made a second time from the byte reached.
+    /// Returns `true` if a supply produces or produced the body. Such a body cannot be produced again from a given offset.
     pub fn is_made(&self) -> bool {
         self.is_made
     }
 
-    /// `true` if the next part has to be made.
+    /// Returns `true` if the next part has not been produced yet.
     pub fn needs_more(&self) -> bool {
         self.parts.is_empty() && self.supply.is_some()
     }
 
-    /// Makes the next piece at once, if that is short work. Returns whether it did.
+    /// Produces the next piece immediately if that is short work. Returns whether it did.
     pub fn make_at_hand(&mut self) -> Result<bool, String> {
         let Some(mut supply) = self.supply.take_if(|supply| supply.is_at_hand()) else {
             return Ok(false);
@@ -117,12 +117,12 @@ impl Body {
         Ok(true)
     }
 
-    /// The supply, to have the next piece made elsewhere.
+    /// Takes the supply out, so that a helper can produce the next piece.
     pub fn take_supply(&mut self) -> Option<Box<dyn Supply>> {
         self.supply.take()
     }
 
-    /// Adds a piece and takes its supply back.
+    /// Appends a piece and puts its supply back.
     pub fn add(&mut self, supply: Box<dyn Supply>, piece: Piece) {
         let Piece { parts, is_last } = piece;
         let len: u64 = parts.iter().map(Part::len).sum();
@@ -141,7 +141,7 @@ impl Body {
         }
     }
 
-    /// Memory of the bytes that wait to be sent and of the supply.
+    /// Returns the memory, in bytes, of the unsent parts and of the supply.
     pub fn held(&self) -> u64 {
         let bytes = self.parts.iter().map(|part| match part {
             Part::Bytes(bytes) => bytes.capacity() as u64,

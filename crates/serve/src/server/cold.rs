@@ -1,4 +1,4 @@
-//! Stretches of files that are not in memory: helpers read them in, so that no worker waits for a disk.
+//! File ranges that are not in the page cache: helper threads read them, so that no worker waits for a disk.
 
 use std::{
     net::IpAddr,
@@ -16,23 +16,23 @@ use super::{
 };
 use crate::http::range::Stretch;
 
-/// What a helper reads at a time.
+/// Number of bytes that a helper reads per call.
 const PIECE: usize = 128 << 10;
-/// How far apart the bytes are by which a long stretch is judged: the kernel reads ahead by as much.
+/// Distance of the bytes that are probed in a long range. The kernel's default read-ahead has this size.
 const STRIDE: u64 = 128 << 10;
 
-/// What is known of a device that files lie on.
+/// Behaviour of the device on which a file is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disk {
-    /// It says whether a read would wait.
+    /// `RWF_NOWAIT` reports whether a read would block.
     Tells,
-    /// There is nothing to wait for, or nothing that could be asked: overlayfs reads another file below.
+    /// Reads never block, or the file system cannot report it: overlayfs reads another file in a lower layer.
     Direct,
-    /// It may take its time and does not say so: FUSE, and what lies on another machine.
+    /// Reads may block and the file system does not report it (FUSE, network file systems).
     Silent,
 }
 
-// statfs(2): file systems without RWF_NOWAIT that a worker reads itself.
+// Magic numbers from statfs(2): file systems without `RWF_NOWAIT` from which a worker reads directly.
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const OVERLAY: u64 = 0x794c_7630;
@@ -40,21 +40,21 @@ const PROC: u64 = 0x9fa0;
 const SYSFS: u64 = 0x6265_6572;
 const DIRECT: &[u64] = &[TMPFS, RAMFS, OVERLAY, PROC, SYSFS];
 
-/// The devices one worker has met: few, so a list.
+/// The devices that a worker has used. There are few, so a list is enough.
 #[derive(Debug, Default)]
 pub struct Disks(Vec<(u64, Disk)>);
 
-/// What came of a read that does not wait.
+/// Result of a read that does not block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
-    /// So many bytes; none at the end of the file.
+    /// Number of bytes read; 0 at the end of the file.
     Bytes(usize),
-    /// The next one is not in memory, or nobody can tell.
+    /// The next byte is not in the page cache, or the file system cannot report it.
     Cold,
 }
 
 impl Disks {
-    /// Reads what is in memory.
+    /// Reads from the page cache without blocking.
     pub fn read(&mut self, file: &Opened, into: &mut [u8], at: u64) -> Result<Got, Errno> {
         match self.of(file) {
             Disk::Silent => return Ok(Got::Cold),
@@ -72,12 +72,12 @@ impl Disks {
         }
     }
 
-    /// Whether some of a stretch is not in memory, judged by a byte here and there.
+    /// Returns `true` if a part of a range is not in the page cache. Probes one byte per [`STRIDE`].
     pub fn is_cold(&mut self, file: &Opened, stretch: Stretch) -> bool {
         let last = stretch.to.saturating_sub(1);
         let mut places = (stretch.from..last).step_by(STRIDE as usize).chain([last]);
         let is_cold = |disks: &mut Self, at| {
-            // What cannot be read is for the mechanism to say.
+            // Read errors are ignored here: the transfer mechanism reports them.
             matches!(disks.read(file, &mut [0], at), Ok(Got::Cold))
         };
         match self.of(file) {
@@ -100,27 +100,27 @@ impl Disks {
     }
 }
 
-/// What a worker knows of disks, and the helpers that wait for them.
+/// A worker's knowledge of disks, and its access to the helpers that wait for them.
 pub struct Colds {
     pub disks: Disks,
     pub crew: Arc<Crew>,
     pub mailbox: Arc<Mailbox>,
-    /// The connection that is at work, and the address of its client.
+    /// The connection that is being served, and the address of its client.
     pub token: u64,
     pub client: Option<IpAddr>,
-    /// Stretches that were read in by helpers.
+    /// Number of ranges that helpers have read.
     pub count: u64,
 }
 
 impl Colds {
-    /// The connection that is at work, as the one that waits for a task.
+    /// Returns the connection that is being served as the waiter of a task.
     pub fn waiter(&self) -> Waiter {
         Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
     }
 }
 
-/// Has a stretch read in by somebody else; the flag is set when that is done. Where no thread can be had it is set
-/// at once: the worker then waits itself.
+/// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can be
+/// started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
     (file, stretch): (Arc<Opened>, Stretch),
     crew: &Crew,
@@ -131,10 +131,10 @@ pub fn ask_for(
     crew.give(Task { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
 }
 
-/// Reads, so that it is in memory. What goes wrong the worker finds out by itself.
+/// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
 fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Buffer) {
     buffer.resize(buffer.capacity().max(PIECE));
-    // The disk goes on with what follows while this is sent.
+    // Read-ahead: the disk reads the following range during the sending of this one.
     if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
         let _ = fadvise(file, stretch.to, Some(len), Advice::WillNeed);
     }

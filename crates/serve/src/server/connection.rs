@@ -1,4 +1,4 @@
-//! One connection: requests in, answers out, in order, without ever waiting.
+//! The state machine of one connection: reads requests and sends answers, in order, without blocking.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -31,61 +31,61 @@ use super::{
 };
 use crate::http::{head::Head, input::Input, status::Status};
 
-/// A client.
+/// A connection to a client.
 pub struct Connection {
     socket: Rc<OwnedFd>,
     client: Option<SocketAddr>,
     input: Input,
     phase: Phase,
-    /// Something may be read, or written, unless a call has said otherwise since.
+    /// `true` until a read or write has returned `EAGAIN` since the last event.
     readable: bool,
     writable: bool,
-    /// The client will send no more: its end is there to be read.
+    /// `true` if the client has closed its sending side. Buffered data may still be readable.
     has_hung_up: bool,
-    /// It takes nothing any more either.
+    /// `true` if the client does not read any more either.
     is_gone: bool,
-    /// What was sent last may wait for more, 200 ms at the most.
+    /// `true` if the last segment may be corked (`MSG_MORE`), for 200 ms at most.
     is_held_back: bool,
     since: Instant,
-    /// Its own. In a box: few have one.
+    /// Rate limit of this connection. Boxed, because few connections have one.
     limit: Option<Box<RateLimit>>,
 }
 
 enum Phase {
-    /// For a request.
+    /// Waiting for a request.
     Waiting,
     Answering(Box<Answering>),
-    /// All is said, and what the client still sends is thrown away: closed at once, the kernel would tell it
-    /// so before it has read the answer.
+    /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a reset, and the
+    /// client could lose the answer.
     Parting,
 }
 
-/// What a connection wants next.
+/// The next action for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, until its socket is ready.
+    /// Wait until the socket is ready.
     Wait,
-    /// To go on, once the others had their turn.
+    /// Continue after the other connections have had their turn.
     Go,
-    /// To go on in a moment: more was sent than a limit allows.
+    /// Continue a moment later: a rate limit is exceeded.
     Later,
-    /// To be closed.
+    /// Close the connection.
     Close,
 }
 
-// Answers before the others have their turn.
+// Maximum number of phase steps before the other connections have their turn.
 const TURN: usize = 16;
-/// The most that one step moves, so that one connection does not keep the others waiting.
+/// Maximum number of bytes that one step sends, so that one connection does not delay the others.
 const STEP: u64 = 1 << 20;
-/// How long a client may take to read the last answer.
+/// Time that a client has to read the last answer.
 const PARTING: Duration = Duration::from_secs(2);
-/// The longest that a client may ask to wait for a hash.
+/// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-// Tries to answer with a file that changes again and again.
+// Number of attempts to answer with a file that changes repeatedly.
 const TRIES: usize = 3;
 
 impl Connection {
-    /// One that was just accepted.
+    /// Creates the state of a connection that was just accepted.
     pub fn new(socket: OwnedFd, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
         Self {
             socket: Rc::new(socket),
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// The kernel says what can be done.
+    /// Records the events that epoll reported.
     pub fn ready(&mut self, flags: EventFlags) {
         self.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
         self.has_hung_up |= self.is_gone || flags.contains(EventFlags::RDHUP);
@@ -110,7 +110,7 @@ impl Connection {
         self.writable |= flags.contains(EventFlags::OUT) || self.is_gone;
     }
 
-    /// Goes as far as it can without waiting.
+    /// Makes as much progress as possible without blocking.
     pub fn advance(&mut self, tools: &mut Tools) -> Next {
         for _ in 0..TURN {
             let next = match self.phase {
@@ -125,15 +125,15 @@ impl Connection {
         Next::Go
     }
 
-    /// The address of the client; `None` at a unix socket.
+    /// Returns the address of the client, or `None` on a Unix socket.
     pub fn client(&self) -> Option<IpAddr> {
         self.client.map(|client| client.ip().to_canonical())
     }
 
-    /// Looks at the clock: whether the client has had its time. What waits for it gives back its memory.
+    /// Checks the timeouts. If the client has not read for a second, its answer gives back its memory.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> Next {
         if self.is_cold() {
-            // It is not the client that keeps us waiting.
+            // The server is waiting for a disk or a hash, so the client's timeout restarts.
             self.since = Instant::now();
             if self.waits_too_long_for_digest(timeouts) {
                 self.answer_without_digest(tools);
@@ -162,7 +162,7 @@ impl Connection {
         Next::Wait
     }
 
-    /// Whether an answer has waited for a hash for as long as its client wishes, at most an hour.
+    /// Returns `true` if an answer has waited for a hash for as long as the client allows, at most an hour.
     fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
         let Phase::Answering(answering) = &self.phase else { return false };
         let wish = answering.again.as_ref().and_then(|again| again.0.wait);
@@ -181,7 +181,7 @@ impl Connection {
         self.note("the digest was not known in time".to_owned());
     }
 
-    /// Gives back the memory of an answer that waits for its client.
+    /// Releases the memory of an answer that waits for its client.
     pub fn park(&mut self, tools: &Tools) {
         if let Phase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
@@ -189,12 +189,12 @@ impl Connection {
         }
     }
 
-    /// Whether a parked answer keeps memory all the same.
+    /// Returns `true` if a parked answer still holds memory.
     pub fn is_stuck(&self) -> bool {
         matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_stuck())
     }
 
-    /// The memory that is kept while the client takes nothing; none if it is not waited for.
+    /// Returns the memory, in bytes, that is held while the client reads nothing; 0 if the server is not waiting for it.
     pub fn held(&self) -> u64 {
         match &self.phase {
             Phase::Answering(answering) if !self.writable => answering.sending.held(),
@@ -206,7 +206,7 @@ impl Connection {
         matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_cold())
     }
 
-    /// How long it has been without a whole request, or has been ending.
+    /// Returns the time for which the connection has had no complete request or has been closing.
     pub fn without_request(&self) -> Option<Duration> {
         match self.phase {
             Phase::Waiting | Phase::Parting => Some(self.since.elapsed()),
@@ -214,19 +214,19 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way on it.
+    /// Returns `true` if no request and no answer is in progress.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Waiting) && self.input.is_empty()
     }
 
-    /// Ends an answer that is under way.
+    /// Ends an unfinished answer.
     pub fn abandon(&mut self, tools: &mut Tools, why: &str) {
         if matches!(self.phase, Phase::Answering(_)) {
             self.cut_short(tools, why.to_owned());
         }
     }
 
-    /// Reads until there is a request.
+    /// Reads until a request is complete.
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
         let request = self.input.take();
         if request.is_none() {
@@ -258,7 +258,7 @@ impl Connection {
         None
     }
 
-    /// One read. Less than there was room for is all there is: the kernel tells of more.
+    /// Reads once. If fewer bytes arrive than requested, nothing more is buffered; epoll reports later data.
     fn read(&mut self, tools: &mut Tools) -> Result<usize, Errno> {
         loop {
             return match io::read(&*self.socket, &mut tools.buffer) {
@@ -276,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// Answers, from the file as it is; if it changes while it is read into memory, once more.
+    /// Answers with the current version of the file. If the file changes while it is read into memory, retries.
     fn respond(&mut self, tools: &mut Tools, head: Head, tries: usize) {
         for left in (0..tries).rev() {
             let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
@@ -307,7 +307,7 @@ impl Connection {
         self.note("changed".to_owned());
     }
 
-    /// The same, once a disk has given what it has; so many tries are left if that has changed.
+    /// Starts an answer that waits for a disk or a hash. `again`: the request, and the number of retries if the file changes.
     fn answering_later(
         &mut self,
         sending: Sending,
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Begins an answer without a file.
+    /// Starts an answer without a file.
     fn begin(&mut self, made: Answer, request: String) {
         let Answer { status, head, body, keep_alive, .. } = made;
         let sending = Sending::prepare(&head, body, Vec::new(), &mut Disks::default());
@@ -355,19 +355,19 @@ impl Connection {
             return Some(Next::Wait);
         }
         if self.has_hung_up && answering.sending.waits_for_digest() {
-            // The client has closed the connection, or only its sending side: `EPOLLRDHUP` is the same for both. No file
-            // is hashed for a client that may be gone.
+            // `EPOLLRDHUP` does not distinguish a closed connection from a closed sending side. No file is hashed for a client
+            // that may have disconnected.
             self.answer_without_digest(tools);
             return None;
         }
         if self.is_gone && answering.sending.is_cold() {
-            // Nobody waits for that disk any more.
+            // The client has disconnected, so the result of the disk read is not needed.
             self.cut_short(tools, "the client is gone".to_owned());
             return Some(Next::Close);
         }
         let limits = Limits { of_all: tools.site.limit.as_ref(), own: self.limit.as_deref() };
         if !limits.are_open() {
-            // It is not the client that keeps us waiting.
+            // A rate limit delays the answer, not the client, so the client's timeout restarts.
             self.since = Instant::now();
             self.let_go();
             return Some(Next::Later);
@@ -400,7 +400,7 @@ impl Connection {
                     tools.store.get_mut().give(answering.sending.buffer());
                 }
                 if !keep_alive {
-                    // It fails where the client is gone, which the next read says too.
+                    // Fails if the client has disconnected; the next read reports that as well.
                     let _ = shutdown(&*self.socket, Shutdown::Write);
                     self.phase = Phase::Parting;
                 }
@@ -415,7 +415,7 @@ impl Connection {
                 Some(Next::Wait)
             }
             Ok(Sent::Cold) => {
-                // The head, and answers before it, need not wait for the body.
+                // Flush: the head and earlier answers need not wait for the body.
                 self.is_held_back = true;
                 self.let_go();
                 Some(Next::Wait)
@@ -434,14 +434,14 @@ impl Connection {
         }
     }
 
-    /// Nothing comes at once behind what was sent last.
+    /// Disables corking, so that the last segment is sent immediately.
     fn let_go(&mut self) {
         if std::mem::take(&mut self.is_held_back) {
             let _ = set_tcp_nodelay(&*self.socket, true);
         }
     }
 
-    /// Nothing was sent when a disk gave what it had: there can still be another answer.
+    /// Answers again if a file changed while the answer waited for a disk. This is possible because no byte was sent.
     fn answer_anew(&mut self, tools: &mut Tools, short: &Short) {
         let Phase::Answering(answering) = &mut self.phase else { return };
         let Some((head, left)) = answering.again.take().map(|again| *again) else { return };
@@ -452,7 +452,7 @@ impl Connection {
         self.note(short.words());
     }
 
-    /// Ends an answer before its last byte, so that nobody takes it for whole.
+    /// Ends an answer before its last byte, in a manner that the client recognizes as incomplete.
     fn cut_short(&mut self, tools: &mut Tools, why: String) {
         if let Phase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
@@ -463,11 +463,11 @@ impl Connection {
         self.phase = Phase::Parting;
         self.is_held_back = true;
         self.let_go();
-        // A reset; a unix socket has none, and there the length says it.
+        // Closing now sends a reset. Unix sockets have no reset; there the client compares the length.
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }
 
-    /// Throws away what the client still sends, until it has nothing more to say.
+    /// Discards further input until the client closes its side.
     fn part(&mut self, tools: &mut Tools) -> Option<Next> {
         if !self.readable {
             return Some(Next::Wait);

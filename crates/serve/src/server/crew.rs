@@ -1,4 +1,4 @@
-//! Threads that wait in the place of the workers: for disks, and for hashes.
+//! Helper threads, which wait for disks and compute hashes so that workers do not block.
 
 use std::{
     collections::HashMap,
@@ -18,13 +18,13 @@ use super::{
     tasks::{Hand, Lane, Task},
 };
 
-/// Threads at the most: a disk that does not answer keeps as many as may work on it.
+/// Maximum number of threads. A disk that hangs occupies at most as many as its lane allows.
 const MOST: usize = 32;
 
-/// By how much helpers are nicer than workers.
+/// Added to the nice value of helpers, which gives workers priority.
 const NICE: i32 = 5;
 
-/// The threads of a server.
+/// The helper threads of a server.
 #[derive(Default)]
 pub struct Crew(Arc<Shared>);
 
@@ -56,7 +56,7 @@ impl Crew {
         let mut state = self.0.lock();
         let lane = task.lane;
         state.lanes.entry(lane).or_default().add((task, Arc::clone(&done)));
-        // One that was woken for an earlier task may be kept by it for long.
+        // A thread that was woken for an earlier task may be busy with it for a long time.
         if state.idle < state.startable() && state.threads < MOST && self.start() {
             state.threads += 1;
         }
@@ -68,7 +68,7 @@ impl Crew {
         Some(done)
     }
 
-    /// One more; nobody waits for its end, which a disk can put off for ever.
+    /// Starts a detached thread. It is never joined, because a hanging disk could delay its end for ever.
     fn start(&self) -> bool {
         let shared = Arc::clone(&self.0);
         let faults = fault::inherit();
@@ -79,7 +79,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // Under the lock, so that no thread looks just before and sleeps just after.
+        // The store happens under the lock: otherwise a thread could check the flag, miss the wake-up and sleep.
         let state = self.0.lock();
         self.0.is_over.store(true, Ordering::Relaxed);
         self.0.bell.notify_all();
@@ -93,8 +93,8 @@ impl Shared {
     }
 
     fn work(&self) {
-        // On a busy machine the workers come first: they answer clients that need no helper. A seccomp filter may refuse
-        // `setpriority`; helpers work all the same.
+        // On a busy machine workers have priority: they answer clients that need no helper. A seccomp filter may reject
+        // `setpriority`; the helper then runs at normal priority.
         let _ = nice(NICE);
         let mut buffer = Buffer::default();
         let mut state = self.lock();
@@ -107,21 +107,21 @@ impl Shared {
             };
             drop(state);
             let Task { lane, work, waiter } = task;
-            // What fails in one task is told by the hook, and neither its lane nor its client is kept.
+            // The panic hook reports a panic of the task. The lane is released and the waiter notified all the same.
             let mut hand = Hand { is_over: &self.is_over, buffer: &mut buffer };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);
             waiter.mailbox.tell(waiter.token);
             state = self.lock();
             state.end(lane);
-            // One that found this lane full may go on.
+            // Another thread may have skipped this lane because it was full; now it can continue.
             self.bell.notify_one();
         }
     }
 }
 
 impl State {
-    /// A task of a lane that is not full.
+    /// Returns a task from a lane that is below its limit.
     fn next(&mut self) -> Option<Queued> {
         self.lanes.iter_mut().find_map(
             |(lane, queue)| {
@@ -130,7 +130,7 @@ impl State {
         )
     }
 
-    /// Tasks that a thread could begin now; more threads than these would find nothing to do.
+    /// Returns the number of tasks that could start now. More threads than that would be idle.
     fn startable(&self) -> usize {
         let of_lane = |(lane, queue): (&Lane, &LaneQueue)| {
             lane.most().saturating_sub(queue.busy).min(queue.count)
@@ -221,7 +221,7 @@ mod tests {
             told.recv().unwrap();
             drop(flag);
         }
-        // Those of the full lane have not begun.
+        // The tasks of the full lane have not started.
         assert_eq!(late.load(Ordering::SeqCst), 0);
         hang.wait();
     }
@@ -280,7 +280,7 @@ mod tests {
         for number in 0..50_u8 {
             let tell = tell.clone();
             let mut task = task(LARGE, &mailbox, move || tell.send(number).unwrap());
-            // All tasks but the last one are those of one client.
+            // All tasks but the last one belong to one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
             flags.push(crew.give(task).unwrap());

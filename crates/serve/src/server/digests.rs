@@ -1,5 +1,5 @@
-//! Hashes of files, for clients that ask for them. Helpers read the files, small ones beside large ones, and the
-//! hash of a version of a file is kept. A hash that no client waits for any more is cancelled.
+//! Hashes of files, computed on request. Helpers read the files; small and large files have separate lanes. The hash of a file
+//! version is cached. If no client waits for a hash any more, its computation is cancelled.
 
 use std::{
     collections::HashMap,
@@ -25,48 +25,48 @@ use super::{
     version::Version,
 };
 
-/// The most hashes that are kept.
+/// Maximum number of cached hashes.
 const KEPT: usize = 4096;
-/// After this time a hash is finished although its client has left: it was patient, and may ask again.
+/// A computation that has run for this long is finished even if its client has left: the client may ask again.
 const WORTH_KEEPING: Duration = Duration::from_secs(30);
-/// What is read at a time.
+/// Number of bytes read per call.
 const PIECE: usize = 256 << 10;
 
-/// One file by one hash.
+/// A file version and a hash algorithm.
 type Key = (Version, u8);
 
 fn key(file: &Opened, hash: Hash) -> Key {
     (file.version, hash as u8)
 }
 
-/// What is known of the hash of a file.
+/// State of the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Digest(Digest),
-    /// It could not be read, or changed while it was.
+    /// The file could not be read, or it changed during the read.
     Nothing,
-    /// Nobody has hashed it.
+    /// The hash has not been computed.
     NotYet,
 }
 
-/// All hashes of a server.
+/// The hash cache of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Digests(Arc<Mutex<DigestState>>);
 
 #[derive(Debug, Default)]
 struct DigestState {
     known: HashMap<Key, Known>,
-    /// Hashes that clients wait for.
+    /// Hashes that clients are waiting for.
     wishes: HashMap<Key, Weak<Wish>>,
 }
 
-/// A hash that clients wait for.
+/// A hash that clients are waiting for.
 #[derive(Debug, Default)]
 struct Wish {
     clients: AtomicUsize,
-    /// When its file began to be read.
+    /// The time at which the read of the file began.
     begun: OnceLock<Instant>,
-    /// A client was answered without it, and may ask again: what has begun is finished.
+    /// `true` if a client was answered without the hash and may ask again: a computation that has begun is finished.
     is_kept: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl Wish {
     }
 }
 
-/// A client that waits for a hash. Dropped, it does not wait any more.
+/// A client's wait for a hash. Dropping it ends the wait.
 #[derive(Debug)]
 pub struct DigestWait {
     wish: Arc<Wish>,
@@ -86,12 +86,12 @@ pub struct DigestWait {
 }
 
 impl DigestWait {
-    /// Whether the hash is known, or cannot be.
+    /// Returns `true` if the hash is known or cannot be computed.
     pub fn is_over(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Ends the wait before the hash is known. If its file is being read, it is finished for a later request.
+    /// Ends the wait early. A computation that has begun is finished for a later request.
     pub fn leave(self) {
         if self.wish.begun.get().is_some() {
             self.wish.is_kept.store(true, Ordering::Relaxed);
@@ -106,12 +106,12 @@ impl Drop for DigestWait {
 }
 
 impl Digests {
-    /// What is known of this version of a file.
+    /// Returns the cached hash of this file version.
     pub fn known(&self, file: &Opened, hash: Hash) -> Known {
         self.state().known.get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
     }
 
-    /// Has a file hashed. The waiter's mailbox gets its token when that is done.
+    /// Requests the hash of a file. The waiter's mailbox receives its token when the computation is done.
     pub fn ask_for(
         &self,
         (file, hash): (Arc<Opened>, Hash),
@@ -123,7 +123,7 @@ impl Digests {
         let lane = Lane::Hash(HashSize::of(file.version.size));
         let of_work = Arc::clone(&wish);
         let work = Box::new(move |hand: &mut Hand<'_>| {
-            // Another client may have asked for the same before, and this one may be gone.
+            // Another request may already have computed the hash, and this client may have left.
             if digests.known(&file, hash) != Known::NotYet || !of_work.is_wanted() {
                 return;
             }
@@ -134,14 +134,14 @@ impl Digests {
             }
         });
         let is_done = crew.give(Task { lane, work, waiter }).unwrap_or_else(|| {
-            // No thread can be started: the answer goes out without it.
+            // No thread can be started, so the answer is sent without the hash.
             self.keep(key, Known::Nothing);
             Arc::new(true.into())
         });
         DigestWait { wish, is_done }
     }
 
-    /// Counts one more client that waits.
+    /// Counts one more waiting client.
     fn wish(&self, key: Key) -> Arc<Wish> {
         let mut state = self.state();
         let known = state.wishes.get(&key).and_then(Weak::upgrade);
@@ -168,7 +168,7 @@ impl Digests {
     }
 }
 
-/// The hash, if it is of one version of the file and that is its last.
+/// Returns the hash, if the file did not change during the read.
 fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>, wish: &Wish) -> Option<Digest> {
     let Hand { is_over, buffer } = hand;
     buffer.resize(buffer.capacity().max(PIECE));
@@ -182,7 +182,7 @@ fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>, wish: &Wish) -> Option
     (len == size && file.is_unchanged()).then_some(digest)
 }
 
-/// Why there is no hash: who asked is told without one.
+/// The hash could not be computed; the client gets an answer without it.
 struct Unhashed;
 
 impl From<Cancelled> for Unhashed {

@@ -1,24 +1,24 @@
-//! An entry of a listing.
+//! An entry of a directory listing.
 
 use serde::Serialize;
 
-/// An entry of a listing.
+/// An entry of a directory listing.
 #[derive(Debug, Serialize)]
 pub struct Entry {
-    /// For people: what is no UTF-8 is replaced.
+    /// For display: bytes that are not UTF-8 are replaced.
     pub name: String,
-    /// As in the folder's address, with a slash behind a folder.
+    /// Encoded relative to the directory's URL, with a trailing slash if the entry is a directory.
     pub path: String,
     #[serde(rename = "type")]
     pub kind: Kind,
     /// In bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Last modified, in seconds since 1970.
+    /// Modification time, in seconds since 1970.
     pub mtime: i64,
 }
 
-/// What can be asked for.
+/// Types of entries that a client can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

@@ -1,4 +1,4 @@
-//! A supply that a helper has, until it has made the next piece of a body.
+//! A supply that a helper owns until it has produced the next piece of a body.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
@@ -15,14 +15,14 @@ use super::{
 
 type Made = (Box<dyn Supply>, Result<Piece, String>);
 
-/// Holds the place of the piece. Dropping it cancels the work.
+/// The pending result. Dropping it cancels the work.
 pub struct Errand {
     made: Arc<Mutex<Option<Made>>>,
     is_done: Arc<AtomicBool>,
 }
 
 impl Errand {
-    /// Has the next piece made. `None`: no helper can be had.
+    /// Asks a helper to produce the next piece. Returns `None` if no helper thread can be started.
     pub fn start(mut supply: Box<dyn Supply>, crew: &Crew, waiter: Waiter) -> Option<Self> {
         let made: Arc<Mutex<Option<Made>>> = Arc::default();
         let place = Arc::downgrade(&made);
@@ -44,7 +44,7 @@ impl Errand {
         Some(Self { made, is_done })
     }
 
-    /// The supply and what it has made, once that is done.
+    /// Returns the supply and its result once the work is done, and `None` before.
     pub fn take(&self) -> Option<Result<Made, String>> {
         if !self.is_done.load(Ordering::Acquire) {
             return None;

@@ -1,4 +1,4 @@
-//! Why a server cannot be.
+//! Errors that prevent a server from starting.
 
 use std::{io, path::PathBuf};
 
@@ -9,48 +9,48 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-/// What stands in the way of a server.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// What is to be served cannot be opened.
+    /// The path to be served cannot be opened.
     #[error("{}", Failed { what: &quoted(path), call: "open", errno: *errno, moved: 0 })]
     Root {
-        /// What was named.
+        /// The path as given by the caller.
         path: PathBuf,
-        /// What the kernel says.
+        /// The error of the system call.
         errno: Errno,
     },
-    /// It is neither a folder nor a regular file.
+    /// The path is neither a directory nor a regular file.
     #[error("'{}' is neither a folder nor a regular file", shown(.0))]
     Kind(PathBuf),
-    /// A path is answered by no file.
+    /// The request would not be answered with a file.
     #[error("'{}' would be answered by {answer}", shown(path))]
     Answer {
-        /// Below what is served.
+        /// Relative to the served root.
         path: PathBuf,
-        /// Number and words.
+        /// Status code and reason phrase.
         answer: String,
     },
-    /// It is a page that is made, or a redirection.
+    /// The path is a directory: its page is generated, or the client is redirected.
     #[error("'{}' is a folder: its page is made, not moved", shown(.0))]
     Folder(PathBuf),
-    /// An address cannot be listened at.
+    /// The server cannot listen on an address.
     #[error("{}", of_io(address, "bind", error))]
     Listen {
-        /// As it was asked for.
+        /// The address as given by the caller.
         address: String,
-        /// What the kernel says.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// The process cannot become another user.
+    /// The process cannot change its user.
     #[error("cannot become '{name}': {}; only root can", errno_name(*errno))]
     User {
-        /// Who.
+        /// Name of the user.
         name: String,
-        /// What the kernel says.
+        /// The error of the system call.
         errno: Errno,
     },
-    /// No worker can be started.
+    /// A worker thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
 }

@@ -1,10 +1,9 @@
-//! Bytes that go out in one send: a head, and as much behind it as fits.
+//! Bytes that are sent with one call: a head, and as much of the body as fits.
 
-/// The most of a body that is put together in memory.
+/// Maximum number of body bytes that are copied into memory.
 pub const ONE_SEND: usize = 64 << 10;
 
-/// Put together and not sent yet. The buffer keeps what it once had behind its end: it is not cleared anew for
-/// every answer.
+/// Bytes that are ready to be sent. The buffer keeps old bytes beyond `filled`, so it is not zeroed again for every answer.
 #[derive(Debug, Default)]
 pub struct Gathered {
     bytes: Vec<u8>,
@@ -13,32 +12,32 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// In a buffer that was used before.
+    /// Uses an existing buffer.
     pub fn within(bytes: Vec<u8>) -> Self {
         Self { bytes, filled: 0, sent: 0 }
     }
 
-    /// Bytes put together, those that were sent among them.
+    /// Returns the number of bytes in the buffer, including those already sent.
     pub fn len(&self) -> usize {
         self.filled
     }
 
-    /// How many of them were sent.
+    /// Returns the number of bytes already sent.
     pub fn sent_so_far(&self) -> usize {
         self.sent
     }
 
-    /// What is to be sent.
+    /// Returns the bytes still to be sent.
     pub fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..self.filled]
     }
 
-    /// So many more were sent.
+    /// Records that `count` more bytes were sent.
     pub fn sent(&mut self, count: usize) {
         self.sent += count;
     }
 
-    /// Where more goes; [`fill`](Self::fill) says how much of it did.
+    /// Returns space for `len` more bytes. The caller reports with [`fill`](Self::fill) how many it wrote.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
@@ -47,40 +46,40 @@ impl Gathered {
         &mut self.bytes[self.filled..end]
     }
 
-    /// So many more are put together.
+    /// Records that `count` more bytes were written into the buffer.
     pub fn fill(&mut self, count: usize) {
         self.filled += count;
     }
 
-    /// Puts bytes behind the others.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.fill(bytes.len());
     }
 
-    /// Forgets what is behind so many.
+    /// Truncates the contents to `len` bytes.
     pub fn cut(&mut self, len: usize) {
         self.filled = len;
     }
 
-    /// Empty again, in the same buffer.
+    /// Empties the contents and keeps the buffer.
     pub fn clear(&mut self) {
         (self.filled, self.sent) = (0, 0);
     }
 
-    /// Keeps what is unsent in as little memory as that takes, and gives back the buffer.
+    /// Moves the unsent bytes into a buffer of exactly their size and returns the old buffer.
     pub fn shrink(&mut self) -> Vec<u8> {
         let rest = self.unsent().to_vec();
         (self.filled, self.sent) = (rest.len(), 0);
         std::mem::replace(&mut self.bytes, rest)
     }
 
-    /// The buffer alone.
+    /// Returns the buffer for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How much memory it keeps.
+    /// Returns the size, in bytes, of its memory.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }

@@ -1,10 +1,10 @@
-//! The head of an answer.
+//! The head of an answer: status line and headers.
 
 use std::fmt::{Display, Write};
 
 use crate::http::status::Status;
 
-// What most heads have room in.
+// Initial capacity, in bytes; enough for most heads.
 const USUAL: usize = 512;
 
 /// A head that is being written.
@@ -12,23 +12,23 @@ const USUAL: usize = 512;
 pub struct Header(String);
 
 impl Header {
-    /// Begins one; `date` is that of now, as headers have it.
+    /// Starts a head with the status line. `date`: the current time as an HTTP date.
     pub fn new(Status(code, words): Status, date: &str) -> Self {
         let mut head = String::with_capacity(USUAL);
-        // Into a string this never fails.
+        // Writing into a `String` never fails.
         let _ = write!(head, "HTTP/1.1 {code} {words}\r\nServer: thalweg\r\nDate: {date}\r\n");
         Self(head)
     }
 
-    /// Adds a line. Nothing here comes from a client or a file unless its line breaks are encoded.
+    /// Appends a header line. Values from a client or a file must have their line breaks encoded.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Display) -> Self {
-        // Into a string this never fails.
+        // Writing into a `String` never fails.
         let _ = write!(self.0, "{name}: {value}\r\n");
         self
     }
 
-    /// Ends it.
+    /// Appends the empty line and returns the bytes.
     pub fn bytes(mut self) -> Vec<u8> {
         self.0.push_str("\r\n");
         self.0.into_bytes()

@@ -1,4 +1,4 @@
-//! The tasks that wait in a lane. Client addresses take turns, so that one with many tasks keeps no other waiting.
+//! The queue of a lane. Client addresses take turns, so that a client with many tasks does not block the others.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,22 +14,22 @@ pub type Queued = (Task, Arc<AtomicBool>);
 /// The queue of a lane.
 #[derive(Default)]
 pub struct LaneQueue {
-    /// Tasks that are being done.
+    /// Number of tasks in progress.
     pub busy: usize,
-    /// Tasks that wait.
+    /// Number of queued tasks.
     pub count: usize,
     tasks: HashMap<Option<IpAddr>, VecDeque<Queued>>,
-    /// Addresses that have tasks. The one that had its turn last comes last.
+    /// Addresses with queued tasks. The one served last is at the end.
     turns: VecDeque<Option<IpAddr>>,
-    /// The number of tasks at which unwanted ones are looked for again.
+    /// Number of tasks at which abandoned tasks are removed again.
     swept_at: usize,
 }
 
-/// Fewer tasks than these are not looked through.
+/// Queues shorter than this are not swept.
 const FEW: usize = 64;
 
 impl LaneQueue {
-    /// Puts a task behind the others of its client.
+    /// Appends a task to those of its client.
     pub fn add(&mut self, queued: Queued) {
         if self.count >= self.swept_at.max(FEW) {
             self.sweep();
@@ -68,7 +68,7 @@ impl LaneQueue {
         None
     }
 
-    /// Drops the tasks whose waiters are gone: they keep files open.
+    /// Drops tasks whose waiters do not exist any more, because these tasks keep files open.
     fn sweep(&mut self) {
         self.tasks.retain(|_, tasks| {
             tasks.retain(is_wanted);

@@ -1,13 +1,13 @@
-//! How many bytes a second may go: of all answers together, and of each connection.
+//! Send rate limits: of all answers together, and of each connection.
 
 use thalweg_core::rate_limit::RateLimit;
 
-/// The limits that hold for one connection.
+/// The rate limits that apply to one connection.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// That of the site.
+    /// The limit of the whole site.
     pub of_all: Option<&'a RateLimit>,
-    /// Its own.
+    /// The limit of this connection.
     pub own: Option<&'a RateLimit>,
 }
 
@@ -16,17 +16,17 @@ impl Limits<'_> {
         self.of_all.into_iter().chain(self.own)
     }
 
-    /// Whether something may go now.
+    /// Returns `true` if bytes may be sent now.
     pub fn are_open(&self) -> bool {
         self.each().all(RateLimit::is_open)
     }
 
-    /// The most that may go at a time, of as much as this.
+    /// Returns the number of bytes that may be sent in one step, at most `most`.
     pub fn step(&self, most: u64) -> u64 {
         self.each().fold(most, |step, limit| limit.step().min(step))
     }
 
-    /// So many bytes have gone.
+    /// Records that `bytes` bytes were sent.
     pub fn spend(&self, bytes: u64) {
         self.each().for_each(|limit| {
             limit.spend(bytes);
@@ -38,7 +38,7 @@ impl Limits<'_> {
 mod tests {
     use super::*;
 
-    /// More than any of these makes up for while a test runs.
+    /// More than any of these limits recovers during a test.
     const MUCH: u64 = 1 << 40;
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
         let (one, other) = (RateLimit::new(1000), RateLimit::new(1000));
         let of = |own| Limits { of_all: Some(&all), own: Some(own) };
         of(&one).spend(MUCH);
-        // What is a second's worth of all is made up for at once.
+        // `MUCH` is less than `all` allows per second, so `all` recovers immediately.
         assert!(!of(&one).are_open() && !one.is_open());
         assert!(other.is_open() && Limits { of_all: None, own: Some(&other) }.are_open());
     }

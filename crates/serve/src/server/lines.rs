@@ -1,4 +1,4 @@
-//! A tree as lines of a manifest.
+//! A directory tree as the lines of a manifest.
 
 use std::{
     ffi::OsStr,
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::manifest::{Line, Meta, encoded};
 
-/// The lines of a tree, some at a time.
+/// Produces the manifest of a tree, a few lines per turn.
 pub struct Lines {
-    // The folder itself, until its line is made.
+    // Metadata of the top directory, until its line is written.
     top: Option<Stat>,
     tree: Tree,
     entries: u64,
@@ -28,7 +28,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Those of this tree, below a folder that looks so.
+    /// Creates the manifest of `tree`. `top`: metadata of the top directory.
     pub fn of(tree: Tree, top: Stat) -> Self {
         Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0 }
     }
@@ -52,7 +52,7 @@ impl Lines {
         }
     }
 
-    /// Writes lines until the turn is over. Returns whether the last one is written, which has the sums.
+    /// Writes lines until the turn is over. Returns `true` if the last line, which holds the totals, is written.
     fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         if let Some(stat) = self.top.take() {
             let kind = Kind::Folder;

@@ -1,4 +1,4 @@
-//! Sockets that listen: one for every worker at an internet address, one for all at a unix socket.
+//! Listening sockets: one per worker for an Internet address, one shared by all workers for a Unix socket.
 
 use std::{
     ffi::OsString,
@@ -29,22 +29,22 @@ use rustix::{
 
 use super::{error::ServeError, options::Address};
 
-/// A socket that listens, in as many copies as there are workers.
+/// A listening address, with one descriptor per worker.
 pub struct Listening {
-    /// Where it can be reached.
+    /// The address at which clients can connect.
     pub address: Address,
-    /// One for each worker.
+    /// One descriptor per worker.
     pub sockets: Vec<OwnedFd>,
-    /// All of them are one socket, at which every worker is woken.
+    /// `true` if all descriptors refer to one socket, so that a connection wakes every worker.
     pub is_shared: bool,
-    /// A name that was made here, and goes with the server.
+    /// Path of a Unix socket that this server created; removed when the server ends.
     pub name: Option<PathBuf>,
 }
 
 const BACKLOG: i32 = 1024;
 
-/// Listens at these addresses, and with what was handed over; at the usual address, or the next port that is
-/// free, if there is neither.
+/// Listens on the given addresses and uses the sockets that were passed in. If there are neither, listens on the default address
+/// or the next free port.
 pub fn listen_at(
     addresses: &[Address],
     sockets: Vec<OwnedFd>,
@@ -57,7 +57,7 @@ pub fn listen_at(
     own.chain(sockets.into_iter().map(|socket| handed(socket, workers))).collect()
 }
 
-// So many neighbours are tried.
+// Number of ports that are tried after the default one.
 const PORTS: u16 = 100;
 
 fn at_next_free(workers: usize) -> Result<Listening, ServeError> {
@@ -94,7 +94,7 @@ fn at(address: &Address, workers: usize) -> Result<Listening, ServeError> {
     }
 }
 
-/// Returns `true` if this kernel has no IPv6, or has it switched off.
+/// Returns `true` if the kernel has no IPv6 support or IPv6 is disabled.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
@@ -104,8 +104,8 @@ fn failed(address: &str, error: io::Error) -> ServeError {
     ServeError::Listen { address: address.to_owned(), error }
 }
 
-/// The first socket is bound alone, so that an address somebody else has is taken, also where they share it;
-/// then it shares it with the others of ours.
+/// Binds the first socket without `SO_REUSEPORT`. The bind therefore fails if another process uses the address, even one with
+/// `SO_REUSEPORT`. Then the option is set, so that the sockets of the other workers can share the address.
 fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listening> {
     let first = socket(address)?;
     bind(&first, &address)?;
@@ -131,16 +131,15 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     set_socket_reuseaddr(&socket, true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
-        // Every address of this machine, also those of IPv4, whatever net.ipv6.bindv6only says.
+        // Accept IPv4 connections as well, regardless of net.ipv6.bindv6only.
         set_ipv6_v6only(&socket, false)?;
     }
-    // Answers are put together before they are sent: nothing is gained by waiting for more. What is accepted
-    // has the same.
+    // Answers are assembled before they are sent, so Nagle's algorithm only adds delay. Accepted sockets inherit the option.
     set_tcp_nodelay(&socket, true)?;
     Ok(socket)
 }
 
-/// A name that a dead server has left behind is taken over.
+/// Listens on a Unix socket. If a terminated server has left its socket file behind, that file is replaced.
 fn unix(path: &Path, workers: usize) -> io::Result<Listening> {
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_deserted(path) => {
@@ -164,7 +163,7 @@ fn copies(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// Takes over a socket that somebody else has made listen.
+/// Takes over a listening socket that another process has created.
 fn handed(socket: OwnedFd, workers: usize) -> Result<Listening, ServeError> {
     let failed = |error| failed("a socket that was handed over", error);
     if !socket_acceptconn(&socket).is_ok_and(|listens| listens) {

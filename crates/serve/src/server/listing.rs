@@ -1,4 +1,4 @@
-//! A directory as JSON or as a page, made piece by piece. Directories come first, then files, each sorted by name.
+//! A directory listing as JSON or HTML, produced piece by piece. Directories come first, then files, each sorted by name.
 
 use std::{
     ffi::OsStr,
@@ -25,36 +25,36 @@ use super::{
 };
 use crate::manifest::encoded;
 
-/// Opens a directory so that what is in it can be read.
+/// Opens a directory for reading its entries.
 pub fn open(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty())
 }
 
-/// What a name in a directory stands for, itself and not where it leads.
+/// Returns the metadata of a directory entry, without following a symbolic link.
 pub fn stat(directory: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Whether a directory in this one may be read. What else may be wrong with it is found out when it is.
+/// Returns `true` unless the permissions forbid reading the subdirectory `name`. Other errors are detected when it is read.
 pub fn may_be_read(directory: impl AsFd, name: &OsStr) -> bool {
     !matches!(open(directory, name), Err(Errno::ACCESS | Errno::PERM))
 }
 
-/// How a listing is written.
+/// Output format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListingFormat {
     Json,
     Page,
 }
 
-/// A listing that is being made.
+/// A listing in progress.
 pub struct Listing {
     site: Arc<Site>,
     path: PathBuf,
     directory: OwnedFd,
     format: ListingFormat,
-    /// The kind of entry that is listed now.
+    /// Type of the entries that are being listed now.
     pass: Kind,
     cursor: NameCursor,
     lane: Lane,
@@ -62,13 +62,13 @@ pub struct Listing {
     has_entries: bool,
 }
 
-/// The most entries of a listing that a worker makes itself.
+/// Maximum number of entries of a listing that a worker produces without a helper.
 const AT_HAND: usize = 128;
-// The most names that are passed over in a turn: nothing is asked of the kernel for them.
+// Maximum number of names that are skipped in a turn. Skipping a name needs no system call.
 const TURN_NAMES: usize = 64 << 10;
 
 impl Listing {
-    /// That of a directory which is open for reading, at this path below the root.
+    /// Creates the listing of an open directory; `path` is relative to the root.
     pub fn of(site: Arc<Site>, path: PathBuf, directory: OwnedFd, format: ListingFormat) -> Self {
         let lane = Lane::list(&directory);
         let cursor = NameCursor::default();
@@ -76,7 +76,8 @@ impl Listing {
         Self { site, path, directory, format, pass, cursor, lane, has_begun, has_entries }
     }
 
-    /// What a request for a name would find. Links are what they lead to; what is not served is `None`.
+    /// Returns the entry that a request for the name would find. Symbolic links are followed. Returns `None` if the entry is not
+    /// served.
     fn entry(&self, name: &OsStr) -> Option<Entry> {
         let stat = stat(&self.directory, name).ok()?;
         let is_link = kind(&stat) == FileType::Symlink;
@@ -96,7 +97,7 @@ impl Listing {
         })
     }
 
-    /// Whether a name of this type in its directory can be an entry of the kind that is listed now.
+    /// Returns `true` if an entry of this type (as in the directory) can belong to the type that is being listed.
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,
@@ -137,7 +138,7 @@ impl Listing {
         }
     }
 
-    /// Adds entries until the turn is over. Returns whether all are listed.
+    /// Adds entries until the turn is over. Returns `true` if all entries are listed.
     fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         let (mut looked_at, mut passed) = (0, 0);
         loop {
@@ -157,7 +158,7 @@ impl Listing {
             for place in first..list.count() {
                 let is_over = looked_at >= TURN_ENTRIES || passed >= TURN_NAMES;
                 if is_over || text.len() >= TURN_BYTES {
-                    // The name before this one is the last that was used.
+                    // The previous name is the last one that was used.
                     self.move_to(list.get(place.wrapping_sub(1)));
                     return Ok(false);
                 }

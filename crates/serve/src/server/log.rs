@@ -1,5 +1,5 @@
-//! What is told of every answer: a line, written by a thread of its own, so that a slow terminal holds up no
-//! worker. Lines that find the queue full are counted and left out.
+//! The access log: one line per answer, written by a separate thread so that a slow terminal does not block workers. If the queue
+//! is full, lines are dropped and counted.
 
 use std::{
     fmt, io,
@@ -21,11 +21,11 @@ use thalweg_core::shown;
 mod quoted;
 use quoted::quoted;
 
-/// Where lines go, and what they look like.
+/// Destination and format of the log.
 pub struct Log {
-    /// How they are written.
+    /// The format of the lines.
     pub format: Format,
-    /// Gets each line in one write.
+    /// Receives each line in one write.
     pub out: Box<dyn Write + Send>,
 }
 
@@ -35,50 +35,50 @@ impl fmt::Debug for Log {
     }
 }
 
-/// How a line is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// One answer.
+/// The log entry of one answer.
 #[derive(Debug, Serialize)]
 pub struct Entry {
-    /// When it ended, as headers say it.
+    /// Time at which the answer ended, as an HTTP date.
     pub time: String,
-    /// Who asked; none at a unix socket.
+    /// Address of the client. `None` on a Unix socket.
     pub client: Option<SocketAddr>,
-    /// The request line; empty if there was none.
+    /// The request line. Empty if none was received.
     pub request: String,
-    /// What was answered.
+    /// Status code of the answer.
     pub status: u16,
-    /// Bytes that were sent, the head's among them.
+    /// Number of bytes sent, including the head.
     pub bytes: u64,
-    /// From the whole request to the end of the answer.
+    /// Time from the complete request to the end of the answer.
     pub seconds: f64,
-    /// What moved most of it, where it did not fit one send.
+    /// The mechanism that moved most of the body, if the body did not fit in one send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<&'static str>,
-    /// Why the answer stayed short, and every step down.
+    /// The reason if the answer is incomplete, and every fallback to another mechanism.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What is written of one.
+/// The serialized form of an entry.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
     entry: &'a Entry,
-    /// Those that found the queue full since the line before it was written.
+    /// Number of entries dropped since the previous line, because the queue was full.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<NonZeroU64>,
 }
 
 impl Entry {
-    /// With the number of those that were left out since the one before it.
+    /// Formats the entry. `left_out`: number of entries dropped since the previous line.
     fn line(&self, format: Format, left_out: u64) -> String {
         match format {
             Format::Json => {
@@ -107,18 +107,18 @@ impl Entry {
     }
 }
 
-/// Hands lines to the thread that writes them.
+/// Passes entries to the log thread.
 #[derive(Clone, Debug)]
 pub struct Teller {
     queue: SyncSender<Entry>,
     left_out: Arc<AtomicU64>,
 }
 
-// Entries that may wait to be written.
+// Capacity of the queue.
 const QUEUE: usize = 4096;
 
 impl Teller {
-    /// Starts the thread; it ends with the last teller.
+    /// Starts the log thread. It ends when the last `Teller` is dropped.
     pub fn start(log: Log) -> io::Result<(Self, thread::JoinHandle<()>)> {
         let (queue, entries) = sync_channel(QUEUE);
         let left_out = Arc::new(AtomicU64::new(0));
@@ -128,7 +128,7 @@ impl Teller {
         Ok((teller, thread))
     }
 
-    /// Tells of one.
+    /// Queues an entry, or counts it as dropped if the queue is full.
     pub fn tell(&self, entry: Entry) {
         if self.queue.try_send(entry).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -139,12 +139,12 @@ impl Teller {
 fn write(mut log: Log, entries: &Receiver<Entry>, left_out: &AtomicU64) {
     for entry in entries {
         let text = entry.line(log.format, left_out.swap(0, Ordering::Relaxed));
-        // Who reads it may be gone: the server goes on.
+        // Write errors are ignored: the reader of the log may have exited, and the server continues.
         let _ = log.out.write_all(text.as_bytes());
     }
 }
 
-/// Now, as headers say it.
+/// Formats a time as an HTTP date.
 pub fn date(now: SystemTime) -> String {
     httpdate::fmt_http_date(now)
 }
@@ -180,7 +180,7 @@ mod tests {
         assert!(json.contains(r"\u001b[31m\n") && json.lines().count() == 1, "{json}");
     }
 
-    /// Writes nothing until somebody lets go of the other end.
+    /// Writes nothing until the test releases the other end.
     struct Slow {
         held: Receiver<()>,
         written: Arc<Mutex<String>>,

@@ -1,4 +1,4 @@
-//! How other threads tell a worker that some of its connections can go on.
+//! Notifications from other threads to a worker: these connections can continue.
 
 use std::{
     os::fd::OwnedFd,
@@ -7,7 +7,7 @@ use std::{
 
 use thalweg_sys::io;
 
-/// Where a worker is told of what was read in.
+/// The connections of a worker that can continue.
 #[derive(Debug)]
 pub struct Mailbox {
     tokens: Mutex<Vec<u64>>,
@@ -15,25 +15,25 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Of the worker that is woken by this.
+    /// Creates the mailbox of a worker. `wake`: the eventfd on which the worker waits.
     pub fn new(wake: Arc<OwnedFd>) -> Self {
         Self { tokens: Mutex::default(), wake }
     }
 
-    /// The connections that can go on.
+    /// Takes the tokens of the connections that can continue.
     pub fn take(&self) -> Vec<u64> {
         std::mem::take(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Wakes the worker for one.
+    /// Adds a connection and wakes the worker.
     pub fn tell(&self, token: u64) {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
         wake(&self.wake);
     }
 }
 
-/// Wakes whoever waits for this eventfd.
+/// Wakes the thread that waits for this eventfd.
 pub fn wake(fd: &OwnedFd) {
-    // It holds more than is ever written here.
+    // The write cannot fail with `EAGAIN`: the counter is far below the maximum of an eventfd.
     let _ = io::write(fd, &1_u64.to_ne_bytes());
 }

@@ -1,4 +1,4 @@
-//! The server: one worker per processor, each with its own listeners and its own loop.
+//! The server: one worker per core, each with its own listening sockets and event loop.
 
 mod accounts;
 mod addresses;

@@ -1,7 +1,7 @@
-//! A transfer that owns its ends: for a loop with thousands of them.
+//! A transfer that owns its descriptors, for an event loop with thousands of transfers.
 //!
-//! A `TransferRun` borrows its descriptors. An async block may hold both what is borrowed and what borrows
-//! it; that is all it is used for: nothing wakes it, and the worker polls it when the socket has room.
+//! A `TransferRun` borrows its descriptors. An async block can hold both the owner and the borrower, which is its only purpose
+//! here. No waker is used: the worker polls the future when the socket is writable.
 
 use std::{
     cell::Cell,
@@ -22,7 +22,7 @@ use thalweg_sys::Errno;
 use super::opened::Opened;
 use crate::http::range::Stretch;
 
-/// A stretch of a file on its way into a socket.
+/// A transfer of a file range into a socket.
 pub struct Moving {
     steps: Pin<Box<dyn Future<Output = Outcome>>>,
     told: Rc<Told>,
@@ -34,21 +34,21 @@ struct Told {
     moved: Cell<u64>,
     is_blocked: Cell<bool>,
     is_to_stop: Cell<bool>,
-    /// The most that the next step moves.
+    /// Maximum number of bytes of the next step.
     most: Cell<u64>,
 }
 
-/// How a step ended.
+/// Result of a step.
 pub enum Moved {
-    /// There is room for more.
+    /// The socket accepts more data.
     Some,
-    /// The socket has no room.
+    /// The socket is full.
     Blocked,
-    /// It is over.
+    /// The transfer has ended.
     End(Outcome),
 }
 
-/// What is to be moved.
+/// Description of a transfer.
 pub struct Job {
     pub file: Arc<Opened>,
     pub socket: Rc<OwnedFd>,
@@ -58,24 +58,24 @@ pub struct Job {
 }
 
 impl Moving {
-    /// Begins.
+    /// Starts a transfer.
     pub fn new(job: Job) -> Self {
         let told = Rc::new(Told::default());
         let held = memory(&job.plan).min(job.stretch.len());
         Self { steps: Box::pin(steps(job, Rc::clone(&told))), told, held }
     }
 
-    /// What its buffer or its pipe holds at the most.
+    /// Returns the maximum size, in bytes, of its buffer or pipe.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Bytes that are in the socket.
+    /// Returns the number of bytes written to the socket.
     pub fn moved(&self) -> u64 {
         self.told.moved.get()
     }
 
-    /// One step of at most so many bytes.
+    /// Makes one step of at most `most` bytes.
     pub fn advance(&mut self, most: u64) -> Moved {
         self.told.most.set(most);
         match self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -85,7 +85,7 @@ impl Moving {
         }
     }
 
-    /// Ends it before its time: what came of it so far.
+    /// Stops the transfer early and returns its outcome so far.
     pub fn stop(mut self) -> Option<Outcome> {
         self.told.is_to_stop.set(true);
         match self.advance(1) {
@@ -95,7 +95,7 @@ impl Moving {
     }
 }
 
-/// What the first mechanism of a plan asks for.
+/// Returns the memory that the first mechanism of a plan uses.
 fn memory(plan: &Plan) -> u64 {
     let ladder = plan.ladder();
     let Some((mechanism, tuning)) = ladder.first() else { return 0 };
@@ -114,7 +114,7 @@ async fn steps(job: Job, told: Rc<Told>) -> Outcome {
         needs,
     };
     let Ok(mut run) = TransferRun::start(transfer, &plan) else {
-        // Every socket here is nonblocking, and every plan was asked for steps.
+        // Cannot happen: all sockets here are nonblocking, and all plans are made for stepwise execution.
         let (mechanism, call, errno) = ("read-write", "fcntl", Errno::INVAL);
         let error = Error { mechanism, call, errno, side: thalweg_core::Side::Sink, moved: 0 };
         return Outcome { report: Report::default(), stopped: false, error: Some(error) };
@@ -132,7 +132,7 @@ async fn steps(job: Job, told: Rc<Told>) -> Outcome {
     run.end()
 }
 
-/// Comes back once it is asked again.
+/// Suspends once: returns `Pending` at the first poll and `Ready` at the second.
 async fn pause() {
     let mut is_first = true;
     poll_fn(|_| if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }).await;

@@ -1,5 +1,5 @@
-//! Name lists of directories, shared by all answers that need them: a client that reads slowly keeps its place, not
-//! the list. Lists together take no more than their share of `--memory`; a list that was dropped is read again.
+//! Cached name lists of directories, shared by all answers. An answer to a slow client holds a position, not the list. All lists
+//! together stay within their share of `--memory`; a dropped list is read again.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,19 +17,19 @@ use super::{
     version::Version,
 };
 
-/// The place of an answer in a directory.
+/// Position of an answer in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct NameCursor {
-    /// The version of the directory that the answer began with.
+    /// Version of the directory at the start of the answer.
     version: Option<Version>,
-    /// The last name that was used; empty at the beginning.
+    /// The last name that was used. Empty at the start.
     pub after: Vec<u8>,
 }
 
-/// The lists of a server.
+/// The name lists of a server.
 #[derive(Debug)]
 pub struct NameCache {
-    /// The most bytes that all lists may take together.
+    /// Maximum memory, in bytes, of all lists together.
     most: u64,
     with_hidden: bool,
     state: Mutex<CacheState>,
@@ -38,48 +38,48 @@ pub struct NameCache {
 #[derive(Debug, Default)]
 struct CacheState {
     lists: Vec<CachedList>,
-    /// Bytes of lists that are being made.
+    /// Memory, in bytes, of lists that are being read.
     building: u64,
 }
 
 #[derive(Debug)]
 struct CachedList {
     version: Version,
-    /// It has the names greater than this one.
+    /// The list contains only names greater than this one.
     after: Vec<u8>,
     list: Arc<NameList>,
-    /// The directory could not have changed again with the same times: new answers may use it.
+    /// `true` if a later change of the directory must produce other times, so that new answers may use the list.
     is_settled: bool,
     used: Instant,
 }
 
-/// A list, or the reason why there is none.
+/// A name list, or the reason why it is not available.
 pub enum Names {
-    /// This one has the next names, if there are any.
+    /// A list that contains the next names, if there are any.
     Listed(Arc<NameList>),
-    /// The directory is large and has to be read: in a lane of its own.
+    /// The directory is large and not cached: it must be read in a separate lane.
     Large,
 }
 
-/// The most lists that are kept.
+/// Maximum number of cached lists.
 const LISTS: usize = 256;
-/// How long an unused list is kept.
+/// Time after which an unused list is dropped.
 const KEPT: Duration = Duration::from_secs(10);
-/// A directory of this many bytes is large. File systems need 20 bytes or more for an entry.
+/// Size, in bytes, from which a directory counts as large. File systems need 20 bytes or more per entry.
 const LARGE: i64 = 1 << 20;
-/// The least memory that lists may take, so that each answer gets ahead.
+/// Minimum memory for lists, in bytes, so that every answer makes progress.
 const LEAST: u64 = 256 << 10;
-/// What a list costs beside its names.
+/// Memory of a list in addition to its names, in bytes.
 const OVERHEAD: u64 = 256;
 
 impl NameCache {
-    /// An empty one of at most this many bytes.
+    /// Creates an empty cache of at most `most` bytes.
     pub fn new(most: u64, with_hidden: bool) -> Self {
         Self { most: most.max(LEAST), with_hidden, state: Mutex::default() }
     }
 
-    /// The list with the names behind the cursor. A large directory that is not cached is read only if `may_sort`;
-    /// `go_on` is asked now and then while it is.
+    /// Returns a list with the names after the cursor. A large directory that is not cached is read only if `may_sort` is `true`.
+    /// `go_on` is called regularly during the read; its error ends it.
     pub fn names(
         &self,
         directory: &OwnedFd,
@@ -114,19 +114,19 @@ impl NameCache {
         Ok(Names::Listed(list))
     }
 
-    /// Whether a new answer finds all names of a directory cached, at most this many.
+    /// Returns `true` if all names of a directory are cached for a new answer and there are at most `most` of them.
     pub fn is_at_hand(&self, directory: impl AsFd, most: usize) -> bool {
         let Ok(stat) = fstat(directory) else { return false };
         let list = self.cached_new(&Version::of(&stat), b"");
         list.is_some_and(|list| !list.is_partial() && list.count() <= most)
     }
 
-    /// Drops the lists that were not used for a while.
+    /// Drops the lists that have not been used for [`KEPT`].
     pub fn expire(&self) {
         self.lock().lists.retain(|cached| cached.used.elapsed() < KEPT);
     }
 
-    /// Memory of all lists, in bytes.
+    /// Returns the memory of all lists, in bytes.
     pub fn held(&self) -> u64 {
         self.lock().held()
     }
@@ -163,10 +163,10 @@ impl NameCache {
         after: &[u8],
         go_on: impl Fn() -> Result<(), Errno>,
     ) -> Result<NameList, Errno> {
-        // An earlier answer, or an earlier stretch, has left it at its end.
+        // An earlier read has moved the directory offset to the end.
         seek(directory, SeekFrom::Start(0))?;
         let mut reserved = Reserved { cache: self, bytes: 0 };
-        // A list takes half as much again while it is made.
+        // While it is read, a list needs 1.5 times its final memory.
         let room = self.most.saturating_sub(self.lock().building) / 3 * 2;
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let rules = ReadRules { with_hidden: self.with_hidden, after, room };
@@ -179,7 +179,7 @@ impl NameCache {
     fn keep(&self, cached: CachedList) {
         let mut state = self.lock();
         let is_same = |other: &CachedList| {
-            // Lists of an earlier version of the directory are of no use to new answers.
+            // New answers cannot use lists of an earlier version of the directory.
             other.version.is_same_file(&cached.version) && *other.after == *cached.after
         };
         state.lists.retain(|other| !is_same(other));
@@ -192,7 +192,7 @@ impl NameCache {
     }
 }
 
-/// Memory of a list that is being made.
+/// Memory reserved for a list that is being read.
 struct Reserved<'c> {
     cache: &'c NameCache,
     bytes: u64,
@@ -228,7 +228,7 @@ impl CacheState {
         self.lists.iter().map(CachedList::held).sum()
     }
 
-    /// Drops the lists that were not used for longest, until the rest takes no more than this.
+    /// Drops the least recently used lists until at most `count` lists with at most `most` bytes remain.
     fn make_room(&mut self, most: u64, count: usize) {
         while self.lists.len() > count || self.held() > most {
             let ages = self.lists.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Names of a directory, sorted by bytes and packed: about 6 bytes more than the name for each.
+//! A sorted, packed list of directory entries: about 6 bytes plus the name per entry.
 
 use std::{cmp::Ordering, mem::MaybeUninit};
 
@@ -8,37 +8,37 @@ use rustix::{
 };
 use thalweg_sys::Errno;
 
-/// Sorted names of a directory, or of a stretch of it if the directory does not fit.
+/// Sorted names of a directory, or of a section of it if the directory does not fit in memory.
 #[derive(Debug, Default)]
 pub struct NameList {
-    /// For each name its type, its length and its bytes.
+    /// Type, length and bytes of each name.
     bytes: Vec<u8>,
-    /// Where each name begins in `bytes`, sorted by name.
+    /// Offset of each name in `bytes`, sorted by name.
     starts: Vec<u32>,
-    /// `true` if the directory has names behind the last one.
+    /// `true` if the directory contains names after the last one.
     is_partial: bool,
 }
 
-/// How a list is read.
+/// Rules for reading a list.
 pub struct ReadRules<'r> {
-    /// Names that begin with a dot are listed too.
+    /// `true` if names that start with a dot are included.
     pub with_hidden: bool,
-    /// Only names greater than this one are listed.
+    /// Only names greater than this one are included.
     pub after: &'r [u8],
-    /// The most bytes that the list may take; it may have half as much again while it is made.
+    /// Maximum size of the list in bytes. It may use 1.5 times as much while it is read.
     pub room: usize,
 }
 
-// The size of what `getdents64` fills at a time.
+// Size of the buffer for `getdents64`, in bytes.
 const ENTRIES: usize = 32 << 10;
-/// Names between two questions whether to continue.
+/// Number of names between two calls of `go_on`.
 const QUESTION: usize = 1024;
-/// The smallest list: room for several names of any length.
+/// Minimum size of a list, in bytes: enough for several names of the maximum length.
 const LEAST: usize = 4 << 10;
 
 impl NameList {
-    /// Reads the smallest names greater than `rules.after`, as many as have room. `go_on` gets the bytes of the
-    /// list so far, about every thousand names; its error ends the reading.
+    /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `go_on` about every thousand names with the
+    /// current size of the list in bytes. An error of `go_on` ends the read.
     pub fn read(
         directory: impl AsFd,
         rules: &ReadRules<'_>,
@@ -52,7 +52,7 @@ impl NameList {
         let mut seen = 0_usize;
         while let Some(entry) = entries.next() {
             let entry = match entry {
-                // A signal does not end the listing.
+                // A signal (EINTR) does not end the read.
                 Err(Errno::INTR) => continue,
                 entry => entry?,
             };
@@ -96,7 +96,7 @@ impl NameList {
     fn sort(&mut self) {
         let bytes = &self.bytes;
         self.starts.sort_unstable_by(|a, b| name_at(bytes, *a).cmp(name_at(bytes, *b)));
-        // The kernel may return a name twice if the directory changes while it is read.
+        // The kernel may return a name twice if the directory changes during the read.
         self.starts.dedup_by(|a, b| name_at(bytes, *a) == name_at(bytes, *b));
     }
 
@@ -114,34 +114,34 @@ impl NameList {
         self.is_partial = true;
     }
 
-    /// The number of names.
+    /// Returns the number of names.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// The name at this place in the order, and its type as the directory has it.
+    /// Returns the name at this position in the sorted order, and its type as recorded in the directory.
     pub fn get(&self, place: usize) -> Option<(FileType, &[u8])> {
         let start = *self.starts.get(place)?;
         Some((kind(self.bytes[start as usize]), name_at(&self.bytes, start)))
     }
 
-    /// The place of the first name greater than this one.
+    /// Returns the position of the first name greater than this one.
     pub fn place_after(&self, name: &[u8]) -> usize {
         self.starts
             .partition_point(|start| name_at(&self.bytes, *start).cmp(name) != Ordering::Greater)
     }
 
-    /// The greatest name.
+    /// Returns the greatest name.
     pub fn last(&self) -> Option<&[u8]> {
         self.starts.last().map(|start| name_at(&self.bytes, *start))
     }
 
-    /// `true` if the directory has names behind the last one.
+    /// Returns `true` if the directory contains names after the last one.
     pub fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns its memory, in bytes.
     pub fn held(&self) -> usize {
         self.bytes.capacity() + self.starts.capacity() * size_of::<u32>()
     }
@@ -152,11 +152,11 @@ fn name_at(bytes: &[u8], start: u32) -> &[u8] {
     &bytes[start + 2..][..usize::from(bytes[start + 1])]
 }
 
-// All that a listing distinguishes.
+// The file types that a listing distinguishes.
 const KINDS: [FileType; 4] =
     [FileType::Unknown, FileType::RegularFile, FileType::Directory, FileType::Symlink];
 
-/// Types that are never listed have the code behind the last one.
+/// Returns the code of a file type. All types that are never listed share the code after the last one.
 fn code(kind: FileType) -> u8 {
     KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()) as u8
 }
@@ -172,7 +172,7 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, fs::File, os::unix::ffi::OsStrExt};
 
     fn read(place: &File, after: &[u8], room: usize) -> NameList {
-        // What was read before is read again from the beginning.
+        // Rewinds the directory, so that it is read again from the beginning.
         rustix::fs::seek(place, rustix::fs::SeekFrom::Start(0)).unwrap();
         let rules = ReadRules { with_hidden: false, after, room };
         NameList::read(place, &rules, |_| Ok(())).unwrap()

@@ -1,4 +1,4 @@
-//! From a name below the root to an open file: never outside, and never something whose opening waits.
+//! Resolves a path below the root to an open file. Never leaves the root, and never opens a file for which `open` may block.
 
 use std::{
     cell::RefCell,
@@ -27,44 +27,44 @@ use super::{
 };
 use crate::http::status::Status;
 
-/// Which symbolic links lead somewhere.
+/// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// None.
+    /// No symbolic links.
     None,
-    /// Those that stay below the root, on every step of the way.
+    /// Links that stay below the root at every step of the resolution.
     #[default]
     Inside,
-    /// All.
+    /// All symbolic links.
     Any,
 }
 
-/// What is served.
+/// The served directory or file.
 #[derive(Debug)]
 pub struct Root {
     folder: OwnedFd,
-    /// The one name in it that is served, where a file was named.
+    /// If a file is served: its name in `folder`. No other name is served.
     pub only: Option<OsString>,
     follow: Follow,
-    /// The kernel, or a filter in front of it, does not know openat2.
+    /// `true` if the kernel or a seccomp filter does not allow `openat2`.
     must_walk: AtomicBool,
 }
 
-/// What a name stands for.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file.
     File(Arc<Opened>),
-    /// A folder, by a descriptor that cannot be read from.
+    /// A directory, as an `O_PATH` descriptor.
     Folder(OwnedFd),
 }
 
-// A rename under way makes openat2 ask for another try (openat2(2), EAGAIN).
+// A concurrent rename makes openat2(2) fail with EAGAIN, and the call must be repeated.
 const TRIES: usize = 16;
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Opens what is to be served.
+    /// Opens the directory or file to be served.
     pub fn open(path: &Path, follow: Follow) -> Result<Self, ServeError> {
         let failed = |errno| ServeError::Root { path: path.to_owned(), errno };
         let path_of_file =
@@ -83,12 +83,12 @@ impl Root {
         };
         let flags = PATH | OFlags::DIRECTORY;
         let folder = openat(CWD, &folder, flags, Mode::empty()).map_err(failed)?;
-        // A file that was named by a link is meant all the same.
+        // A file that the caller named through a link is served, too.
         let follow = if only.is_some() { Follow::Any } else { follow };
         Ok(Self { folder, only, follow, must_walk: AtomicBool::new(false) })
     }
 
-    /// Finds a name below the root; a file that the store has open is not opened again.
+    /// Finds a path below the root. A file that is open in the store is not opened again.
     pub fn find(&self, path: &Path, store: Option<&RefCell<Store>>) -> Result<Found, Status> {
         if self.only.as_deref().is_some_and(|only| path.as_os_str() != only) {
             return Err(Status::NOT_FOUND);
@@ -127,12 +127,12 @@ impl Root {
                 }
                 Ok(Found::File(file))
             }
-            // A FIFO waits for a writer, a device may do anything: they are not opened.
+            // Opening a FIFO waits for a writer, and opening a device may have any effect: neither is opened.
             _ => Err(Status::NOT_FOUND),
         }
     }
 
-    /// Opens the regular file that was found, to be read.
+    /// Opens the regular file that was found for reading.
     fn open_found(&self, path: &Path, found: &OwnedFd, stat: &Stat) -> Result<Opened, Errno> {
         match Opened::again(found.as_fd(), stat)? {
             Some(file) => Ok(file),
@@ -140,8 +140,8 @@ impl Root {
         }
     }
 
-    /// What a name stands for, where one call is enough to know: a name alone that is no link leads nowhere else,
-    /// and where all links may be followed nothing has to be looked at on the way.
+    /// Returns the metadata of a regular file if one call suffices to get it. This holds for a single name that is not a link,
+    /// and for every path if all links may be followed.
     fn glance(&self, path: &Path) -> Option<Stat> {
         let flags = match self.follow {
             Follow::Any => AtFlags::empty(),
@@ -158,12 +158,12 @@ impl Root {
         (kind(&stat) == FileType::RegularFile).then_some(stat)
     }
 
-    /// What a name stands for, without opening it.
+    /// Returns the metadata of a path without opening it for reading.
     pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
         fstat(self.resolve(path, PATH)?)
     }
 
-    /// A descriptor of what a name stands for; with `PATH` it says what it is and can be used for nothing else.
+    /// Returns a descriptor of the path. With `PATH`, the descriptor only identifies the file and cannot be read.
     fn resolve(&self, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = match self.follow {
@@ -188,7 +188,7 @@ impl Root {
     }
 }
 
-/// The same by single names, where no name that is a link leads anywhere.
+/// Resolves a path name by name, without `openat2`. Symbolic links are not followed.
 fn walk(folder: BorrowedFd<'_>, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
     let step = PATH | OFlags::NOFOLLOW;
     let mut here = openat(folder, ".", step, Mode::empty())?;
@@ -208,12 +208,12 @@ fn look(fd: OwnedFd) -> Result<(Stat, OwnedFd), Errno> {
     Ok((fstat(&fd)?, fd))
 }
 
-/// What kind of thing has such an answer of fstat.
+/// Returns the file type from `st_mode`.
 pub fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The answer to who asked for a name that could not be opened.
+/// Returns the status for a path that could not be opened.
 pub fn refusal(errno: Errno) -> Status {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV => {
@@ -331,7 +331,7 @@ mod tests {
                 store.borrow_mut().turn();
                 store.borrow_mut().turn();
                 assert!(!Arc::ptr_eq(&first, &find(name).unwrap()), "nobody asked for it");
-                // Another version, another file, a link out, nothing.
+                // Another version, another file, a link that leaves the root, nothing.
                 let first = find(name).unwrap();
                 fs::write(at(name), "other text").unwrap();
                 assert_eq!(find(name).unwrap().version.size, 10);

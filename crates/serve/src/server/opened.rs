@@ -1,4 +1,4 @@
-//! A file that is open, and the version of it that was.
+//! An open file, and the version that was opened.
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -16,19 +16,19 @@ use crate::http::media::content_type;
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
-    /// As it was just before it was opened.
+    /// The version immediately before the file was opened.
     pub version: Version,
     kind: OnceLock<String>,
     is_sealed: OnceLock<bool>,
 }
 
-/// How files are opened: whatever has got a file's name meanwhile, it is not waited for.
+/// Flags for opening files. `O_NONBLOCK`: the open must not block if another type of file has replaced the name since the lookup.
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
 impl Opened {
-    /// Opens what such a descriptor stands for: by /proc, so that it is that file and no other that has
-    /// got its name. It counts as it was when it was found. None where there is no /proc.
+    /// Opens the file of an `O_PATH` descriptor through /proc, which guarantees that it is that file even if its name was reused.
+    /// The version is the one at the lookup. Returns `None` if /proc is not mounted.
     pub fn again(found: BorrowedFd<'_>, stat: &Stat) -> Result<Option<Self>, Errno> {
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
         match open(path, READ, Mode::empty()) {
@@ -38,7 +38,7 @@ impl Opened {
         }
     }
 
-    /// What was opened by its name; AGAIN if that is another version than what was found, or another file.
+    /// Wraps a file that was opened by its name. Fails with `EAGAIN` if it is another file or version than the one found.
     pub fn by_name(fd: OwnedFd, found: &Stat) -> Result<Self, Errno> {
         let file = Self::new(fd, found);
         if file.is_unchanged() { Ok(file) } else { Err(Errno::AGAIN) }
@@ -49,17 +49,18 @@ impl Opened {
         Self { fd, version, kind: OnceLock::new(), is_sealed: OnceLock::new() }
     }
 
-    /// Whether it can never change, so that its pages may go out as they are. Asked of the kernel once.
+    /// Returns `true` if the file is sealed and can never change, so that its pages may be sent without a copy. The result is
+    /// cached.
     pub fn is_sealed(&self) -> bool {
         *self.is_sealed.get_or_init(|| thalweg_core::is_sealed(self.as_fd()))
     }
 
-    /// The value of Content-Type, by the name it was opened by.
+    /// Returns the value of `Content-Type`, which depends on the path by which the file was opened.
     pub fn kind(&self, path: &Path) -> &str {
         self.kind.get_or_init(|| content_type(path))
     }
 
-    /// Whether it is still the version that was opened.
+    /// Returns `true` if the file is still the version that was opened.
     pub fn is_unchanged(&self) -> bool {
         fstat(&self.fd).is_ok_and(|stat| Version::of(&stat) == self.version)
     }

@@ -1,4 +1,4 @@
-//! What a server is told before it starts.
+//! Configuration of a server.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
@@ -7,61 +7,59 @@ use thalweg_sys::user::User;
 
 use super::{Follow, Log};
 
-/// What waits for slow clients may hold as much, unless something else is said.
+/// Default memory limit for data that waits for slow clients, in bytes.
 pub const MEMORY: u64 = 64 << 20;
 
-/// What is served, where, and how.
+/// Configuration of a server.
 #[derive(Debug)]
 pub struct Options {
-    /// A folder, or a file.
+    /// The directory or file to be served.
     pub root: PathBuf,
-    /// Where to listen; none is the address of [`Address::default`], or the next port that is free.
+    /// Addresses to listen on. Empty: [`Address::default`], or the next free port.
     pub listen: Vec<Address>,
-    /// Sockets that listen already, as a service manager hands them over; then the usual address is not
-    /// listened at.
+    /// Listening sockets passed in by a service manager. If there are any, the default address is not used.
     pub handed: Vec<OwnedFd>,
-    /// How many workers; none is one per processor.
+    /// Number of workers. `None`: one per core.
     pub threads: Option<usize>,
-    /// Which symbolic links lead somewhere.
+    /// The symbolic links that are followed.
     pub follow: Follow,
-    /// Names that begin with a dot are served too.
+    /// `true` if names that start with a dot are served.
     pub hidden: bool,
-    /// Folders without an `index.html` show what is in them.
+    /// `true` if directories without an `index.html` are listed.
     pub listing: bool,
-    /// Siblings that are compressed already go to clients that take them.
+    /// `true` if precompressed variants are sent to clients that accept them.
     pub precompressed: bool,
-    /// Hashes of files are told to who asks for them.
+    /// `true` if clients may request the hashes of files.
     pub hash: bool,
-    /// Who to be once the addresses are listened at: files are opened as that user, by the whole process.
+    /// The user that the process becomes after it has bound its addresses. Files are opened as that user.
     pub user: Option<User>,
-    /// The counts are shown at `/-/metrics`.
+    /// `true` if the counters are served at `/-/metrics`.
     pub metrics: bool,
-    /// What must hold of a body that was sent.
+    /// Guarantees for the body of an answer.
     pub needs: Guarantees,
-    /// How to choose the mechanism.
+    /// Rules for the choice of the mechanism.
     pub request: Request,
-    /// What was measured here.
+    /// Measured profile of this machine.
     pub profile: Option<Profile>,
-    /// The most bytes a second, of all answers together.
+    /// Maximum rate of all answers together, in bytes per second.
     pub limit: Option<u64>,
-    /// The most bytes a second of one connection.
+    /// Maximum rate of one connection, in bytes per second.
     pub limit_each: Option<u64>,
-    /// How long to be patient.
+    /// Timeouts for clients.
     pub timeouts: Timeouts,
-    /// The most connections at a time; none is as many as there are descriptors for.
+    /// Maximum number of open connections. `None`: as many as the limit of open files allows.
     pub max_connections: Option<usize>,
-    /// The most connections of one client address at a time. 0: no limit; `None`: three quarters of
-    /// `max_connections`.
+    /// Maximum number of open connections per client address. 0: no limit; `None`: three quarters of `max_connections`.
     pub connections_per_address: Option<usize>,
-    /// The most memory that clients may cost, all together: buffers and pipes that wait for slow clients, and the names
-    /// of directories that are listed. Above it, the clients that have waited longest give theirs back.
+    /// Maximum memory, in bytes, for all clients together: buffers and pipes that wait for slow clients, and directory
+    /// listings. Above it, the answers that have waited longest for their clients release their memory.
     pub memory: u64,
-    /// Where requests are told.
+    /// Destination of the access log.
     pub log: Option<Log>,
 }
 
 impl Options {
-    /// A folder or a file with all that is not said otherwise.
+    /// Returns the default configuration for a directory or a file.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -89,12 +87,12 @@ impl Options {
     }
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// An address of this machine, and a port; 0 for one that is free.
+    /// An IP address of this machine and a port; 0 selects a free port.
     Tcp(SocketAddr),
-    /// A unix socket, by its name.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -104,16 +102,16 @@ impl Default for Address {
     }
 }
 
-/// How long to be patient with a client.
+/// Timeouts for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first byte of a request to the end of its head.
+    /// Maximum time from the first byte of a request to the end of its head.
     pub head: Duration,
-    /// Without a request.
+    /// Maximum time without a request.
     pub idle: Duration,
-    /// With nothing taken of what is sent.
+    /// Maximum time in which the client reads nothing.
     pub stalled: Duration,
-    /// For the hash of a file; then it is answered without one.
+    /// Maximum time to wait for the hash of a file. After it, the answer is sent without the hash.
     pub digest: Duration,
 }
 

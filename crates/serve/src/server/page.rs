@@ -1,4 +1,4 @@
-//! A folder as a page: no script, readable on a phone and in the dark.
+//! A directory listing as HTML: without scripts, for small screens, and with a dark mode.
 
 use std::{fmt::Write, path::Path};
 
@@ -7,7 +7,7 @@ use thalweg_core::quantity;
 use super::entry::{Entry, Kind};
 use crate::{http::condition::in_seconds, manifest::encoded};
 
-/// What a browser may load for it: nothing.
+/// Content security policy of the page: it may load nothing.
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'";
 
 const STYLE: &str = "\
@@ -23,12 +23,12 @@ a{display:block;text-decoration:none}a:hover,a:focus{text-decoration:underline}
 footer{margin-top:1rem;opacity:.7;font-size:.9rem}footer a{display:inline}
 @media(max-width:34rem){td:nth-child(3),th:nth-child(3){display:none}}";
 
-/// The beginning of the page of the folder at this path, up to the rows.
+/// Returns the start of the page of the directory at this path, up to the rows.
 pub fn top(path: &Path) -> String {
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     let title = format!("/{}", escaped(&path.to_string_lossy()));
-    // Into a string these never fail.
+    // Writing into a `String` never fails.
     let _ = writeln!(
         page,
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
@@ -42,7 +42,7 @@ pub fn top(path: &Path) -> String {
     page
 }
 
-/// The row of an entry.
+/// Returns the row of an entry.
 pub fn row(entry: &Entry) -> String {
     let slash = if entry.kind == Kind::Folder { "/" } else { "" };
     let size = entry.size.map(quantity::bytes).unwrap_or_default();
@@ -54,11 +54,11 @@ pub fn row(entry: &Entry) -> String {
     )
 }
 
-/// The end of a page, behind the rows.
+/// The end of a page, after the rows.
 pub const BOTTOM: &str = "</tbody></table>\n<footer>As <a href=\"?json\">JSON</a>, \
      <a href=\"?manifest\">manifest of the whole tree</a>, <a href=\"?tar\">tar</a></footer></body></html>\n";
 
-/// The way from the root to here, each name a link.
+/// Returns the path from the root to this directory, with a link for each name.
 fn crumbs(path: &Path) -> String {
     let mut line = String::from("<a style=\"display:inline\" href=\"/\">/</a>");
     let mut address = String::from("/");
@@ -71,7 +71,7 @@ fn crumbs(path: &Path) -> String {
     line
 }
 
-/// To the minute; empty for a time that no header could say either.
+/// Formats a time to the minute. Empty if an HTTP date cannot express it.
 fn time(seconds: i64) -> String {
     let Some(time) = in_seconds(seconds) else { return String::new() };
     // `Sun, 06 Nov 1994 08:49:37 GMT`
@@ -83,7 +83,7 @@ fn time(seconds: i64) -> String {
     }
 }
 
-/// Text that is no markup, whatever a file is called.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

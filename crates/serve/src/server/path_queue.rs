@@ -1,4 +1,4 @@
-//! Paths that wait for their turn, packed: 2 bytes more than the path for each.
+//! A packed queue of paths: 2 bytes plus the path per entry.
 
 use std::{
     ffi::OsStr,
@@ -13,11 +13,11 @@ pub struct PathQueue {
     read: usize,
 }
 
-// So much that was read is kept before the rest is moved to the front.
+// Number of consumed bytes that are kept before the rest is moved to the front.
 const KEPT: usize = 64 << 10;
 
 impl PathQueue {
-    /// Puts a path behind the others. Returns `false` for one that is longer than 65,535 bytes.
+    /// Appends a path. Returns `false` if it is longer than 65,535 bytes.
     pub fn push(&mut self, path: &Path) -> bool {
         let path = path.as_os_str().as_bytes();
         let Ok(len) = u16::try_from(path.len()) else { return false };
@@ -26,7 +26,7 @@ impl PathQueue {
         true
     }
 
-    /// Takes the first path.
+    /// Removes and returns the first path.
     pub fn pop(&mut self) -> Option<PathBuf> {
         let (len, rest) = self.bytes.get(self.read..)?.split_first_chunk::<2>()?;
         let len = usize::from(u16::from_ne_bytes(*len));
@@ -42,7 +42,7 @@ impl PathQueue {
         Some(path)
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns its memory, in bytes.
     pub fn held(&self) -> u64 {
         self.bytes.capacity() as u64
     }

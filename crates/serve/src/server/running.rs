@@ -1,4 +1,4 @@
-//! A server that runs, and how it is ended.
+//! A running server, and its shutdown.
 
 use std::{
     cell::RefCell,
@@ -45,7 +45,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<Address>,
-    /// Of unix sockets, which are removed at the end.
+    /// Paths of Unix sockets, which are removed at the end.
     names: Vec<PathBuf>,
     stage: Arc<AtomicU8>,
     wakes: Vec<Arc<OwnedFd>>,
@@ -54,13 +54,13 @@ pub struct Running {
     site: Arc<Site>,
 }
 
-// What a connection may need: itself, its file, and a pipe between them.
+// Descriptors that a connection may need: its socket, its file and a pipe.
 const DESCRIPTORS: u64 = 4;
-/// Directories that wait in trees may take this much memory whatever the budget is.
+/// Minimum memory, in bytes, for queued directories of tree walks, regardless of the budget.
 const LEAST_PATHS: u64 = 256 << 10;
-/// What a worker reads at a time.
+/// Size of a worker's read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
-/// What a worker keeps of the buffers and pipes of transfers that have ended.
+/// Buffers and pipes of finished transfers that a worker keeps for reuse.
 const SPARES: spares::Most = spares::Most { bytes: 1 << 20, pipes: 4 };
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -151,7 +151,7 @@ impl Running {
         let (told, answer) = std::sync::mpsc::channel();
         let faults = fault::inherit();
         let work = move || {
-            // Signals are for the thread that looks for them.
+            // Signals must be delivered to the thread that handles them.
             let _ = signal::leave_interrupts_to_others();
             spares::keep(SPARES);
             match Worker::new(parts) {
@@ -173,19 +173,19 @@ impl Running {
         }
     }
 
-    /// Where it can be reached.
+    /// Returns the addresses at which clients can connect.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// From now on mechanisms are chosen by what was measured anew; what is under way goes on as it is.
+    /// Chooses mechanisms by a new profile from now on. Transfers in progress are not affected.
     pub fn choose_by(&self, profile: Option<Profile>) {
         self.site.choose_by(profile);
         self.wakes.iter().for_each(|fd| wake(fd));
     }
 
-    /// Takes no more connections and finishes what is under way, for at most so long; or until `is_enough`.
-    /// Whether everything was finished.
+    /// Stops accepting connections and finishes the answers in progress. Waits until all are finished, `grace` has passed or
+    /// `is_enough` returns `true`. Returns `true` if all were finished.
     pub fn stop(mut self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
         self.enter(ENDING);
         let began = Instant::now();
@@ -223,7 +223,7 @@ impl Drop for Running {
     }
 }
 
-/// How long the file is that a server with these options would send for this path below its root.
+/// Returns the size of the file that a server with these options would send for this path.
 pub fn size_of(options: &Options, path: &Path) -> Result<u64, ServeError> {
     let root = Root::open(&options.root, options.follow)?;
     let path = root.only.as_deref().map_or(path, Path::new);
@@ -238,7 +238,7 @@ pub fn size_of(options: &Options, path: &Path) -> Result<u64, ServeError> {
     }
 }
 
-/// The listeners of each worker.
+/// Distributes the listening sockets to the workers.
 fn shared_out(listening: Vec<Listening>, workers: usize) -> Vec<Vec<(OwnedFd, bool)>> {
     let mut shares: Vec<Vec<(OwnedFd, bool)>> = (0..workers).map(|_| Vec::new()).collect();
     for Listening { sockets, is_shared, .. } in listening {

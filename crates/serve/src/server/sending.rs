@@ -1,4 +1,4 @@
-//! One answer on its way: what fits goes out in one send, the rest by the mechanism of its plan.
+//! An answer that is being sent. Small parts are combined into one send; the rest is moved by the mechanism of the plan.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -28,84 +28,84 @@ use crate::{
     plans::{Known, Plans, Policy},
 };
 
-/// So much of a body is read before it is asked a last time whether the file is what it was, and sent after.
+/// The last bytes of a large body. They are read, then the file's version is checked, and only then are they sent.
 const TAIL: u64 = 4 << 10;
 
-/// A parked answer may keep this many bytes: its head, and what stands between files of an archive.
+/// Maximum memory of a parked answer, in bytes: its head, or the headers between files of an archive.
 const PARKED: u64 = 4 << 10;
 
 /// An answer that is being sent.
 #[derive(Default)]
 pub struct Sending {
     out: Gathered,
-    // Of `out`, those of the body.
+    // Number of bytes in `out` that belong to the body.
     of_body: usize,
-    /// The last stretch in `out` and where it begins there: it can be read again.
+    /// The last file range in `out`, and its offset there. It can be read again, so its memory can be released.
     last: Option<(Arc<Opened>, Stretch, usize)>,
     body: Body,
     large: Option<Large>,
     cold: Option<Cold>,
-    /// Bytes that are in the socket, the head's among them.
+    /// Number of bytes written to the socket, including the head.
     pub total: u64,
 }
 
-/// Something that has to be done before an answer can continue.
+/// Work that must be done before an answer can continue.
 enum Cold {
-    /// Nobody was asked yet.
+    /// A range must be read, and no helper was asked yet.
     Wanted(Arc<Opened>, Stretch),
-    /// A helper reads it in.
+    /// A helper is reading the range.
     Asked(Arc<AtomicBool>),
-    /// A helper finds out what the head has to say.
+    /// A helper is computing the hash for the head.
     Head(DigestWait),
-    /// The next piece of the body has to be made.
+    /// The next piece of the body must be produced.
     Piece,
-    /// A helper makes it.
+    /// A helper is producing the piece.
     Making(Errand),
 }
 
-/// A stretch that is moved from the file to the socket, but for its tail.
+/// A file range that a mechanism moves to the socket, except for its tail.
 struct Large {
     file: Arc<Opened>,
     at: u64,
     end: u64,
-    /// Up to here it was in memory.
+    /// Offset up to which the file was found in the page cache.
     warm: u64,
     moving: Option<Moving>,
-    /// The time that its steps took.
+    /// Total duration of its steps.
     spent: Duration,
 }
 
-/// Where an answer goes, and by what.
+/// The destination of an answer, and the resources for sending it.
 pub struct Way<'w> {
     pub socket: &'w Rc<OwnedFd>,
     pub is_internet: bool,
     pub plans: &'w mut Plans,
     pub policy: &'w Policy,
-    /// The most that one step moves.
+    /// Maximum number of bytes of one step.
     pub step: u64,
-    /// Another answer follows at once.
+    /// `true` if another answer follows immediately (`MSG_MORE`).
     pub more: bool,
     pub cold: &'w mut Colds,
-    /// Gets the account of every transfer that has ended.
+    /// Receives the report of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
 }
 
-/// How far it got.
+/// Progress of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it.
+    /// The answer is complete.
     All,
-    /// There is room for more, but others wait too.
+    /// The socket accepts more data, but other connections have their turn now.
     Some,
-    /// The socket has no room.
+    /// The socket is full.
     Blocked,
-    /// A helper reads on; the mailbox is told when it has.
+    /// A helper is working for this answer; the mailbox receives the connection's token when it is done.
     Cold,
 }
 
 impl Sending {
-    /// Puts together the head and as much of the body as fits and is in memory. Nothing is sent: if the file has
-    /// changed already, there can still be another answer.
+    /// Assembles the head and as much of the body as fits and is in the page cache. Nothing is sent yet: if the file has changed,
+    /// another answer is still possible.
     pub fn prepare(
         head: &[u8],
         body: Body,
@@ -118,22 +118,22 @@ impl Sending {
         Ok(sending)
     }
 
-    /// An answer whose head needs a hash. Once the wait is over, it asks to be made again.
+    /// Creates an answer with a head that needs a hash. After the wait the answer must be created again ([`Short::Again`]).
     pub fn waiting(wait: DigestWait) -> Self {
         Self { cold: Some(Cold::Head(wait)), ..Self::default() }
     }
 
-    /// Whether it waits for a disk.
+    /// Returns `true` if the answer waits for a helper.
     pub fn is_cold(&self) -> bool {
         self.cold.is_some()
     }
 
-    /// Whether it waits for a hash.
+    /// Returns `true` if the answer waits for a hash.
     pub fn waits_for_digest(&self) -> bool {
         matches!(self.cold, Some(Cold::Head(_)))
     }
 
-    /// Does not wait for a hash any more. `is_kept`: the client may ask for it later.
+    /// Ends the wait for a hash. `is_kept`: finish a computation that has begun, because the client may ask again.
     pub fn leave_digest(&mut self, is_kept: bool) {
         if let Some(Cold::Head(wait)) = self.cold.take()
             && is_kept
@@ -142,7 +142,7 @@ impl Sending {
         }
     }
 
-    /// Sends until there is no room, or for long enough.
+    /// Sends until the socket is full or the turn is over.
     pub fn advance(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
         let (mut was_large, mut may_go_on) = (false, true);
         loop {
@@ -151,14 +151,14 @@ impl Sending {
             }
             if !self.out.unsent().is_empty() {
                 let out = self.out.unsent();
-                // What is moved next goes out in one packet with the head, and so does an answer that follows.
+                // The head shares a packet with the data that the mechanism moves next, or with the next answer.
                 let sent = if way.more || self.large.is_some() {
                     net::send_more(way.socket, out)
                 } else {
                     net::send(way.socket, out)
                 };
                 match sent {
-                    // A socket that takes nothing and gives no reason would be asked for ever.
+                    // A socket that accepts nothing without an error would cause an endless loop.
                     Ok(0) => return Err(Short::Client(Errno::IO)),
                     Ok(count) => {
                         self.out.sent(count);
@@ -190,22 +190,21 @@ impl Sending {
             if self.out.unsent().is_empty() && self.large.is_none() {
                 return Ok(Sent::All);
             }
-            // The tail of what was moved has been waiting for long enough. Once: a body may be of many files.
+            // The tail is sent in the same turn. Only once per turn, because a body may consist of many files.
             if !(was_large && std::mem::take(&mut may_go_on)) {
                 return Ok(Sent::Some);
             }
         }
     }
 
-    /// Gives up the buffer or the pipe of a transfer under way, which can go on with another one, and what can be
-    /// read again.
+    /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer continues later.
     pub fn park(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(large) = &mut self.large {
             large.leave(account);
         }
         let Some((file, stretch, begin)) = self.last.take() else { return };
         if let Some(Large { file, at, end, .. }) = self.large.take() {
-            // It comes behind what is put together.
+            // The large part follows the data in `out`.
             self.body.parts.push_front(Part::File(file, Stretch { from: at, to: end }));
         }
         let kept = self.out.sent_so_far().max(begin);
@@ -217,18 +216,18 @@ impl Sending {
         self.out.shrink();
     }
 
-    /// Memory that is kept while the client takes nothing.
+    /// Returns the memory, in bytes, that is held while the client reads nothing.
     pub fn held(&self) -> u64 {
         let moving = self.large.as_ref().and_then(|large| large.moving.as_ref());
         self.out.held() as u64 + self.body.held() + moving.map_or(0, Moving::held)
     }
 
-    /// Whether it keeps memory that cannot be given back: bytes that are made cannot be made again.
+    /// Returns `true` if the answer holds memory that cannot be released: produced bytes cannot be produced again.
     pub fn is_stuck(&self) -> bool {
         self.body.is_made() && self.held() > PARKED
     }
 
-    /// Keeps no more than what is unsent; the buffer, if it was much larger.
+    /// Reduces the buffer to the unsent bytes. Returns the old buffer if it was much larger.
     pub fn shrink(&mut self) -> Option<Vec<u8>> {
         if self.out.held() / 2 < self.out.unsent().len() {
             return None;
@@ -241,7 +240,7 @@ impl Sending {
         Some(self.out.shrink())
     }
 
-    /// The buffer of one that is over.
+    /// Returns the buffer of a finished answer.
     pub fn buffer(self) -> Vec<u8> {
         self.out.into_buffer()
     }
@@ -252,7 +251,7 @@ impl Sending {
         self.last = None;
     }
 
-    /// Has helpers do what the answer waits for. Returns whether it still waits.
+    /// Asks helpers for the work that the answer needs. Returns `true` if the answer must still wait.
     fn is_still_cold(&mut self, way: &mut Way<'_>) -> Result<bool, Short> {
         loop {
             match self.cold.take() {
@@ -291,13 +290,13 @@ impl Sending {
         }
     }
 
-    /// The stretch that was asked for is read in.
+    /// Continues after a helper has read the requested range.
     fn has_read(&mut self, way: &mut Way<'_>) -> Result<(), Short> {
         if let Some(large) = self.large.as_mut().filter(|large| large.is_cold()) {
             large.warm = large.reached().saturating_add(way.step);
             return Ok(());
         }
-        // What is not in memory even now is read all the same.
+        // Data that is not in the page cache even now is read directly, which may block.
         self.gather_more(&mut way.cold.disks, true)
     }
 
@@ -305,12 +304,12 @@ impl Sending {
         self.gather_more(disks, false)
     }
 
-    /// Takes parts into memory as far as they fit; the first that does not becomes the large one. The first file
-    /// is read from its disk if it `may_wait`.
+    /// Copies parts into memory as far as they fit. A file range larger than [`ONE_SEND`] becomes the large part. If `may_wait`
+    /// is `true`, the first file may be read from disk.
     fn gather_more(&mut self, disks: &mut Disks, mut may_wait: bool) -> Result<(), Short> {
         while self.large.is_none() {
             if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {
-                // What there is need not wait for it, unless it is a head alone.
+                // Body bytes in memory are sent without waiting for the piece. A head alone waits.
                 if self.of_body == 0 {
                     self.cold = Some(Cold::Piece);
                 }
@@ -357,7 +356,7 @@ impl Sending {
         Ok(())
     }
 
-    /// One step of the large part; its tail is put together once the rest is in the socket.
+    /// Makes one step of the large part. When all but the tail is in the socket, the tail becomes a part in memory.
     fn move_on(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
         let Some(large) = &mut self.large else { return Ok(Sent::All) };
         let tail = large.tail();
@@ -391,19 +390,19 @@ impl Large {
         Stretch { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
     }
 
-    /// What is moved next may not be in memory.
+    /// Returns `true` if the next bytes may not be in the page cache.
     fn is_cold(&self) -> bool {
         self.reached() >= self.warm
     }
 
-    /// What is moved next, with the tail if it is near.
+    /// Returns the range that is moved next, including the tail if the range reaches it.
     fn next(&self, step: u64) -> Stretch {
         let from = self.reached();
         let to = from.saturating_add(step);
         Stretch { from, to: if to >= self.tail().from { self.end } else { to } }
     }
 
-    /// One step on the way to this byte.
+    /// Makes one step towards this offset.
     fn advance(&mut self, to: u64, way: &mut Way<'_>) -> Result<Sent, Short> {
         let moving = self.moving.get_or_insert_with(|| {
             let stretch = Stretch { from: self.at, to };
@@ -422,7 +421,7 @@ impl Large {
         let began = Instant::now();
         let mut moved = moving.advance(most);
         if matches!(moved, Moved::Some) && self.at + moving.moved() >= to {
-            // There is nothing left but to end it.
+            // All bytes are moved; the next step only ends the transfer.
             moved = moving.advance(most);
         }
         self.spent += began.elapsed();
@@ -437,7 +436,7 @@ impl Large {
         (way.account)(&outcome.report);
         match outcome.error {
             Some(error) => Err(self.blame(&error)),
-            // It ended before it should have.
+            // The file ended early.
             None if self.at < to => Err(Short::Changed),
             None => Ok(Sent::All),
         }
@@ -453,7 +452,7 @@ impl Large {
         }
     }
 
-    /// Whose fault it is that a transfer failed.
+    /// Attributes the error of a transfer to the client, to the file or to a change of the file.
     fn blame(&self, error: &Error) -> Short {
         let gone = [Errno::PIPE, Errno::CONNRESET, Errno::TIMEDOUT, Errno::NOTCONN];
         if gone.contains(&error.errno) {
@@ -466,8 +465,8 @@ impl Large {
     }
 }
 
-/// Reads a stretch into memory and makes sure that it is of the version that was opened. False where that would
-/// wait for a disk and must not.
+/// Reads a range into memory and checks that the file is still the version that was opened. Returns `false` if the read would
+/// block and `may_wait` is `false`.
 fn read(
     file: &Opened,
     stretch: Stretch,

@@ -1,24 +1,24 @@
-//! Why an answer ends before its last byte.
+//! The reasons for which an answer ends before its last byte.
 
 use thalweg_sys::Errno;
 
-/// Why an answer stays short.
+/// The reason for which an answer is incomplete.
 #[derive(Debug)]
 pub enum Short {
-    /// The file is not what it was when the answer began.
+    /// The file has changed since the answer began.
     Changed,
-    /// The client is gone, or cannot be reached.
+    /// The client has disconnected or is unreachable.
     Client(Errno),
     /// The file cannot be read.
     File(Errno),
-    /// What was to be found on the way is not there.
+    /// The rest of a produced body is not available.
     Supply(String),
-    /// What its head has to say is known now: it is to be made once more.
+    /// The hash that the head needs is known now: create the answer again.
     Again,
 }
 
 impl Short {
-    /// For the log.
+    /// Returns the text for the log.
     pub fn words(&self) -> String {
         let errno = |errno: Errno| std::io::Error::from(errno);
         match self {

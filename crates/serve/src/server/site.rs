@@ -1,4 +1,4 @@
-//! What a server serves, and how.
+//! Configuration and state that all workers share.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::plans::Policy;
 
-/// The same for all workers.
+/// Configuration and state that all workers share.
 #[derive(Debug)]
 pub struct Site {
     pub root: Root,
@@ -20,31 +20,32 @@ pub struct Site {
     pub listing: bool,
     pub precompressed: bool,
     pub metrics: bool,
-    /// Each worker has one of its own, until it is woken.
+    /// Each worker caches it and reloads it when it is woken.
     pub policy: Mutex<Arc<Policy>>,
-    /// Of all answers together.
+    /// Rate limit of all answers together.
     pub limit: Option<RateLimit>,
-    /// Bytes a second, of one connection.
+    /// Rate limit of one connection, in bytes per second.
     pub limit_each: Option<u64>,
     pub accounts: Accounts,
     pub addresses: Addresses,
-    /// Where hashes of files are told.
+    /// The hash cache. `None`: hashes are not offered.
     pub digests: Option<Digests>,
-    /// The names of directories that are listed.
+    /// The cache of directory listings.
     pub names: NameCache,
-    /// Memory of directories that wait in trees, in bytes.
+    /// Memory of queued directories of all tree walks, in bytes.
     pub paths: AtomicU64,
-    /// The most of it.
+    /// Maximum of `paths`.
     pub most_paths: u64,
 }
 
 impl Site {
-    /// How mechanisms are chosen now.
+    /// Returns the current rules for choosing mechanisms.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts the paths of a tree, which now take `held` bytes. Returns `false` if all trees together take too much.
+    /// Updates the memory of one tree walk from `counted` to `held` bytes. Returns `false` if all walks together exceed the
+    /// limit.
     pub fn count_paths(&self, counted: &mut u64, held: u64) -> bool {
         let before = std::mem::replace(counted, held);
         if held <= before {
@@ -55,7 +56,7 @@ impl Site {
         self.paths.fetch_add(more, Ordering::Relaxed) + more <= self.most_paths
     }
 
-    /// From now on by what was measured anew.
+    /// Chooses mechanisms by a new profile from now on.
     pub fn choose_by(&self, profile: Option<Profile>) {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         *policy = Arc::new(Policy { profile, ..Policy::clone(&policy) });

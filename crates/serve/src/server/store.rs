@@ -1,4 +1,4 @@
-//! What a worker keeps from one request to the next: open files, buffers, and the date in words.
+//! Resources that a worker keeps between requests: open files, buffers and the formatted date.
 
 use std::{
     collections::HashMap,
@@ -9,12 +9,12 @@ use std::{
 
 use super::{gathered::ONE_SEND, log::date, opened::Opened, version::Version};
 
-/// The most files that are kept open.
+/// Maximum number of files kept open.
 const FILES: usize = 64;
-/// The most buffers that are kept.
+/// Maximum number of buffers kept.
 const BUFFERS: usize = 4;
 
-/// A worker's own.
+/// Resources of one worker.
 #[derive(Debug, Default)]
 pub struct Store {
     files: HashMap<PathBuf, Kept>,
@@ -30,14 +30,14 @@ struct Kept {
 }
 
 impl Store {
-    /// The file that was opened by this name before, if it is this version of it.
+    /// Returns the open file of this path, if it is still this version.
     pub fn file(&mut self, path: &Path, version: &Version) -> Option<Arc<Opened>> {
         let kept = self.files.get_mut(path).filter(|kept| kept.file.version == *version)?;
         kept.last = self.turn;
         Some(Arc::clone(&kept.file))
     }
 
-    /// Keeps a file open for those who ask for it next.
+    /// Keeps a file open for the next requests.
     pub fn keep(&mut self, path: &Path, file: &Arc<Opened>) {
         if self.files.len() >= FILES {
             self.files.clear();
@@ -46,26 +46,26 @@ impl Store {
         self.files.insert(path.to_owned(), kept);
     }
 
-    /// Closes what nobody has asked for since the last time: a file that was removed gives up its blocks.
+    /// Closes the files that were not requested since the last turn, so that removed files release their disk blocks.
     pub fn turn(&mut self) {
         let last = self.turn;
         self.files.retain(|_, kept| kept.last == last);
         self.turn += 1;
     }
 
-    /// Closes them all; whether there were any.
+    /// Closes all files. Returns `true` if there were any.
     pub fn close(&mut self) -> bool {
         let had = !self.files.is_empty();
         self.files.clear();
         had
     }
 
-    /// A buffer, in which anything may be.
+    /// Returns a buffer with unspecified contents.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// Gives one back.
+    /// Returns a buffer for reuse.
     pub fn give(&mut self, buffer: Vec<u8>) {
         let is_usual = (1..=2 * ONE_SEND).contains(&buffer.capacity());
         if self.buffers.len() < BUFFERS && is_usual {
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// A moment as headers say it.
+    /// Formats a time as an HTTP date. The result is cached for a second.
     pub fn date(&mut self, now: SystemTime) -> &str {
         let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.date.0 != seconds || self.date.1.is_empty() {

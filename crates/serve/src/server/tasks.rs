@@ -1,4 +1,4 @@
-//! Tasks for helpers, their lanes, and the connections that wait for them.
+//! Tasks for helper threads, the lanes that limit them, and the connections that wait for them.
 
 use std::{
     net::IpAddr,
@@ -10,25 +10,25 @@ use thalweg_sys::buffer::Buffer;
 
 use super::mailbox::Mailbox;
 
-/// Threads on one device at the most, so that one that hangs leaves some to the others.
+/// Maximum number of threads per device. If one device hangs, threads remain for the others.
 pub const PER_DEVICE: usize = 8;
 const SMALL_HASH: u64 = 4 << 20;
 const MEDIUM_HASH: u64 = 256 << 20;
 
-/// A kind of task with a limit of how many helpers may do it at a time.
+/// A class of tasks with a limit on the number of concurrent helpers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// To read from a device.
+    /// Reads from a device.
     Device(u64),
-    /// To look at entries of directories of a device.
+    /// Examines directory entries on a device.
     List(u64),
-    /// To read a large directory of a device.
+    /// Reads a large directory on a device.
     Sort(u64),
-    /// To hash a file.
+    /// Hashes a file.
     Hash(HashSize),
 }
 
-/// The size of a file that is hashed: small files do not wait for large ones.
+/// Size class of a file to be hashed. Small files do not wait for large ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashSize {
     Small,
@@ -37,7 +37,7 @@ pub enum HashSize {
 }
 
 impl HashSize {
-    /// The class of a file of this many bytes.
+    /// Returns the size class of a file of this many bytes.
     pub fn of(bytes: u64) -> Self {
         if bytes <= SMALL_HASH {
             Self::Small
@@ -50,17 +50,17 @@ impl HashSize {
 }
 
 impl Lane {
-    /// To look at entries of this directory.
+    /// Returns the lane for examining entries of this directory.
     pub fn list(directory: impl AsFd) -> Self {
         Self::List(fstat(directory).map_or(0, |stat| stat.st_dev))
     }
 
-    /// To read this directory, which is large.
+    /// Returns the lane for reading this directory, which is large.
     pub fn sort(directory: impl AsFd) -> Self {
         Self::Sort(fstat(directory).map_or(0, |stat| stat.st_dev))
     }
 
-    /// Tasks of it that may be done at a time.
+    /// Returns the maximum number of concurrent tasks.
     pub fn most(self) -> usize {
         match self {
             Self::Device(_) => PER_DEVICE,
@@ -70,7 +70,7 @@ impl Lane {
     }
 }
 
-/// The end of the server, for work that looks at it, and a buffer that the thread keeps.
+/// Resources of a helper thread for its task: the shutdown flag and a reusable buffer.
 pub struct Hand<'h> {
     pub is_over: &'h AtomicBool,
     pub buffer: &'h mut Buffer,
@@ -81,7 +81,7 @@ pub struct Hand<'h> {
 pub struct Waiter {
     pub token: u64,
     pub mailbox: Arc<Mailbox>,
-    /// The address of its client; `None` at a unix socket.
+    /// Address of the client. `None` on a Unix socket.
     pub client: Option<IpAddr>,
 }
 

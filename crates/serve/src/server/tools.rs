@@ -1,27 +1,27 @@
-//! What the connections of one worker have in common.
+//! State shared by the connections of one worker.
 
 use std::{cell::RefCell, sync::Arc};
 
 use super::{cold::Colds, log::Teller, site::Site, store::Store};
 use crate::plans::{Plans, Policy};
 
-/// What an answer is made with.
+/// Resources for answering requests.
 pub struct Tools {
     pub site: Arc<Site>,
-    /// By which the plans were made.
+    /// The policy by which `plans` were made.
     pub policy: Arc<Policy>,
     pub plans: Plans,
     pub store: RefCell<Store>,
     pub cold: Colds,
     pub teller: Option<Teller>,
-    /// What was read last.
+    /// Receive buffer.
     pub buffer: Vec<u8>,
-    /// The server is about to end: no connection is kept.
+    /// `true` if the server is shutting down: connections are not kept open.
     pub is_ending: bool,
 }
 
 impl Tools {
-    /// Another profile makes other plans.
+    /// Discards the plans if the profile has changed.
     pub fn look_at_policy(&mut self) {
         let policy = self.site.policy();
         if !Arc::ptr_eq(&policy, &self.policy) {

@@ -1,25 +1,25 @@
-//! What the kernel may keep for clients that read nothing. A socket holds megabytes, and thousands of such clients use
-//! up what the kernel has for all connections of the machine: then nobody is answered.
+//! Limits the unsent data in the kernel for clients that read nothing. A socket can hold megabytes, and thousands of such clients
+//! would use up the TCP memory of the whole machine, so that no connection could proceed.
 
 use std::fs;
 
-/// What the kernel has, and what one socket may take of it.
+/// TCP memory of the kernel, and the maximum that one socket can take.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsent {
-    /// Bytes of all sockets, from which on the kernel is sparing.
+    /// Total bytes of all sockets above which the kernel limits memory (`tcp_mem`, second value).
     all: u64,
-    /// Bytes of one.
+    /// Maximum bytes of one socket (`tcp_wmem`, third value).
     each: u64,
 }
 
-// Of all that the kernel has, an eighth is shared out anew to every client that comes: as those who came before had larger
-// shares, and memory is more than the bytes in it, all together stay below the whole.
+// Each new client gets an equal share of an eighth of the total. A factor of 8 is needed because earlier clients got larger
+// shares, and because the memory in use exceeds the bytes stored. Together all clients then stay below the total.
 const SHARE: u64 = 8;
-/// Less would make a client wait that reads.
+/// A smaller limit would slow down clients that do read.
 const LEAST: u64 = 64 << 10;
 
 impl Unsent {
-    /// Asks the kernel; where it says nothing, nothing is limited.
+    /// Reads the limits from /proc. Returns `None` if they are not available; nothing is limited then.
     pub fn find() -> Option<Self> {
         let number = |path: &str, at: usize| -> Option<u64> {
             fs::read_to_string(path).ok()?.split_whitespace().nth(at)?.parse().ok()
@@ -29,7 +29,7 @@ impl Unsent {
         Some(Self { all: pages.saturating_mul(rustix::param::page_size() as u64), each })
     }
 
-    /// The limit for the client that is the last of so many, if it needs one.
+    /// Returns the limit for the newest of `clients` clients, or `None` if it needs no limit.
     pub fn of(self, clients: usize) -> Option<u32> {
         let share = (self.all / SHARE / clients.max(1) as u64).max(LEAST);
         if share < self.each { u32::try_from(share).ok() } else { None }

@@ -1,4 +1,4 @@
-//! What tells one version of a file from another, by what the file system says of it.
+//! Identifies a version of a file by its metadata.
 
 use std::{
     sync::OnceLock,
@@ -12,7 +12,7 @@ use rustix::{
 
 use crate::http::condition::{Validator, in_seconds};
 
-/// A file as it was at one moment: two that are equal have the same bytes, as far as its clock can tell.
+/// State of a file at one moment. Equal versions have equal contents, within the resolution of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
     device: u64,
@@ -23,7 +23,7 @@ pub struct Version {
     changed: Moment,
 }
 
-/// A time of a file.
+/// A timestamp of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Moment {
     seconds: i64,
@@ -37,7 +37,7 @@ impl Moment {
 }
 
 impl Version {
-    /// Reads it off an answer of fstat.
+    /// Reads the version from the result of `fstat`.
     pub fn of(stat: &Stat) -> Self {
         let moment = |seconds, nanos| Moment { seconds, nanos: nanos as u32 };
         Self {
@@ -49,55 +49,56 @@ impl Version {
         }
     }
 
-    /// The device it lies on.
+    /// Returns the device on which the file is stored.
     pub fn device(&self) -> u64 {
         self.device
     }
 
-    /// Last modified, in whole seconds since 1970.
+    /// Returns the modification time, in whole seconds since 1970.
     pub fn seconds(&self) -> i64 {
         self.modified.seconds
     }
 
-    /// The entity tag at a moment. Weak as long as the file could change again within the tick of its
-    /// clock: then two versions would have one tag.
+    /// Returns the entity tag. It is weak while the file could change again within the same clock tick, because then two versions
+    /// would have one tag.
     pub fn etag(&self, now: SystemTime) -> String {
         let weak = if self.is_settled(now) { "" } else { "W/" };
         let (modified, changed) = (self.modified.nanos(), self.changed.nanos());
         format!("{weak}\"{:x}-{:x}-{modified:x}-{changed:x}\"", self.inode, self.size)
     }
 
-    /// Whether the file cannot change any more without another time: the tick of its clock is over.
+    /// Returns `true` if any later change must produce other timestamps: the clock tick has passed.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now) > self.tick()
     }
 
-    /// Whether this is the same file or directory, in any version.
+    /// Returns `true` if both are versions of one file or directory.
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// What requests are judged by at a moment.
+    /// Returns the validator for evaluating conditional requests.
     pub fn validator(&self, now: SystemTime) -> Validator {
         let modified = in_seconds(self.modified.seconds).filter(|modified| *modified <= now);
         let is_settled = self.age(now) > Duration::from_secs(2).as_nanos() as i128;
         Validator { etag: self.etag(now), modified, is_settled }
     }
 
-    /// Nanoseconds since it last changed in any way. Nobody can set that time as they like.
+    /// Returns the nanoseconds since the last change of data or metadata. It uses the ctime, which users cannot set.
     fn age(&self, now: SystemTime) -> i128 {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
         now - self.changed.nanos()
     }
 
-    /// What its clock cannot tell apart, in nanoseconds.
+    /// Returns the resolution of the file system's clock, in nanoseconds.
     fn tick(&self) -> i128 {
         static TICK: OnceLock<i128> = OnceLock::new();
         if self.modified.nanos == 0 && self.changed.nanos == 0 {
-            // Whole seconds only, on FAT every other one.
+            // Timestamps in whole seconds; on FAT, in steps of two seconds.
             return Duration::from_secs(2).as_nanos() as i128;
         }
-        // Before Linux 6.13, and on file systems without fine stamps, times are those of the last tick.
+        // Before Linux 6.13, and on file systems without fine-grained timestamps, a timestamp is the time of the last kernel
+        // tick.
         *TICK.get_or_init(|| {
             let tick = clock_getres(ClockId::RealtimeCoarse);
             2 * (i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
@@ -120,7 +121,7 @@ mod tests {
         assert!(version.etag(later).starts_with('"'));
         assert!(!version.validator(changed).is_settled);
         assert!(version.validator(later).is_settled);
-        // A clock that was put back makes it no older.
+        // If the clock was set back, the version does not become older.
         assert!(version.etag(changed - Duration::from_secs(3600)).starts_with("W/"));
     }
 

@@ -1,26 +1,27 @@
-//! The memory of answers that wait for their clients: counted, and given back by the longest waiting.
+//! Counts the memory of answers that wait for their clients. If it is too much, those that have waited longest release theirs.
 
 use std::collections::{HashMap, VecDeque};
 
-/// What the connections of one worker hold, by their tokens.
+/// Memory held per connection of one worker, by token.
 #[derive(Debug)]
 pub struct Waiting {
     most: u64,
     held: u64,
-    /// How much, and its place in the order.
+    /// Held bytes, and the position in the waiting order.
     each: HashMap<u64, (u64, u64)>,
-    /// Those that began to wait, in this order; one that has gone on since has another place.
+    /// Tokens and positions in the order in which the waits began. An entry is stale if its connection has continued since: its
+    /// position differs.
     order: VecDeque<(u64, u64)>,
     places: u64,
 }
 
 impl Waiting {
-    /// Nobody waits; together they may hold so many bytes.
+    /// Creates an empty account with a limit of `most` bytes.
     pub fn within(most: u64) -> Self {
         Self { most, held: 0, each: HashMap::new(), order: VecDeque::new(), places: 0 }
     }
 
-    /// Takes down what one holds, nothing if it does not wait; whether all together hold too much.
+    /// Records the memory that a connection holds; 0 if it does not wait. Returns `true` if the total exceeds the limit.
     pub fn count(&mut self, token: u64, held: u64) -> bool {
         if held == 0 {
             if !self.each.is_empty()
@@ -44,7 +45,7 @@ impl Waiting {
         self.held > self.most
     }
 
-    /// Who has waited longest, while all together hold too much: it holds nothing from now on.
+    /// While the total exceeds the limit, removes and returns the connection that has waited longest.
     pub fn longest(&mut self) -> Option<u64> {
         while self.held > self.most {
             let (token, place) = self.order.pop_front()?;

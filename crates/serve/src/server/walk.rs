@@ -1,5 +1,5 @@
-//! A tree, entry by entry: one directory is open at a time, and directories come before what is in them. Links are
-//! listed, not followed.
+//! Walks a directory tree entry by entry. One directory is open at a time, and a directory comes before its entries. Symbolic
+//! links are listed, not followed.
 
 use std::{
     ffi::OsStr,
@@ -23,64 +23,64 @@ use super::{
     tasks::Lane,
 };
 
-/// What is below a directory, as far as it is served.
+/// The entries below a directory that are served.
 pub struct Tree {
     site: Arc<Site>,
     top: PathBuf,
-    /// Directories below the top that are not read yet.
+    /// Directories below the top that have not been read.
     waiting: PathQueue,
-    /// Memory of `waiting` that is counted for all trees of the site.
+    /// Memory of `waiting` that is included in the site's total.
     counted: u64,
     open: Option<OpenDirectory>,
-    /// The names of the open directory and the place of the next one, during a turn.
+    /// During a turn: the names of the open directory, and the position of the next one.
     names: Option<(Arc<NameList>, usize)>,
     lane: Lane,
 }
 
 struct OpenDirectory {
-    /// Below the top.
+    /// Relative to the top.
     path: PathBuf,
     directory: OwnedFd,
     cursor: NameCursor,
 }
 
-/// A file, a folder or a link.
+/// A file, a directory or a symbolic link.
 pub struct Entry {
-    /// Below the top.
+    /// Relative to the top.
     pub path: PathBuf,
     pub kind: Kind,
     pub stat: Stat,
 }
 
-/// What it is.
+/// Type of an entry.
 pub enum Kind {
     File,
     Folder,
-    /// A folder that may not be read: nothing below it is listed.
+    /// A directory without read permission: its entries are not listed.
     Shut,
-    /// And what it holds.
+    /// A symbolic link and its target.
     Link(Vec<u8>),
 }
 
-/// An entry that is left out: it cannot be read, or is of a kind that is not served.
+/// An omitted entry: it cannot be read, or its type is not served.
 pub struct LeftOut {
     pub path: PathBuf,
-    /// It is a file or a folder.
+    /// `true` if it is a file or a directory.
     pub is_missed: bool,
 }
 
-/// The result of one step through a tree.
+/// Result of one step of a walk.
 pub enum Next {
     Entry(Entry),
     LeftOut(LeftOut),
-    /// A large directory has to be read, in another lane.
+    /// A large directory must be read in another lane.
     Later,
-    /// There are no more entries.
+    /// The walk is complete.
     End,
 }
 
 impl Tree {
-    /// That of the folder at this path.
+    /// Creates a walk of the directory at this path.
     pub fn of(site: Arc<Site>, top: PathBuf) -> Self {
         let mut waiting = PathQueue::default();
         waiting.push(Path::new(""));
@@ -88,7 +88,7 @@ impl Tree {
         Self { site, top, waiting, counted: 0, open: None, names: None, lane }
     }
 
-    /// Opens a file of it.
+    /// Opens a file of the tree.
     pub fn open(&self, path: &Path) -> Option<Arc<Opened>> {
         match self.site.root.find(&self.top.join(path), None) {
             Ok(Found::File(file)) => Some(file),
@@ -96,22 +96,22 @@ impl Tree {
         }
     }
 
-    /// Where the next turn is to be.
+    /// Returns the lane of the next turn.
     pub fn lane(&self) -> Lane {
         self.lane
     }
 
-    /// Memory that it keeps between two turns, in bytes.
+    /// Returns the memory, in bytes, that is kept between two turns.
     pub fn held(&self) -> u64 {
         self.waiting.held()
     }
 
-    /// Ends a turn: names are shared, so they are not kept while a client reads.
+    /// Ends a turn: releases the shared name list, so that it is not held while a client reads.
     pub fn rest(&mut self) {
         self.names = None;
     }
 
-    /// The next entry. An error ends the answer short.
+    /// Returns the next entry. An error ends the answer before its last byte.
     pub fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Next, String> {
         loop {
             let Some(open) = &mut self.open else {
@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// Directories are entered when it is their turn.
+    /// Returns an entry, and queues it if it is a directory.
     fn found(&mut self, entry: Result<Entry, LeftOut>) -> Result<Next, String> {
         let entry = match entry {
             Ok(entry) => entry,
@@ -215,7 +215,7 @@ impl OpenDirectory {
 }
 
 impl LeftOut {
-    /// For the log.
+    /// Returns the text for the log.
     pub fn words(&self) -> String {
         format!("cannot read '{}'", shown(&self.path))
     }

@@ -1,4 +1,4 @@
-//! One thread with its listeners and its connections: an epoll loop that never waits anywhere else.
+//! A worker thread with its listening sockets and connections: an epoll loop that never blocks anywhere else.
 
 use std::{
     collections::VecDeque,
@@ -36,14 +36,14 @@ use super::{
 };
 use crate::http::status::Status;
 
-/// How far the end has come; a worker looks whenever it is woken.
+/// Stages of the shutdown. A worker checks the stage whenever it is woken.
 pub const RUNNING: u8 = 0;
-/// What is under way is finished.
+/// Finish the answers in progress, then end.
 pub const ENDING: u8 = 1;
-/// Nothing is.
+/// End immediately.
 pub const NOW: u8 = 2;
 
-/// What a worker is made of.
+/// Resources of a worker.
 pub struct Parts {
     pub listeners: Vec<(OwnedFd, bool)>,
     pub tools: Tools,
@@ -52,54 +52,54 @@ pub struct Parts {
     pub waiting: Waiting,
     pub unsent: Option<Unsent>,
     pub stage: Arc<AtomicU8>,
-    /// Written to when the stage changes.
+    /// Eventfd that is written to when the stage changes.
     pub wake: Arc<OwnedFd>,
 }
 
-/// A worker at work.
+/// A worker thread.
 pub struct Worker {
     parts: Parts,
     epoll: OwnedFd,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Those that would go on at once.
+    /// Connections that can continue immediately.
     ready: VecDeque<u64>,
-    /// Those that would go on in a moment.
+    /// Connections that continue after [`MOMENT`], because a rate limit delays them.
     later: Vec<u64>,
     accepts: bool,
-    /// The slot that was looked at last to make room for another connection.
+    /// The slot that was examined last in the search for a connection to evict.
     hand: usize,
     looked: Instant,
-    /// What the thread had used then.
+    /// CPU time of the thread at `looked`.
     used: Usage,
 }
 
 struct Slot {
     connection: Option<Connection>,
-    /// Tells an event for a connection from one for an earlier one in its place.
+    /// Generation of the slot: distinguishes its connection from earlier ones in an event.
     turn: u32,
-    /// It is among those that would go on.
+    /// `true` if the connection is in `ready` or `later`.
     is_queued: bool,
 }
 
 const WAKE: u64 = u64::MAX;
 const LISTENERS: u64 = u64::MAX - 4096;
 const EVENTS: usize = 256;
-// Connections taken at a time.
+// Maximum number of connections accepted at a time.
 const ACCEPTS: usize = 32;
-/// Slots that are looked at to make room for another connection.
+/// Maximum number of slots examined in the search for a connection to evict.
 const LOOKED_AT: usize = 1024;
-/// A connection is not closed for another one before it had this long for a request.
+/// A connection is not evicted before it has had this much time for a request.
 const RESPITE: Duration = Duration::from_secs(1);
-/// How long connections go on that have more to do, before events are looked at.
+/// Maximum time for queued connections before the next check for events.
 const SLICE: Duration = Duration::from_millis(2);
-/// How soon those go on that were held back.
+/// Delay for connections that exceed a rate limit.
 const MOMENT: Duration = Duration::from_millis(20);
-/// How often the clock is looked at.
+/// Interval of the timeout checks.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Has everything ready.
+    /// Creates the epoll instance and registers the listening sockets.
     pub fn new(parts: Parts) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &parts.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
@@ -119,7 +119,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Works until it is told to end and has done so.
+    /// Runs until the server is stopped and the shutdown is complete.
     pub fn run(mut self) -> Result<(), Errno> {
         let mut events = vec![NO_EVENT; EVENTS];
         loop {
@@ -146,8 +146,8 @@ impl Worker {
         }
     }
 
-    /// Lets those go on that wait for nothing, each once at most: connections with events are not kept waiting for
-    /// longer than a slice.
+    /// Continues the queued connections, each at most once. Stops after [`SLICE`], so that connections with events do not wait
+    /// longer.
     fn go_on(&mut self) {
         self.ready.extend(self.later.drain(..));
         let began = Instant::now();
@@ -167,7 +167,7 @@ impl Worker {
         self.free.len() == self.slots.len()
     }
 
-    /// Until something happens; with clients there, until the clock is to be looked at.
+    /// Returns the epoll timeout: without connections none, otherwise the time until the next tick.
     fn timeout(&self) -> Option<Timespec> {
         let wait = if !self.ready.is_empty() {
             Duration::ZERO
@@ -178,7 +178,7 @@ impl Worker {
         } else {
             TICK.saturating_sub(self.looked.elapsed())
         };
-        // A moment more than nothing, so that it does not spin up to the tick.
+        // One extra millisecond, so that the loop does not spin just before the tick.
         let wait = if wait.is_zero() { wait } else { wait + Duration::from_millis(1) };
         Timespec::try_from(wait).ok()
     }
@@ -202,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// The stage has changed, which the loop looks at, or the profile, or helpers have read what some wait for.
+    /// Handles a wake-up: the stage or the profile has changed, or helpers have finished work for connections.
     fn woken(&mut self) {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
         self.parts.tools.look_at_policy();
@@ -211,7 +211,7 @@ impl Worker {
         }
     }
 
-    /// The place of a connection that is still the one that is meant.
+    /// Returns the slot of a token, if it still holds that connection.
     fn slot(&mut self, token: u64) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(token as u32 as usize)?;
         if slot.turn == (token >> 32) as u32 { Some(slot) } else { None }
@@ -232,8 +232,8 @@ impl Worker {
         self.wait(token, held);
     }
 
-    /// Counts the memory of one that waits for its client; those that have waited longest give theirs back if it
-    /// is too much.
+    /// Records the memory of a connection that waits for its client. If the total is too large, the connections that have waited
+    /// longest release theirs.
     fn wait(&mut self, token: u64, held: u64) {
         if !self.parts.waiting.count(token, held) {
             return;
@@ -253,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// Does what a connection wants next.
+    /// Performs the next action of a connection.
     fn follow(&mut self, token: u64, next: Next) {
         let index = token as u32 as usize;
         let slot = &mut self.slots[index];
@@ -318,7 +318,7 @@ impl Worker {
             let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
             match net::accept(socket) {
                 Ok((socket, client)) => {
-                    // At `::` clients of IPv4 come with mapped addresses.
+                    // On `::`, IPv4 clients have mapped addresses.
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                     let client = client
                         .map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));
@@ -331,10 +331,10 @@ impl Worker {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if is_of_one_client(errno) => {}
-                // Nobody was taken out of the queue, which would say so for ever: the clients stay in it until a
-                // connection ends, or until the clock is looked at.
+                // The connection remains in the queue, so `accept` would fail again immediately. Accepting stops until a
+                // connection ends or the next tick.
                 Err(_) => {
-                    // What it takes may be what files that are kept open have.
+                    // Files that are kept open may occupy the descriptors or memory that `accept` needs.
                     self.parts.tools.store.get_mut().close();
                     return self.stop_accepting();
                 }
@@ -342,7 +342,7 @@ impl Worker {
         }
     }
 
-    /// Makes room for another connection: closes the one that has been without a whole request for longest, of some.
+    /// Makes room for a connection: examines some slots and closes the one that has been without a complete request for longest.
     fn evict(&mut self) -> bool {
         let mut oldest: Option<(usize, Duration)> = None;
         for _ in 0..self.slots.len().min(LOOKED_AT) {
@@ -361,11 +361,11 @@ impl Worker {
         true
     }
 
-    /// Refuses a connection of an address that has as many as it may.
+    /// Refuses a connection from an address that has reached its limit.
     fn turn_away(&self, socket: &OwnedFd) {
         self.parts.tools.site.accounts.turned_away.fetch_add(1, Ordering::Relaxed);
         let answer = refuse(Status::UNAVAILABLE);
-        // The client may be gone, or have sent so much that the kernel resets the connection.
+        // Errors are ignored: the client may have disconnected, or have sent so much that the kernel resets the connection.
         let _ = net::send(socket, &answer.head);
         let _ = shutdown(socket, Shutdown::Write);
     }
@@ -377,7 +377,7 @@ impl Worker {
         });
         let slot = &mut self.slots[index as usize];
         let token = u64::from(slot.turn) << 32 | u64::from(index);
-        // Told once of every change: no call to change what is waited for.
+        // Edge-triggered: each change is reported once, and the registration never has to be modified.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(token), flags).is_err() {
             self.free.push(index);
@@ -392,7 +392,7 @@ impl Worker {
         if client.is_some()
             && let Some(most) = self.parts.unsent.and_then(|unsent| unsent.of(before + 1))
         {
-            // Where the kernel knows no such limit there is none.
+            // Fails if the kernel does not support the limit; then there is no limit.
             let _ = net::limit_unsent(&socket, most);
         }
         let limit = self.parts.tools.site.limit_each;
@@ -414,7 +414,7 @@ impl Worker {
             let alone = if *is_shared { EventFlags::EXCLUSIVE } else { EventFlags::empty() };
             let data = EventData::new_u64(LISTENERS + number as u64);
             match epoll::add(&self.epoll, listener, data, EventFlags::IN | alone) {
-                // An earlier try got as far as this one.
+                // An earlier attempt has already registered this socket.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -426,7 +426,7 @@ impl Worker {
     fn tick(&mut self) {
         let used = Usage::now_thread();
         let busy = used.since(&self.used).cpu();
-        // Nearer to always at work than to never.
+        // Busy for more than half of the interval.
         let is_busy = busy * 2 >= self.looked.elapsed();
         self.parts.tools.plans.set_load(if is_busy { Load::Loaded } else { Load::Idle });
         (self.looked, self.used) = (Instant::now(), used);
@@ -451,8 +451,8 @@ impl Worker {
     }
 }
 
-/// Whether taking a connection failed because of that one, which is gone from the queue (accept(2)), or because of
-/// a signal: the next one may be taken at once.
+/// Returns `true` if `accept` failed because of one connection, which is removed from the queue (accept(2)), or because of a
+/// signal. Then the next connection can be accepted immediately.
 fn is_of_one_client(errno: Errno) -> bool {
     matches!(
         errno,

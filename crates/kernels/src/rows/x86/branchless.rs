@@ -1,6 +1,6 @@
-//! Below 16 bytes no branch at all: each of the sizes 8, 4, 2 and 1 is moved to its place if the length has that
-//! bit, else from and to a place of nobody's; up to 64 bytes four moves of 16 that overlap. For lengths that
-//! nothing predicts, without masks. One that repeats costs more than by halves.
+//! No branches below 16 bytes: words of 8, 4, 2 and 1 bytes are copied if the length has the corresponding bit; otherwise the
+//! word is read from and written to a dummy buffer. Up to 64 bytes, four overlapping moves of 16 bytes. Intended for
+//! unpredictable lengths, without masks. For repeated lengths it costs more than halving.
 
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i};
@@ -28,7 +28,7 @@ pub const AVX2: Kernel = Kernel {
     move_: Some(avx2::move_),
 };
 
-/// Does up to 64 bytes, and says whether it did.
+/// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
@@ -49,10 +49,11 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
 unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     let mut nowhere = [0_u8; 8];
     let mut nowhere = nowhere.as_mut_ptr();
-    // Whoever sees that nobody reads it makes branches of the selections.
-    // SAFETY: no instruction at all.
+    // Hides the dummy buffer from the compiler: if it knew that the buffer is never read, it would turn the selections into
+    // branches.
+    // SAFETY: the asm contains no instruction.
     unsafe { asm!("/* {0} */", inout(reg) nowhere, options(nostack, preserves_flags)) };
-    // SAFETY: bytes of the region, or of the array; and so below.
+    // SAFETY: bytes of the region or of the array. This holds for the calls below as well.
     let eight_bytes = unsafe { bit::<u64>(src, n, nowhere) };
     // SAFETY: as above.
     let four_bytes = unsafe { bit::<u32>(src, n, nowhere) };
@@ -72,7 +73,7 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { put(dst, n, one_byte, nowhere) };
 }
 
-/// Where the word of this size lies if `n` has its bit: behind the larger ones that it has.
+/// Returns the address of the word of this size if `n` has its bit: after the larger words. Otherwise returns `nowhere`.
 #[inline(always)]
 fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
     let behind = n & !(2 * size_of::<W>() - 1);
@@ -83,7 +84,7 @@ fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
 /// `src` is readable for `n` bytes, and `nowhere` for a word.
 #[inline(always)]
 unsafe fn bit<W: Word>(src: *const u8, n: usize, nowhere: *mut u8) -> [W; 1] {
-    // SAFETY: one of the two, by `place`.
+    // SAFETY: `place` returns one of the two.
     unsafe { load(place::<W>(src, n, nowhere), 0) }
 }
 
@@ -91,7 +92,7 @@ unsafe fn bit<W: Word>(src: *const u8, n: usize, nowhere: *mut u8) -> [W; 1] {
 /// `dst` is writable for `n` bytes, and `nowhere` for a word.
 #[inline(always)]
 unsafe fn put<W: Word>(dst: *mut u8, n: usize, word: [W; 1], nowhere: *mut u8) {
-    // SAFETY: one of the two, by `place`.
+    // SAFETY: `place` returns one of the two.
     unsafe { store(place::<W>(dst, n, nowhere).cast_mut(), 0, word) };
     opaque();
 }

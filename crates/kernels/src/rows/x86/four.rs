@@ -1,5 +1,5 @@
-//! One branch from 16 to 64 bytes, by four moves of 16 that overlap; below that the ladder of 8, 4, 2 and 1. For
-//! processors without masks: of lengths that nothing predicts one guess less, and little lost where one repeats.
+//! One branch for 16 to 64 bytes, with four overlapping moves of 16 bytes; below that, a sequence of tests for 8, 4, 2 and 1. For
+//! CPUs without masks. For unpredictable lengths it saves one misprediction; for repeated lengths it loses little.
 
 use core::arch::x86_64::__m128i;
 #[cfg(not(miri))]
@@ -28,7 +28,7 @@ pub const AVX2: Kernel = Kernel {
     move_: Some(avx2::move_),
 };
 
-/// Does up to 64 bytes, and says whether it did.
+/// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
@@ -43,7 +43,7 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
     unsafe { from_a_vector(dst, src, n) }
 }
 
-/// Does one to four vectors, and says whether it did.
+/// Copies one to four vectors. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// As for [`short`], and `n` is a vector of 16 bytes at least.

@@ -1,9 +1,8 @@
-//! Short sizes in one masked load and one masked store, whatever the size: nothing to mispredict.
+//! Short sizes in one masked load and one masked store, regardless of the size: no branch can be mispredicted.
 //!
-//! Two prices. A masked access that touches an unmapped or unwritable page is right but takes a
-//! fault assist of hundreds of cycles even if the lanes there are masked off; the guard avoids it.
-//! And a load right behind a masked store waits for it: a whole vector, which needs no mask, has none.
-//! Long sizes are those of avx2 and avx512.
+//! This has two costs. First, a masked access to an unmapped or unwritable page is correct, but it takes a fault assist of
+//! hundreds of cycles even if the lanes there are masked off. A guard avoids that. Second, a load directly after a masked store
+//! waits for it. A whole vector, which needs no mask, has no such delay. Longer sizes use the loops of avx2 and avx512.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8,
@@ -17,7 +16,7 @@ use crate::rows::vector::behind;
 use crate::rows::x86::four::from_a_vector;
 use crate::word::Vector;
 
-/// The smallest page: what lies in one is mapped as a whole or not at all.
+/// The smallest page size: a page is mapped as a whole or not at all.
 const PAGE: usize = 4096;
 
 pub const MASK128: Kernel = Kernel {
@@ -44,7 +43,7 @@ pub const MASK512: Kernel = Kernel {
     move_: Some(by512::move_),
 };
 
-/// Whether `wide` bytes from both places stay inside one page each.
+/// Returns `true` if `wide` bytes from both addresses each stay inside one page.
 #[inline(always)]
 fn fits(dst: *mut u8, src: *const u8, wide: usize) -> bool {
     (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
@@ -88,7 +87,8 @@ unsafe fn masked512(dst: *mut u8, src: *const u8, n: usize) {
 
 macro_rules! below {
     ($name:ident, $vector:ty, $masked:ident) => {
-        /// Does less than a vector, in one masked move if that lies well, and says whether it was less.
+        /// Copies less than a vector, in one masked move if no page boundary is near. Returns `false`, and does nothing, for
+        /// larger sizes.
         ///
         /// # Safety
         /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
@@ -98,7 +98,7 @@ macro_rules! below {
             if n >= size_of::<$vector>() {
                 return false;
             }
-            // The pointers of nothing at all may point nowhere.
+            // For `n == 0` the pointers may be dangling.
             if n != 0 && fits(dst, src, size_of::<$vector>()) {
                 // SAFETY: the same contract, less than a vector; read before it is written.
                 unsafe { $masked(dst, src, n) };
@@ -115,14 +115,14 @@ below!(below_16, __m128i, masked128);
 below!(below_32, __m256i, masked256);
 below!(below_64, __m512i, masked512);
 
-/// Does up to 64 bytes, and says whether it did.
+/// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
 #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
 #[inline]
 unsafe fn upto_64(dst: *mut u8, src: *const u8, n: usize) -> bool {
-    // This way round it is one comparison for who needs no mask.
+    // In this order, sizes that need no mask take one comparison.
     if n >= size_of::<__m128i>() {
         // SAFETY: the same contract, and 16 bytes at least.
         return unsafe { from_a_vector(dst, src, n) };

@@ -1,4 +1,4 @@
-//! The loops of x86-64. Miri interprets neither assembly nor most intrinsics: it sees `sse2` and `four` only.
+//! The loops for x86-64. Miri supports neither assembly nor most intrinsics: it runs only `sse2` and `four`.
 
 pub mod four;
 pub mod wide;

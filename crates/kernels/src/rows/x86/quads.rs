@@ -1,5 +1,5 @@
-//! 4 to 15 bytes in four moves of 4 that overlap, 16 to 64 by halves as glibc does: of lengths that nothing predicts
-//! two guesses less, and nothing lost where one repeats, as far as the layout of the code goes.
+//! 4 to 15 bytes in four overlapping moves of 4, and 16 to 64 bytes by halving as in glibc. For unpredictable lengths it saves
+//! two mispredictions. For repeated lengths it loses nothing, apart from effects of code layout.
 
 use core::arch::x86_64::{__m128i, __m256i};
 
@@ -16,7 +16,7 @@ pub const AVX2: Kernel = Kernel {
     move_: Some(avx2::move_),
 };
 
-/// Does up to 64 bytes, and says whether it did.
+/// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
@@ -56,7 +56,7 @@ unsafe fn below_a_vector(dst: *mut u8, src: *const u8, n: usize) {
     }
 }
 
-/// Marks a branch that is to jump: from 32 to 64 bytes nothing does.
+/// Marks a branch as unlikely, so that sizes from 32 to 64 bytes take no jump.
 #[cold]
 #[inline]
 fn seldom() {}

@@ -1,4 +1,4 @@
-//! `rep movsb` and `rep stosb`: the CPU's own loop, in microcode. One instruction, a start-up cost.
+//! `rep movsb` and `rep stosb`: the CPU's microcoded loops. One instruction, with a start-up cost.
 
 use core::arch::asm;
 use core::ffi::c_int;
@@ -37,10 +37,10 @@ unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// The contract of [`Kernel::move_`].
 unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) < n {
-        // SAFETY: the same contract. The string copy goes downwards a byte at a time only.
+        // SAFETY: the same contract. Downwards, the string copy would be limited to one byte at a time.
         unsafe { move_sse2(dst, src, n) }
     } else {
-        // SAFETY: the sink does not start inside the source, so upwards is right.
+        // SAFETY: the sink does not start inside the source, so upwards is correct.
         unsafe { copy(dst, src, n) }
     }
 }

@@ -1,7 +1,7 @@
-//! Non-temporal stores, one stream: the sink goes to memory past the caches and is not read first.
-//! For what is larger than the caches, or will not be read again soon.
+//! Non-temporal stores in one stream: the sink bypasses the caches and is not read first. For data that is larger than the caches
+//! or will not be read again soon.
 //!
-//! No `memmove`: where sink and source overlap the sink is about to be read.
+//! No `memmove`: if sink and source overlap, the sink is about to be read.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,
@@ -77,18 +77,18 @@ unsafe fn store_past<V: Stream>(dst: *mut u8, at: usize, block: [V; 4]) {
     unsafe { block[3].stream(to.wrapping_add(3)) };
 }
 
-/// Asks for every line of so many bytes, in the way of `HINT`.
+/// Prefetches every cache line of `bytes` bytes, with the hint `HINT`.
 #[inline(always)]
 pub fn prefetch<const HINT: i32>(from: *const u8, bytes: usize) {
     let mut at = 0;
     while at < bytes {
-        // SAFETY: a prefetch never faults, wherever it points.
+        // SAFETY: a prefetch never faults, regardless of the address.
         unsafe { _mm_prefetch::<HINT>(from.wrapping_add(at).cast()) };
         at += LINE;
     }
 }
 
-/// The loop of the rows that copy so; `prepare` is told of each step what it reads and how long it is.
+/// Copies with non-temporal stores. Calls `prepare` before each step with the address and size of its source.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`].
@@ -105,17 +105,17 @@ pub unsafe fn copy_past<V: Stream>(
         return unsafe { vector::short::<V>(dst, src, n) };
     }
     let last = n - step;
-    // SAFETY: the first four of more than eight vectors, which is at least a line.
+    // SAFETY: the first four of more than eight vectors, which are at least a cache line.
     let head: [V; 4] = unsafe { load(src, 0) };
-    // SAFETY: the same range of the sink.
+    // SAFETY: the corresponding range of the sink.
     unsafe { store(dst, 0, head) };
-    // Whole lines only, or the CPU would have to read the rest of them.
+    // Writes whole cache lines only; otherwise the CPU would have to read the remainder of a line.
     let mut at = LINE - dst.addr() % LINE;
     while at < last {
         prepare(src.wrapping_add(at), step);
         // SAFETY: `at + 4 vectors < n`.
         let block: [V; 4] = unsafe { load(src, at) };
-        // SAFETY: the same range of the sink, aligned to a line; the sfence is below.
+        // SAFETY: the corresponding range of the sink, aligned to a cache line; the sfence is below.
         unsafe { store_past(dst, at, block) };
         at += step;
     }
@@ -123,7 +123,7 @@ pub unsafe fn copy_past<V: Stream>(
     unsafe { _mm_sfence() };
     // SAFETY: the last four of more than eight vectors.
     let tail: [V; 4] = unsafe { load(src, last) };
-    // SAFETY: the same range of the sink.
+    // SAFETY: the corresponding range of the sink.
     unsafe { store(dst, last, tail) };
 }
 
@@ -142,7 +142,7 @@ unsafe fn fill_past<V: Stream>(dst: *mut u8, byte: u8, n: usize) {
     unsafe { store(dst, 0, [word; 4]) };
     let mut at = LINE - dst.addr() % LINE;
     while at < last {
-        // SAFETY: `at + 4 vectors < n`, aligned to a line; the sfence is below.
+        // SAFETY: `at + 4 vectors < n`, aligned to a cache line; the sfence is below.
         unsafe { store_past(dst, at, [word; 4]) };
         at += step;
     }
@@ -152,7 +152,7 @@ unsafe fn fill_past<V: Stream>(dst: *mut u8, byte: u8, n: usize) {
     unsafe { store(dst, last, [word; 4]) };
 }
 
-/// Prefetches so far ahead, if at all.
+/// Returns a function that prefetches `ahead` bytes ahead, or does nothing if `ahead` is 0.
 #[inline(always)]
 fn as_told(ahead: usize) -> impl Fn(*const u8, usize) {
     move |from, step| {

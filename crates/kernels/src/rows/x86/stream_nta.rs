@@ -1,5 +1,5 @@
-//! `stream` that asks for its source eight lines ahead, by the hint for what is read once: the lines come
-//! into the first cache and push little out of the others.
+//! `stream` with a prefetch of the source, eight cache lines ahead. The hint is the one for data that is read once: the lines go
+//! to the L1 cache and evict little from the other caches.
 
 use core::arch::x86_64::{__m128i, __m256i, __m512i, _MM_HINT_NTA};
 
@@ -7,7 +7,7 @@ use super::stream::{copy_past, prefetch};
 use crate::cpu;
 use crate::row::{ALWAYS, Kernel};
 
-/// Bytes between a load and what is asked for: eight lines.
+/// Prefetch distance, in bytes: eight cache lines.
 const AHEAD: usize = 512;
 
 pub const COPY: Kernel = Kernel {

@@ -1,9 +1,9 @@
-//! A client's text between quotation marks in a line of the log, escaped as nginx does it.
+//! Escapes client text for a quoted field of the log, as nginx does.
 
 use std::fmt::{self, Display, Write};
 
-/// Writes quotation marks, backslashes and everything outside printable ASCII as `\xHH`, byte by byte. So a line has
-/// exactly the two quotation marks that the log writes, and an escape cannot be forged.
+/// Writes quotation marks, backslashes and everything outside printable ASCII as `\xHH`, byte by byte. The field thus contains no
+/// quotation mark of its own, and a client cannot forge an escape.
 pub fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
 }
