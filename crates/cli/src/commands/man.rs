@@ -1,5 +1,5 @@
-//! `thalweg man`: one page for the command and one for each subcommand; the part about mechanisms
-//! is the registry, printed.
+//! `thalweg man`: one page for the program and one for each subcommand. The section about mechanisms is generated
+//! from the registry.
 
 use clap::{Arg, Args, Command, CommandFactory};
 use clap_mangen::{
@@ -57,7 +57,7 @@ impl Subcommand for ManArgs {
     }
 }
 
-/// Shows the page by `man`, or the long help if there is no `man`.
+/// Shows the page with `man`, or the long help if `man` is not available.
 fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
     expect_open(1, OUTPUT)?;
     let text = command.render_long_help().to_string();
@@ -124,7 +124,7 @@ fn mechanisms() -> Roff {
     roff
 }
 
-/// The variables that set options of a command.
+/// Returns the section about variables that set options of a command.
 fn environment(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let variable = |arg: &Arg| {
