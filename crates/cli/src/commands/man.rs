@@ -66,8 +66,8 @@ fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The page as `man` prints it. On a terminal `man` shows it with its pager and nothing is left to print. Otherwise its
-/// output passes through this process, as `man` does not notice that it could not write.
+/// Returns the page as formatted by `man`. On a terminal `man` shows it in its pager, and the result is empty.
+/// Otherwise the output passes through this process, because `man` does not report write errors.
 fn formatted(page: &[u8]) -> Option<Vec<u8>> {
     let mut input = File::from(memfd_create("page", MemfdFlags::CLOEXEC).ok()?);
     input.write_all(page).and_then(|()| input.rewind()).ok()?;

@@ -1,5 +1,4 @@
-//! One stream from end to end by the driver, for `pipe` and for `copy` into standard output; and
-//! how streams end.
+//! Moves one stream with the driver, for `pipe` and for `copy` to standard output, and handles its end.
 
 use std::fmt::Write;
 use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, Transfer};
