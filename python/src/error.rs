@@ -20,8 +20,8 @@ impl Failure {
         Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
     }
 
-    /// Returns the exception. The Python object is created when it leaves the extension module, not here: creating it
-    /// runs Python code, and during that a signal handler may use the end that the caller has locked.
+    /// Returns the exception. The Python object is created only when it leaves the extension module, because creating
+    /// it runs Python code. During that, a signal handler may use the end that the caller has locked.
     pub fn raised(self, _: Python<'_>) -> PyErr {
         PyBaseException::new_err(self)
     }

@@ -60,7 +60,7 @@ impl Part {
 #[derive(Default)]
 pub struct Long {
     now: Option<Assembly>,
-    /// Serial number of the message whose parts are skipped.
+    /// Serial number of the message that is skipped, with all its parts.
     refused: Option<u32>,
 }
 

@@ -62,7 +62,7 @@ impl Parts {
         head
     }
 
-    /// Writes the whole message, whose size must be [`Parts::message`].
+    /// Writes the whole message; `message` must have the size [`Parts::message`].
     pub fn write(&self, message: &mut [u8], pickle: &[u8], buffers: &[Given]) {
         message[..self.pickle.start].copy_from_slice(&self.head());
         message[self.pickle.clone()].copy_from_slice(pickle);

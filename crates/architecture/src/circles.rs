@@ -12,7 +12,8 @@ use crate::modules::{Found, Module, Tree};
 /// For each room of a directory the rooms it uses, each with a place that uses it.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Returns the directories of a crate whose modules form a circle, as `a::b`, each with a description of its arrows.
+/// Returns the directories of a crate in which modules form a circle, as `a::b`, each with a description of its
+/// arrows.
 pub fn circles(src: &Path) -> BTreeMap<String, String> {
     let tree = Tree::read(src);
     let mut folders: BTreeMap<Vec<String>, Arrows> = BTreeMap::new();

@@ -41,7 +41,7 @@ impl Tree {
         tree
     }
 
-    /// Reads a file, and the modules it declares, whose files are in `folder`.
+    /// Reads a file, and the modules it declares, with files in `folder`.
     fn enter(&mut self, file: &Path, folder: &Path, names: Names) {
         let (module, declared) = Module::read(file);
         for child in declared {
@@ -213,7 +213,7 @@ fn tokens(text: &str) -> Names {
             '"' => text_length(rest),
             'r' if rest.starts_with("r\"") => 2 + rest[2..].find('"').map_or(0, |end| end + 1),
             'r' if rest.starts_with("r#\"") => rest.find("\"#").map_or(rest.len(), |end| end + 2),
-            // A character literal; otherwise a lifetime, whose name is treated as an identifier.
+            // A character literal; otherwise a lifetime, and its name becomes an identifier.
             '\'' if rest.starts_with("'\\") => 2 + rest[3..].find('\'').map_or(0, |end| end + 2),
             '\'' if rest.chars().nth(2) == Some('\'') => {
                 rest.chars().take(3).map(char::len_utf8).sum()

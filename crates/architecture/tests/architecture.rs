@@ -38,8 +38,8 @@ const MAY_BE_UNSAFE: &[&str] = &[
 /// Lock files of separate workspaces that depend on crates of this one.
 const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"];
 
-/// Manifests whose packages must follow the rules for dependencies and unsafe code: this workspace, and one that its
-/// builds do not need.
+/// Manifests of the packages that must follow the rules for dependencies and unsafe code: this workspace, and one
+/// that its builds do not need.
 const MANIFESTS: &[&str] = &["Cargo.toml", "python/Cargo.toml"];
 
 const LONGEST_FILE: usize = 500;

@@ -18,7 +18,7 @@ use crate::{
     stdio,
 };
 
-/// One end of a transfer that is planned but not executed.
+/// An end of a transfer that is planned but not executed.
 #[derive(Debug)]
 pub struct EndpointArg {
     /// The path as given, or `standard input`.

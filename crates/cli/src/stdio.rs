@@ -98,8 +98,8 @@ pub fn put_back(end: &End<'_>, lost: u64) -> bool {
     end.kind == Kind::File && seek(end.fd, SeekFrom::Current(-lost)).is_ok()
 }
 
-/// Returns a path under which standard input can be opened again and returns the same bytes; `None` for sockets, and
-/// for files that were read in part.
+/// Returns a path for opening standard input again with the same bytes. `None` for sockets, and for files that were
+/// read in part.
 pub fn reopenable(input: &End<'_>) -> Option<PathBuf> {
     let fresh = || rustix::fs::tell(input.fd) == Ok(0);
     match input.kind {

@@ -1,5 +1,5 @@
-//! Memory for received arrays. It returns to the pool when the array is freed, and its pages are then resident: the
-//! first use of new memory costs more than the copy.
+//! Memory for received arrays. It returns to the pool when the array is freed, with resident pages. The first use of
+//! new memory costs more than the copy.
 
 #![allow(unsafe_code)]
 

@@ -30,7 +30,7 @@ pub enum Color {
     Never,
 }
 
-/// Parses a flag from an environment variable: `1`, `yes` and `true` set it; `0`, `no`, `false` and an empty value do
+/// Parses a flag from an environment variable: `1`, `yes` and `true` set it. `0`, `no`, `false` and an empty value do
 /// not.
 pub fn flag() -> FalseyValueParser {
     FalseyValueParser::new()

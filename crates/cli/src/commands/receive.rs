@@ -96,7 +96,7 @@ impl Subcommand for ReceiveArgs {
         let options = Options {
             trust: !self.no_trust,
             stop: Some(is_interrupted),
-            // One buffer is reused for all data.
+            // A single buffer is reused for all data.
             destination: bulk::Destination::Resident,
             ..Options::default()
         };

@@ -87,7 +87,7 @@ pub struct Tree {
     pub left_out: u64,
 }
 
-/// One worker of a sharded copy.
+/// A worker of a sharded copy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fleet {
     pub rank: u32,
@@ -129,7 +129,7 @@ pub struct Step {
 
 #[derive(Debug, Serialize)]
 pub struct Tuned {
-    /// One per mechanism, and one for `cp`.
+    /// Variants: one per mechanism, and one for `cp`.
     pub arms: Vec<Arm>,
 }
 

@@ -6,7 +6,7 @@ use thalweg_lab::arms::command::{Better, What};
 
 use super::quantity;
 
-/// Cells on each side of a bar's middle. Full length stands for a factor of two.
+/// Cells on each side of a bar's middle. Full length means a factor of two.
 const HALF: usize = 7;
 
 /// Formats a median in the metric's unit.

@@ -81,7 +81,8 @@ pub fn note_json(line: &str) {
     let _ = writeln!(stderr, "{line}");
 }
 
-/// Prints the JSON answer of a command whose standard output carries data. Unlike a note it is a result: see [`keep`].
+/// Prints the JSON answer of a command that writes data to standard output. Unlike a note it is a result: see
+/// [`keep`].
 pub fn answer_beside(line: &str) {
     let written = || {
         expect_open(2, ERRORS)?;

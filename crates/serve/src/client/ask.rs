@@ -56,7 +56,7 @@ pub fn ask(
 }
 
 /// Returns an error if the body is encoded, because the request did not ask for an encoding. `names`: the URLs before
-/// and after redirects; their extensions may show that the file itself is compressed.
+/// and after redirects. Their extensions may show that the file itself is compressed.
 fn decoded(head: &Head, names: [&Target; 2]) -> Result<(), Error> {
     let encoding = head.get("content-encoding").unwrap_or_default();
     let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");

@@ -57,7 +57,7 @@ impl Body<'_> {
         Pace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
     }
 
-    /// Moves the whole body. `want`: its size in bytes, if known beforehand; more or fewer bytes are an error.
+    /// Moves the whole body. `want`: its size in bytes, if known beforehand. More or fewer bytes are an error.
     pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, Error> {
         let came = match (framing, want) {
             (Framing::Length(length), _) => self.stream(Some(length))?,
@@ -212,9 +212,8 @@ impl Body<'_> {
         }
     }
 
-    /// Writes bytes from the buffer, at most `most`; `came` bytes of the body were written before. With a rate limit
-    /// one call writes at most one step of it: a larger one would block the other connections for as long as it
-    /// takes.
+    /// Writes at most `most` bytes from the buffer, after the `came` bytes of the body written before. With a rate
+    /// limit, one call writes at most one step of it. A longer write would block the other connections.
     fn put(&mut self, most: u64, came: u64) -> Result<u64, Error> {
         let pace = self.pace();
         let most = most.min(pace.budget());

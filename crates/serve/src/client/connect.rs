@@ -29,7 +29,7 @@ enum Wire {
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A connection whose calls do not block.
+/// A connection with a non-blocking socket.
 pub struct Connection {
     wire: Wire,
     host: String,

@@ -1,7 +1,7 @@
 //! Fetches a file from a server, completely or not at all.
 //!
-//! [`fetch`] sends range requests from the first one on, so that it can resume after any interruption. One pure
-//! function, [`resume::judge`], holds the rules for that. This module prints nothing.
+//! [`fetch`] sends range requests from the first one on, so that it can resume after any interruption. The rules for
+//! that are in a pure function, [`resume::judge`]. This module prints nothing.
 
 mod ask;
 mod body;

@@ -22,7 +22,7 @@ use super::{
 #[derive(Debug)]
 pub struct Sums {
     lines: Manifest,
-    /// `true` if the file name says MD5. MD5 digests have as many digits as XXH128.
+    /// `true` if the name of the list contains `md5`. MD5 digests have as many digits as XXH128.
     is_of_md5: bool,
 }
 

@@ -27,8 +27,8 @@ pub enum Sameness {
     Different,
 }
 
-/// `Last-Modified` counts as strong only if it is at least this much older than `Date`, so that the file cannot have
-/// changed twice within its second (RFC 9110, 8.8.2.2). The margin covers clock differences.
+/// `Last-Modified` counts as strong only if it is at least this much older than `Date` (RFC 9110, 8.8.2.2). The file
+/// then cannot have changed twice within its second. The margin covers clock differences.
 const SETTLED: Duration = Duration::from_secs(60);
 /// 1990-01-01. Older dates are constants that archives and reproducible builds set.
 const FIRST_CREDIBLE: Duration = Duration::from_secs(631_152_000);

@@ -12,7 +12,7 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// One value of each scan, in order.
+/// A value of each scan, in order.
 type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
 /// Returns the commands. Several commands are compared with the first one at equal values. A single command is

@@ -80,7 +80,7 @@ impl Subcommand for CopyArgs {
 fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
     let [source] = sources else { return false };
     let is_stream = is_dash(source) || is_dash(destination);
-    // These options promise a message about what is left. With `--parents` the name is a different one.
+    // With these options the user expects a message about leftovers. With `--parents` the name is a different one.
     let words = [args.interactive, args.inplace, args.parents, args.resume, args.tune];
     let asks_for_more = args.limit.is_some() || words.contains(&true);
     let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
@@ -114,7 +114,7 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
     Ok((sources, destination))
 }
 
-/// Rejects paths in an object store, by decision (docs/fleet.md): their bytes arrive over TLS, so there is no choice
+/// Rejects paths in an object store, by decision (docs/fleet.md): their bytes arrive over TLS, which leaves no choice
 /// of mechanism.
 fn expect_path(path: &Path) -> Result<(), Failure> {
     let text = path.as_os_str().as_bytes();

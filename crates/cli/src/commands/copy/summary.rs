@@ -88,8 +88,8 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
 
 /// Formats a line for every change of mechanism. Changes of several files for the same reason share one line.
 ///
-/// A mechanism that failed before it moved a byte (a clone on a file system without clones) was tried because only
-/// the kernel knows whether it works. These changes are included only if `all` is `true`.
+/// Some mechanisms are tried because only the kernel knows whether they work, and fail before they move a byte (a
+/// clone on a file system without clones). These changes are included only if `all` is `true`.
 pub fn steps_down(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
     let mut told: Vec<String> = Vec::new();

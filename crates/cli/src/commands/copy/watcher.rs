@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Longest part of an answer that is kept; the rest is read and discarded.
 const LONGEST: usize = 64;
 
-/// Prints problems, and all events with `-v`; shows progress; asks the user.
+/// Prints problems (all events with `-v`), shows progress, and asks the user.
 pub struct Watcher<'w> {
     args: &'w CopyArgs,
     meter: Mutex<Meter>,

@@ -335,7 +335,7 @@ pub fn gb_per_s(rate: f64) -> String {
     if rate >= 1e6 { "-".to_owned() } else { number(rate) }
 }
 
-/// Returns a bar whose length shows the value relative to `most`.
+/// Returns a bar with a length that shows the value relative to `most`.
 pub fn bar(value: f64, most: f64, columns: usize) -> String {
     let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
     "=".repeat((share * columns as f64).round() as usize)

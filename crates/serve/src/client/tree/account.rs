@@ -173,8 +173,8 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Returns `true` if the same command may fetch the entry later: the server has another version by now, or cannot or
-/// may not read it at the moment.
+/// Returns `true` if the same command may fetch the entry later. The server has another version by now, or cannot or
+/// may not read the file at the moment.
 fn may_come_later(error: &Error) -> bool {
     let is_shut = matches!(error, Error::Shut | Error::Status { status: 403, .. });
     is_shut || matches!(error, Error::OutOfDate(_) | Error::Changing) || error.is_passing()

@@ -244,7 +244,7 @@ fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Err
     Ok(attributes.give(fd.as_fd())?)
 }
 
-/// Publishes a file under its name, and syncs it first as `fsync` says.
+/// Publishes a file under its name, and syncs it first as `fsync` requires.
 pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
     replaces: bool,

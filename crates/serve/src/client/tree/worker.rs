@@ -1,4 +1,4 @@
-//! One connection of a tree fetch. It pipelines requests for several files and stores them in order. A large file is
+//! A connection of a tree fetch. It pipelines requests for several files and stores them in order. A large file is
 //! fetched separately, so that it can be resumed.
 
 use std::{

@@ -66,7 +66,7 @@ pub enum Attribute {
     All,
 }
 
-/// One flag of the command line.
+/// A flag of the command line.
 #[derive(Clone, Copy)]
 enum Said {
     Archive,
