@@ -31,8 +31,9 @@ impl<T> Alone<T> {
         })
     }
 
-    /// Locks the state; `None` in a forked child, because the end belongs to the parent. Returns an exception instead
-    /// of waiting if the state is locked, also by a function that the caller, a signal handler, has interrupted.
+    /// Locks the state; `None` in a forked child, because the end belongs to the parent. If the state is in use,
+    /// returns an exception instead of waiting. A signal handler that has interrupted a call on this end would
+    /// otherwise deadlock.
     pub fn here(&self) -> PyResult<Option<MutexGuard<'_, T>>> {
         if !self.mark.is_here() {
             return Ok(None);

@@ -130,7 +130,7 @@ impl EndpointArg {
         }
     }
 
-    /// Formats, for example, `big.iso (file on ext4, 1.4 GiB)`.
+    /// Returns text such as `big.iso (file on ext4, 1.4 GiB)`.
     pub fn describe(&self) -> String {
         let mut about = self.facts.kind.to_string();
         if let Some(fs) = &self.facts.fs {

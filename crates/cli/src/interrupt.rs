@@ -43,8 +43,8 @@ pub fn catch() {
 }
 
 /// Catches interrupts like [`catch`], but only from the first [`check`] after [`BRIEF`]. Until then the kernel ends
-/// the process at an interrupt, even in a blocked system call. For work of one thread that takes less time than
-/// starting another thread, and for which a later command removes the leftovers of a kill.
+/// the process at an interrupt, even in a blocked system call. Use it for work of one thread that takes less time
+/// than starting another thread. A later command must remove the leftovers of a kill.
 pub fn catch_if_it_lasts() {
     let _ = signal::hold_status_requests();
     DUE.get_or_init(|| Instant::now() + BRIEF);

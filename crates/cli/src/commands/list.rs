@@ -100,7 +100,7 @@ fn arm_as_json(arm: &dyn bulk::Mechanism) -> Value {
     })
 }
 
-/// Formats, for example, `slot: 256K, 16K (bytes of a slot); ...`.
+/// Returns text such as `slot: 256K, 16K (bytes of a slot); ...`.
 fn knobs(knobs: &[Knob]) -> String {
     let knobs = knobs.iter().map(|knob| {
         let values: Vec<String> = knob.values.iter().map(|v| Size(*v).to_string()).collect();

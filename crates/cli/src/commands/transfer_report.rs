@@ -284,7 +284,7 @@ impl Account<'_> {
         print(&(answer.line() + "\n"))
     }
 
-    /// Formats, for example, `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, like the summary of a copy.
+    /// Returns text such as `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, like the summary of a copy.
     fn words(&self) -> String {
         let (counts, took) = (self.counts, self.took.0);
         // A receiver gets these strings from the peer, so they must be escaped.

@@ -173,8 +173,8 @@ impl Answer {
     }
 }
 
-/// Formats, for example, `tried on its first 6 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00;
-/// copy-file-range goes on`.
+/// Returns text such as `tried up to 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range
+/// went on`.
 pub fn look_in_words(look: &Look) -> String {
     let tried = look.tried.iter().map(|tried| match tried.ratio {
         Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),

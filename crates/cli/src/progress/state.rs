@@ -133,7 +133,7 @@ impl State {
         self.tree.as_ref().is_some_and(|tree| tree.counting)
     }
 
-    /// Formats, for example, `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 0:08, 12 of 99 files, at 'name'`.
+    /// Returns text such as `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 8.0 s, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
         let took = quantity::duration(self.elapsed());
         let mut text = format!("{} in {took}, {}", quantity::bytes(self.moved), self.rate());

@@ -81,7 +81,7 @@ impl Netrc {
     }
 }
 
-/// Iterator over words, bare or in double quotes. Skips `#` comments up to the end of the line.
+/// Splits text into words, bare or in double quotes. Skips `#` comments up to the end of the line.
 struct Words<'a>(&'a str);
 
 impl Words<'_> {

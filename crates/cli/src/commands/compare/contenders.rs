@@ -154,7 +154,7 @@ fn filled(words: &[OsString], values: &Values<'_>) -> Vec<OsString> {
     words.iter().map(fill_all).collect()
 }
 
-/// Formats, for example, `name, n=4`.
+/// Returns text such as `name, n=4`.
 fn named(name: &str, values: &Values<'_>) -> String {
     let values = values.iter().map(|(scan, value)| format!(", {}={value}", scan.name));
     values.fold(name.to_owned(), |name, value| name + &value)

@@ -47,7 +47,7 @@ impl Printed<'_> {
         text + "\n" + &self.conditions() + "\n"
     }
 
-    /// Formats, for example, `thalweg copy A B: faster than cp A B: 0.65 [0.60, 0.70] of its time`.
+    /// Returns text such as `thalweg copy A B: faster than cp A B: 0.65 [0.60, 0.70] of its time`.
     fn answer(&self, row: &Row) -> Option<String> {
         let (other, judged) = (self.found.rows.get(row.against?)?, row.judged());
         let (name, other) = (shown(&row.name), shown(&other.name));
@@ -83,7 +83,7 @@ impl Printed<'_> {
         }
     }
 
-    /// Formats, for example, `judged by wall, lower is better; 20 rounds; two runs of one command differ by up to 3
+    /// Returns text such as `judged by wall, lower is better; 20 rounds; two runs of one command differ by up to 3
     /// %`.
     fn conditions(&self) -> String {
         let found = self.found;

@@ -132,7 +132,7 @@ fn tell(
     Ok(())
 }
 
-/// Formats, for example, `rank 1 of 2: 12 of 40 tasks; copied 3 files ...; another finishes`.
+/// Returns text such as `rank 1 of 2: 12 of 40 tasks; copied 3 files ...; another rank finishes, or has finished`.
 fn line(rank: u32, size: u32, report: &FleetReport) -> String {
     let copied = summary::line(&report.tree, false);
     let end = match report.end {
@@ -144,7 +144,7 @@ fn line(rank: u32, size: u32, report: &FleetReport) -> String {
     format!("rank {rank} of {size}: {done} of {tasks}; {}{end}", copied.trim_end())
 }
 
-/// Formats, for example, `node-7, rank 1 (process 4242): 12 tasks, 1.4 GiB in 2.0 s: 0.7 GiB/s by splice`.
+/// Returns text such as `node-7, rank 1 (process 4242): 12 tasks, 1.4 GiB in 2.0 s: 0.7 GiB/s by splice`.
 pub fn of_worker(worker: &WorkerRecord) -> String {
     let took = Duration::try_from_secs_f64(worker.seconds).unwrap_or_default();
     let mut text = format!(

@@ -12,7 +12,7 @@ use crate::output::{
     quantity,
 };
 
-/// Formats, for example, `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
+/// Returns text such as `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
 pub fn line(report: &TreeReport, dry_run: bool) -> String {
     let mut things = vec![quantity::count(report.files, "file", "files")];
     for (number, one, many) in [
@@ -77,7 +77,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     line + "\n"
 }
 
-/// Formats, for example, `, else by read-write`.
+/// Returns text such as `, else by read-write`.
 fn others(report: &TreeReport, main: &MechanismShare) -> String {
     let names = report.shares.iter().map(|share| share.mechanism);
     let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();
@@ -108,7 +108,7 @@ pub fn looks(report: &TreeReport) -> String {
     report.looks.iter().map(|look| look_in_words(look) + "\n").collect()
 }
 
-/// Formats, for example, `splice (pipe=64K)`.
+/// Returns text such as `splice (pipe=64K)`.
 pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }
 }

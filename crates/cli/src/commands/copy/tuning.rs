@@ -122,7 +122,7 @@ fn other_work(tuned: &TuneResult) -> String {
     }
 }
 
-/// Formats, for example, `, one for each processor: ...`.
+/// Returns text such as `, one for each processor: ...`.
 fn why_so_many(tuned: &TuneResult, jobs: usize) -> String {
     let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
     match measured.iter().max() {
@@ -243,7 +243,7 @@ fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
     winner.is_some_and(|w| arm.mechanism == Some(w.mechanism) && arm.tuning == w.tuning)
 }
 
-/// Formats, for example, `faster, shares blocks instead of copying, chosen`.
+/// Returns text such as `faster, shares blocks instead of copying, chosen`.
 fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
     let mut words: Vec<String> = Vec::new();
     if let Some(verdict) = arm.against_cp.filter(|_| arm.ratio_to_cp != Some(Ratio::ONE)) {

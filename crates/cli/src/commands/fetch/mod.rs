@@ -236,7 +236,7 @@ impl FetchArgs {
         opened.map_err(|error| Failure::of_destination(error, &place.path()))
     }
 
-    /// Formats, for example, `fetched 'big.iso', 1.2 GiB in 4 s: 300 MiB/s; 200 MiB were there`.
+    /// Returns text such as `fetched 'big.iso', 1.2 GiB in 4.0 s: 300.0 MiB/s; 200.0 MiB were there`.
     fn words(&self, fetched: &Fetched, path: &Path) -> String {
         let report = &fetched.report;
         let mut text = format!(

@@ -164,7 +164,8 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     })
 }
 
-/// Formats, for example, `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4 s: 300 MiB/s; 80 files were there`.
+/// Returns text such as `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4.0 s: 300.0 MiB/s; 80 files had not
+/// changed`.
 fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     let report = &fetched.report;
     let mut text = format!("fetched {}, {}", quoted(path), files(fetched.files));

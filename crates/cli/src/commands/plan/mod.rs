@@ -232,7 +232,7 @@ fn verdicts_text(
     text
 }
 
-/// Formats, for example, `chosen: fastest measured (buffer=512K)`.
+/// Returns text such as `chosen (buffer=512K): fastest measured`.
 fn verdict_text(verdict: &Verdict) -> String {
     let tuning = verdict.tuning.to_string();
     let tuned = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };

@@ -9,7 +9,7 @@ use thalweg_core::{
 };
 use thalweg_serve::server::ONE_SEND;
 
-/// Formats, for example, `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
+/// Returns text such as `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
 /// Returns `None` if the root cannot be opened.
 pub fn words(
     (root, is_unix): (&Path, bool),

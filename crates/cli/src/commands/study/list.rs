@@ -63,7 +63,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     Ok(if all.iter().all(Result::is_ok) { Exit::Done } else { Exit::Usage })
 }
 
-/// Formats, for example, `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
+/// Returns text such as `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
 fn known(results: &[&Saved]) -> String {
     let Some(newest) = results.last() else { return "no result yet".to_owned() };
     let day = newest.began.split('T').next().unwrap_or_default();

@@ -100,7 +100,7 @@ impl Live {
     }
 }
 
-/// Formats, for example, `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
+/// Returns text such as `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
 fn head(progress: &Progress<'_>) -> String {
     let [session, sessions] = progress.session;
     let place = match progress.place {
@@ -114,7 +114,7 @@ fn head(progress: &Progress<'_>) -> String {
     format!("{}, session {session} of {sessions}, {place}, left {left}", progress.study)
 }
 
-/// Formats, for example, `zero-null 16GiB busy`.
+/// Returns text such as `zero-null 16GiB busy`.
 fn named(place: &Place) -> String {
     let load = if place.load == Load::Idle { "" } else { place.load.name() };
     format!("{} {} {load}", place.cell, place.size).trim_end().to_owned()

@@ -64,7 +64,7 @@ fn one(path: &Path) -> Result<[StudyResult; 2], String> {
         .map_err(|e| e.to_string())
 }
 
-/// Formats, for example, `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
+/// Returns text such as `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
 fn changes<'r>(
     before: &'r StudyResult,
     after: &'r StudyResult,

@@ -144,7 +144,7 @@ fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
     Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
 }
 
-/// Formats, for example, `3 files, 1.2 GiB are the same, in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
+/// Returns text such as `3 files the same, 1.2 GiB in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
 fn line(found: &Comparison) -> String {
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
     let mut parts = vec![format!(

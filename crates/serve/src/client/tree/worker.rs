@@ -43,7 +43,8 @@ pub const LARGE: u64 = 16 << 20;
 /// Lines taken from the list at a time, all of one directory: two threads that create files in one directory block
 /// each other.
 const SOME: usize = 128;
-/// After more consecutive files that end early or return 500, the server is at fault rather than the files.
+/// Number of consecutive files that may end early or return 500. If there are more, the server is at fault and not
+/// the files.
 const MOST_SICK: u32 = 3;
 /// Buffers and pipes that a thread keeps for later files.
 const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
