@@ -1,6 +1,6 @@
-//! Nothing that a hostile peer says where a bulk transfer is agreed upon and moved crashes an end of
-//! it, keeps it, fills its memory, or leaves a descriptor behind: packets, notes over the link and in
-//! the page, every mechanism with any knobs and descriptors, heads and tails of files.
+//! Bulk transfers: a hostile peer must not crash an end, block it, exhaust its memory, or leak a descriptor. The
+//! input controls packets, notes over the link and in the page, every mechanism with any knobs and descriptors, and
+//! the heads and tails of files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +16,7 @@ use thalweg_sys::{io, memfd, net, pipe};
 const PAGE: usize = 4096;
 const HELLO: u16 = 1;
 const KINDS: u8 = 12;
-/// From here on the first byte of a message says that any bytes follow.
+/// A first byte from this value on means that raw bytes follow.
 const RAW: u8 = 240;
 
 // Bits of the first byte.
@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let Some((words, fds)) = message(&mut input) {
         say(&far, &words, &fds);
     }
-    // One that stays says nothing more, and is waited for.
+    // A peer with `STAYS` sends nothing more, and the other end waits for it.
     let far = (mode & STAYS != 0).then_some(far);
     let end = Instant::now() + Duration::from_millis(3);
     if mode & TO_SENDER != 0 {
@@ -50,14 +50,14 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(open_files(), before, "descriptors were left open");
 });
 
-/// Without trust: the peer is this process, and would be believed about its own memory.
+/// Disables trust: the peer is this process, so its claims about its own memory would be accepted.
 fn options() -> Options {
     Options { trust: false, wait: Wait::Spin, ..Options::default() }
 }
 
 fn receive(link: Link, mode: u8, end: Option<Instant>) {
     let Ok(mut receiver) = Receiver::over_until(link, &options(), end) else { return };
-    // There is no deadline for files: that is for peers that leave.
+    // Files have no deadline, so they are tested only with peers that leave.
     if mode & (FILES | STAYS) == FILES {
         let _ = receiver.recv_all(&mut Nowhere, &mut |_, _| {});
         return;
@@ -65,7 +65,7 @@ fn receive(link: Link, mode: u8, end: Option<Instant>) {
     let mut few = [0; 2 * PAGE];
     for turn in 0..8 {
         let Ok(Some(len)) = receiver.next_len_until(end) else { return };
-        // How much memory a claim is worth is the caller's to decide.
+        // The caller decides how much memory to allocate for an announced length.
         let got = if turn % 2 == 0 || len > 1 << 20 {
             receiver.recv_into_until(&mut few, end).map(|len| few[..len].to_vec())
         } else {
@@ -85,7 +85,7 @@ fn send(link: Link, mode: u8, end: Option<Instant>) {
     };
     if mode & (FILES | STAYS) == FILES {
         let source = Cursor::new([7_u8; 5000]);
-        // A peer that says that it takes open files gets one.
+        // A peer that announces support for open files receives one.
         let file = File::open("/proc/self/exe").ok().map(Into::into);
         let item = Item { name: Some("name".into()), size: Some(5000), source, file };
         let mut pace = Pace { buffer: PAGE, total: Some(1), watch: &mut |_| {} };
@@ -99,7 +99,7 @@ fn send(link: Link, mode: u8, end: Option<Instant>) {
     }
 }
 
-/// Where files go that nobody wants.
+/// Discards all files.
 struct Nowhere;
 
 impl Sink for Nowhere {
@@ -133,7 +133,7 @@ impl<'b> Input<'b> {
         Some(first)
     }
 
-    /// A small number, a power of two, or any.
+    /// Reads a small number, a power of two, or an arbitrary number.
     fn word(&mut self) -> Option<u64> {
         match self.byte()? {
             small @ 0..200 => Some(small.into()),
@@ -148,7 +148,7 @@ impl<'b> Input<'b> {
     }
 }
 
-/// A message as the protocol has it, with what the input puts into it, or any bytes.
+/// Builds a message of the protocol with values from the input, or raw bytes.
 fn message(input: &mut Input) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let kind = input.byte()?;
     if kind >= RAW {
@@ -185,7 +185,7 @@ fn packet(kind: u16, words: &[u64], knobs: &[(&str, u64)], text: &str) -> Vec<u8
     bytes
 }
 
-/// What is in the things handed over: the same byte everywhere, or some bytes of the input first.
+/// Contents of the descriptors: one repeated byte, or some input bytes at the start.
 fn contents(input: &mut Input) -> Option<Vec<u8>> {
     let mut full = vec![0; 3 * PAGE];
     match input.byte()? {
@@ -198,7 +198,7 @@ fn contents(input: &mut Input) -> Option<Vec<u8>> {
     Some(full)
 }
 
-/// Things to hand over.
+/// Returns descriptors to send.
 fn descriptors(which: u8, full: &[u8]) -> Vec<OwnedFd> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     let memory = |seals| {
@@ -235,7 +235,7 @@ fn descriptors(which: u8, full: &[u8]) -> Vec<OwnedFd> {
     }
 }
 
-/// The sender's page with notes in it: their count at 128, the first at 256, 64 bytes apart.
+/// Returns the sender's page with notes: their number at offset 128, the notes from offset 256 on, 64 bytes apart.
 fn page(input: &mut Input) -> OwnedFd {
     let mut page = vec![0; PAGE];
     let count = input.byte().unwrap_or(0) % 10;
@@ -251,7 +251,7 @@ fn page(input: &mut Input) -> OwnedFd {
     fd
 }
 
-/// A queue that is full is as good an end of the conversation as any.
+/// Sends a packet. A full queue is ignored, as it only ends the conversation.
 fn say(link: &Link, words: &[u8], fds: &[OwnedFd]) {
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let _ = link.send_until(words, &fds, Some(Instant::now()));

@@ -1,5 +1,5 @@
-//! No bytes are a plan, a task of one or a line of a journal that crashes; what is read is what was written, and no
-//! path leads out of the tree.
+//! Plans, tasks and lines of a journal: no input may crash the parsers. Writing what was read must give the same
+//! bytes, and no path may lead out of the tree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! No text is a journal that crashes; what is read is what was written.
+//! Journals: no input may crash the parser. Writing what was read must give the same journal.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ fuzz_target!(|text: &[u8]| {
     let bytes = journal.to_bytes(MOST);
     assert!(bytes.len() >= MOST && bytes.ends_with(b"\n"));
     let Ok(again) = Journal::parse(&bytes) else {
-        // Escapes made it longer than it was read.
+        // Escapes made it longer than the limit.
         return assert!(bytes.len() > MOST);
     };
     assert_eq!(again.source, journal.source);

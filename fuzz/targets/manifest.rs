@@ -1,4 +1,4 @@
-//! No text is a manifest that crashes; a line that is read is written and read again.
+//! Manifests: no input may crash the parser. A parsed line must survive writing and parsing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

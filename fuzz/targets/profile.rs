@@ -1,4 +1,4 @@
-//! No text is a profile that crashes, or that makes a planned transfer lose a byte.
+//! Profiles: no input may crash the parser, or make a planned transfer lose a byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ fuzz_target!(|text: &[u8]| {
     }
 });
 
-/// Does what the profile says is best.
+/// Executes the transfer that the profile recommends.
 fn follow(profile: &Profile, request: Request) {
     let memory = || File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).expect("a memfd"));
     let (mut source, mut sink) = (memory(), memory());

@@ -1,4 +1,4 @@
-//! No bytes from a client crash the parsers, and their answers do not depend on how the bytes were cut.
+//! HTTP requests: no input may crash the parsers, and the results must not depend on how the bytes were split.
 #![no_main]
 
 use std::path::Component;

@@ -1,4 +1,4 @@
-//! No head of an answer crashes the client, and none is worth more than was asked for.
+//! HTTP responses: no head may crash the client, or be accepted for more than the request asked for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! No offer, no page, no head and no frame that a hostile producer can make crashes its consumer,
-//! or shows it bytes from outside the ring.
+//! Rings: no offer, page, head or frame of a hostile producer may crash its consumer, or expose bytes from outside
+//! the ring.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     let mut memory = vec![0; 2 * PAGE];
     let fixed = Geometry { header: 4096, capacity: 4096, checksums: false, epoch: 7, process: 1 };
-    // Either all of it is the input's, or only what comes after a good page: heads and frames.
+    // The input controls either everything, or only the heads and frames after a valid page.
     let from = if mode & 1 == 0 { 0 } else { 128 };
     memory[..Geometry::LEN].copy_from_slice(&fixed.to_bytes(Role::Producer));
     let words = bytes.len().min(16);
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(mode & 2 == 0, "memory without seals was taken");
-    // At most 64 frames fit.
+    // The ring has room for at most 64 frames.
     for _ in 0..=64 {
         match consumer.try_receive() {
             Ok(Some(sample)) => assert!(sample.len() <= PAGE - 32),

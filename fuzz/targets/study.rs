@@ -1,4 +1,4 @@
-//! No text is a study file that crashes; the places of one that was read are a finite list.
+//! Study files: no input may crash the parser. The places of a parsed study must be a finite list.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! No text is a result that crashes, not even one whose claims are judged again; and none is samples that do.
+//! Study results: no input may crash the parser, the evaluation of its claims, or the parser of samples.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

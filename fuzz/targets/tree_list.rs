@@ -1,5 +1,5 @@
-//! No list of a tree crashes the client; every entry of one that is believed is a path below the folder, in a folder
-//! that came before it, and none comes twice.
+//! Lists of trees: no input may crash the client. Every accepted entry must be a path below the directory, in a
+//! directory listed before it, and must not occur twice.
 #![no_main]
 
 use std::{collections::HashSet, fs::File, os::fd::AsFd, sync::OnceLock};

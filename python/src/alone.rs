@@ -1,4 +1,4 @@
-//! An end of a channel serves one thread at a time, of the process that made it.
+//! Restricts an end of a channel to one thread at a time, in the process that created it.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use thalweg_sys::fork::Mark;
 
 use crate::error::raised;
 
-/// What a handle of Python is over.
+/// The state behind a Python handle.
 pub struct Alone<T> {
     inside: Mutex<T>,
     mark: Mark,
@@ -19,27 +19,28 @@ impl<T> Alone<T> {
         Self { inside: Mutex::new(inside), mark: Mark::here() }
     }
 
-    /// `work` with the inside, for a caller who may use it.
+    /// Runs `work` with exclusive access to the state. Returns an exception if the caller may not use it.
     pub fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let done = match self.here()? {
             Some(mut inside) => work(&mut inside),
             None => Err(raised(py)(Error::Forked { owner: self.mark.process() })),
         };
-        // Makes the exception, with the lock released.
+        // Creates the exception object while the lock is released.
         done.inspect_err(|error| {
             error.value(py);
         })
     }
 
-    /// The inside; `None` in a forked child, whose parent it serves. Who comes while it is in use, also a signal handler of
-    /// the thread that is in it, gets an exception and does not wait.
+    /// Locks the state; `None` in a forked child, because the end belongs to the parent. If the state is in use,
+    /// returns an exception instead of waiting. A signal handler that has interrupted a call on this end would
+    /// otherwise deadlock.
     pub fn here(&self) -> PyResult<Option<MutexGuard<'_, T>>> {
         if !self.mark.is_here() {
             return Ok(None);
         }
         match self.inside.try_lock() {
             Ok(guard) => Ok(Some(guard)),
-            // Nothing in it can be half changed by a panic: every step of a ring is whole or not there.
+            // A panic cannot leave the state half changed: every step of a ring is atomic.
             Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
                 "this end is in use by another thread; give each thread an end of its own, or a lock",

@@ -1,4 +1,4 @@
-//! The end that sends to many.
+//! The end that sends to several receivers.
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use crate::memory::Pool;
 
 use crate::wait::{SLICE, deadline, patiently};
 
-/// Between two looks whether what is kept has moved on.
+/// Interval between two checks whether stored messages could be sent.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The sending end of channels to any number of receivers, made by `broadcast`: each has a ring of its own, and gets what is
@@ -29,10 +29,10 @@ pub struct Broadcast {
 }
 
 struct Inside {
-    /// None once it is closed.
+    /// `None` after `close`.
     open: Option<Open>,
     pool: Pool,
-    /// Bytes of the message that was sent last.
+    /// Size in bytes of the message that was sent last.
     wanted: usize,
     departed: Vec<(Receiver, Departure)>,
 }
@@ -49,7 +49,8 @@ struct Receiver {
 }
 
 impl Broadcast {
-    /// With a `backlog` nobody waits for who is slow: so many messages are kept for each, then the oldest is dropped.
+    /// Creates the end. With a `backlog` it never waits for slow receivers: up to `backlog` messages are stored for
+    /// each, then the oldest is dropped.
     pub fn new(listener: Listener, options: Options, backlog: Option<usize>) -> Self {
         let slow = backlog.map_or(Slow::Wait, |backlog| Slow::DropOldest { backlog });
         let meet =
@@ -71,7 +72,7 @@ impl Broadcast {
 }
 
 impl Inside {
-    /// Lets in who has come, and notes who has gone.
+    /// Admits new receivers, and records those that have gone.
     fn look(&mut self, py: Python<'_>) -> PyResult<&mut Open> {
         let open = self.open.as_mut().ok_or_else(closed)?;
         for producer in open.door.arrivals().map_err(raised(py))? {
@@ -90,7 +91,7 @@ impl Inside {
         Ok(open)
     }
 
-    /// Sends a message to everybody or, where it times out, to nobody.
+    /// Sends a message to all receivers, or to none if it times out.
     fn send(
         &mut self,
         py: Python<'_>,
@@ -146,7 +147,7 @@ impl Broadcast {
         self.inside.with(py, |inside| {
             loop {
                 let open = inside.look(py)?;
-                // Who has gone is found by a call for each.
+                // Departures are only detected by a call for each receiver.
                 open.seats.push_backlog().map_err(raised(py))?;
                 if open.seats.subscribers() >= receivers {
                     return inside.look(py).map(drop);

@@ -1,4 +1,4 @@
-//! What is put into a message: an array with its header, bytes as they are, or a pickled object.
+//! Contents of a message: an array with its header, plain bytes, or a pickled object.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -17,9 +17,9 @@ pub enum Content {
 }
 
 impl Content {
-    /// An array, or anything else with a buffer.
+    /// Takes an array, or another object with a buffer.
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // The buffer of a `numpy.ma` array is its data alone.
+        // The buffer of a `numpy.ma` array contains only its data.
         if object.hasattr(intern!(object.py(), "_sharedmask"))? {
             let why =
                 "a masked array would lose its mask: send_object pickles it, or send `.filled()`";
@@ -30,22 +30,22 @@ impl Content {
         Ok(Self::Array(given, layout, len))
     }
 
-    /// The bytes of a buffer, without a header: for programs in other languages.
+    /// Takes the bytes of a buffer without a header, for programs in other languages.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let given = Given::get(object, false)?;
         let layout = given.layout().ok_or_else(too_many)?;
-        // The bytes of an object are addresses of this process.
+        // The bytes of an array of objects are addresses in this process.
         layout.check_type().map_err(PyTypeError::new_err)?;
         let len = layout.bytes();
         Ok(Self::Bytes(given, len))
     }
 
-    /// Whatever can be pickled.
+    /// Pickles an object.
     pub fn object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Pickled::of(object).map(Self::Object)
     }
 
-    /// Bytes of its message.
+    /// Returns the size of the message in bytes.
     pub fn message(&self) -> usize {
         match self {
             Self::Array(_, _, len) | Self::Bytes(_, len) => *len,
@@ -53,17 +53,17 @@ impl Content {
         }
     }
 
-    /// Whether it may come in parts, which programs in other languages do not read.
+    /// Returns `true` if the message may be sent in parts, which programs in other languages cannot read.
     pub fn may_be_cut(&self) -> bool {
         !matches!(self, Self::Bytes(..))
     }
 
-    /// Whether any bytes of its message can be written by themselves.
+    /// Returns `true` if any range of the message can be written separately.
     pub fn is_flat(&self) -> bool {
         matches!(self, Self::Array(given, ..) if given.is_flat())
     }
 
-    /// Writes the bytes of its message from `at` on, if it is flat.
+    /// Writes the bytes of a flat message from offset `at` on.
     pub fn write_part(&self, at: usize, to: &mut [u8]) {
         let Self::Array(given, layout, _) = self else { return };
         let mut head = vec![0; layout.offset()];
@@ -74,7 +74,7 @@ impl Content {
         given.copy_part_to((at + front.len()).saturating_sub(layout.offset()), elements);
     }
 
-    /// What writes it into its message.
+    /// Returns a function that writes the message.
     pub fn writer<'a>(&'a self, py: Python<'a>) -> impl FnOnce(&mut [u8]) + Send + 'a {
         let pickle = match self {
             Self::Object(pickled) => pickled.pickle(py),
@@ -91,13 +91,14 @@ impl Content {
     }
 }
 
-/// The buffer of an object and what it is made of.
+/// Returns the buffer of an object and its layout.
 fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
     let py = object.py();
     let given = match Given::get(object, false) {
         Ok(given) => given,
         Err(_) => {
-            // What has no buffer: dates, which are sent as integers with their name, and what is refused by name.
+            // The object has no buffer. Dates are sent as integers with the name of their type; other types are
+            // rejected by name.
             let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
             let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
             let given = Given::get(&array, false)?;
@@ -114,7 +115,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
     Ok((given, layout))
 }
 
-/// Bytes of the message of an array.
+/// Returns the size in bytes of an array's message.
 pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
     let words = "an array of more bytes, dimensions or fields than one message holds";
     layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))

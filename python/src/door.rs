@@ -1,5 +1,4 @@
-//! Lets in whoever calls at a listener. The handshakes have threads of their own, so that one who says nothing holds up
-//! nobody.
+//! Admits peers that connect to a listener. Each handshake has its own thread, so that a silent peer blocks no other.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,10 +7,10 @@ use std::time::Instant;
 use thalweg_channel::{Error, Link, Listener, Options};
 use thalweg_sys::{Errno, io};
 
-/// Handshakes at a time; more callers wait in the kernel's queue.
+/// Largest number of simultaneous handshakes; further peers wait in the kernel's queue.
 const MOST: usize = 64;
 
-/// What makes an end of a link, before an instant.
+/// Performs a handshake over a link, with a deadline.
 type Meet<T> = fn(Link, &Options, Instant) -> Result<T, Error>;
 
 pub struct Door<T> {
@@ -20,7 +19,7 @@ pub struct Door<T> {
     meet: Meet<T>,
     tell: Sender<Result<T, Error>>,
     told: Receiver<Result<T, Error>>,
-    /// Handshakes that have not ended.
+    /// Handshakes in progress.
     meeting: usize,
     arrived: Vec<T>,
 }
@@ -31,13 +30,13 @@ impl<T: Send + 'static> Door<T> {
         Self { listener, options, meet, tell, told, meeting: 0, arrived: Vec::new() }
     }
 
-    /// Who has come by now.
+    /// Returns the peers that have been admitted since the last call.
     pub fn arrivals(&mut self) -> Result<Vec<T>, Error> {
         while self.meeting < MOST {
             match self.listener.accept_until(Some(Instant::now())) {
                 Ok(link) => self.begin(link)?,
                 Err(Error::Timeout) => break,
-                // Hung up on.
+                // The listener has closed this connection.
                 Err(Error::NotPermitted { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -48,17 +47,17 @@ impl<T: Send + 'static> Door<T> {
         Ok(std::mem::take(&mut self.arrived))
     }
 
-    /// What is readable when somebody calls.
+    /// Returns a descriptor that is readable when a peer connects.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Whether somebody is about to be let in.
+    /// Returns `true` while a handshake is in progress.
     pub fn is_meeting(&self) -> bool {
         self.meeting > 0
     }
 
-    /// Waits until somebody calls, or has been let in, or for no longer than `until`.
+    /// Waits until a peer connects or is admitted, at most until `until`.
     pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now());
         if self.is_meeting() {
@@ -78,7 +77,7 @@ impl<T: Send + 'static> Door<T> {
         let (tell, meet, options) = (self.tell.clone(), self.meet, self.options);
         let until = Instant::now() + Listener::PATIENCE;
         let begun = thread::Builder::new().name("thalweg-meet".to_owned()).spawn(move || {
-            // Nobody listens any more once the door is closed: then the end is dropped here.
+            // `send` fails if the door has been closed; the new end is then dropped here.
             let _ = tell.send(meet(link, &options, until));
         });
         begun.map_err(|error| Error::System {
@@ -89,7 +88,7 @@ impl<T: Send + 'static> Door<T> {
         Ok(())
     }
 
-    /// Who went, or said nothing, may call again.
+    /// Records the end of a handshake. A peer that left or sent nothing may connect again.
     fn end(&mut self, met: Result<T, Error>) {
         self.meeting -= 1;
         self.arrived.extend(met.ok());

@@ -1,4 +1,4 @@
-//! From the errors of the libraries to exceptions, which `thalweg/_errors.py` defines.
+//! Converts errors of the libraries into the exceptions of `thalweg/_errors.py`.
 
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyBaseException, PyTimeoutError, PyValueError};
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use thalweg_channel::Error;
 use thalweg_channel::layout::{FRAME_HEADER, MOST_CAPACITY};
 
-/// What one exception says.
+/// Contents of an exception.
 pub struct Failure {
     pub kind: &'static str,
     pub errno: Option<i32>,
@@ -20,8 +20,8 @@ impl Failure {
         Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
     }
 
-    /// The exception. It is made when it leaves the extension module, not here: making it runs Python code, in which a signal
-    /// handler may use the end that the caller has locked.
+    /// Returns the exception. The Python object is created only when it leaves the extension module, because creating
+    /// it runs Python code. During that, a signal handler may use the end that the caller has locked.
     pub fn raised(self, _: Python<'_>) -> PyErr {
         PyBaseException::new_err(self)
     }
@@ -34,7 +34,7 @@ impl PyErrArguments for Failure {
             let said = (self.kind, self.errno, self.message, self.moved, self.mechanism);
             module.getattr("made")?.call1(said)
         };
-        // A signal handler may raise meanwhile: then its exception is the one.
+        // A signal handler may raise in the meantime: its exception then replaces this one.
         made().map_or_else(|error: PyErr| error.into_value(py).into_any(), Bound::unbind)
     }
 }
@@ -54,7 +54,7 @@ impl From<Error> for Failure {
             _ => ("Error", None, 0),
         };
         let message = match error {
-            // What to use instead has another name here.
+            // The replacement has another name in Python.
             Error::TooLarge { len, most, .. } => {
                 let way = if len.saturating_add(FRAME_HEADER as u64) <= MOST_CAPACITY {
                     "a larger `capacity` makes a larger ring"
@@ -69,12 +69,12 @@ impl From<Error> for Failure {
     }
 }
 
-/// For `map_err`.
+/// Returns a converter for `map_err`.
 pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
     move |error| Failure::from(error).raised(py)
 }
 
-/// As of a closed file.
+/// Returns the exception that Python raises for closed files.
 pub fn closed() -> PyErr {
     PyValueError::new_err("this end is closed")
 }

@@ -1,4 +1,4 @@
-//! Files and trees, and the ways there are to move them.
+//! Copies of files and trees, and the list of mechanisms.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,16 +13,16 @@ use thalweg_core::MECHANISMS;
 use crate::error::Failure;
 use crate::wait::SLICE;
 
-/// What the thread that copies tells the one that waits for it, and asks of it.
+/// State shared by the copying thread and the thread that waits for it: progress, and the request to cancel.
 #[derive(Default)]
 pub struct Watched {
     far: Mutex<Progress>,
-    /// Sources that changed, the first of them.
+    /// The first sources that changed during the copy.
     changed: Mutex<Vec<PathBuf>>,
     is_cancelled: AtomicBool,
 }
 
-/// More of these are counted, not kept.
+/// Largest number of changed sources that are stored.
 const MOST_CHANGED: usize = 100;
 
 impl Events for Watched {
@@ -65,8 +65,8 @@ pub fn copied<'py>(
     }
 }
 
-/// What `work` comes to, in a thread of its own while this one tells `progress` and looks for signals; and the sources
-/// that changed meanwhile.
+/// Runs `work` in its own thread, while this thread calls `progress` and checks for signals. Returns the result, and
+/// the sources that changed during the copy.
 pub fn attended<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -78,7 +78,7 @@ pub fn attended<T: Send>(
     let outcome = thread::scope(|scope| {
         let watched = &watched;
         let work = move || {
-            // Dropped when it ends, however it ends.
+            // Dropped when `work` ends, also by a panic.
             let _tell = tell;
             work(watched)
         };
@@ -125,7 +125,7 @@ pub fn listed() -> Vec<String> {
     MECHANISMS.iter().map(|mechanism| mechanism.info().to_json().to_string()).collect()
 }
 
-/// What is asked of a copy, by names.
+/// Converts the named options of a copy.
 pub fn wanted(archive: bool, options: &Bound<'_, PyDict>) -> PyResult<CopyOptions> {
     let mut wanted = if archive { CopyOptions::archive() } else { CopyOptions::default() };
     if !archive {
@@ -152,7 +152,7 @@ const HASHES: [(&str, Hash); 3] =
 const FSYNCS: [(&str, Fsync); 3] =
     [("never", Fsync::Never), ("auto", Fsync::Auto), ("always", Fsync::Always)];
 
-/// What a word means; None is none of them.
+/// Returns the value for a word; `None` for Python's None.
 fn one_of<T: Copy>(value: &Bound<'_, PyAny>, words: &[(&str, T)]) -> PyResult<Option<T>> {
     let Some(word) = value.extract::<Option<String>>()? else { return Ok(None) };
     if let Some((_, meant)) = words.iter().find(|(known, _)| *known == word) {
@@ -183,12 +183,12 @@ fn numbers<'py>(py: Python<'py>, report: &TreeReport) -> PyResult<Bound<'py, PyD
     Ok(told)
 }
 
-/// Which mechanism moved how much.
+/// Returns the number of bytes that each mechanism moved.
 pub fn shares(report: &TreeReport) -> Vec<(&'static str, u64)> {
     report.shares.iter().map(|share| (share.mechanism, share.bytes)).collect()
 }
 
-/// What an exception says.
+/// Converts an error into the contents of an exception.
 pub fn failed(error: Error) -> Failure {
     let (moved, mechanism) = match &error {
         Error::Incomplete(report) => (report.bytes, report.main().map(|share| share.mechanism)),

@@ -1,4 +1,4 @@
-//! Copies that several processes work on: what one of them does, and how far all are.
+//! Sharded copies: the work of one process, and the progress of all.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use thalweg::fleet::{self, Duty, FleetEnd, FleetReport, Member, WorkerRecord};
 
 use crate::files::{attended, failed, shares, wanted};
 
-/// What is left of a fleet is named up to so many files.
+/// Largest number of unfinished files that are listed.
 const MOST_LEFT: usize = 100;
 
 /// Makes the folder of a fleet, or finds it: where it is, or None if the copy is there.
@@ -21,7 +21,7 @@ pub fn fleet_begin(
     destination: PathBuf,
     options: &Bound<'_, PyDict>,
 ) -> PyResult<Option<PathBuf>> {
-    // What cannot be asked for is said before anything is made.
+    // Rejects invalid options before anything is created.
     wanted(true, options)?;
     let begun = py.detach(|| fleet::begin(&source, &destination));
     begun.map_err(|error| failed(error.into()).raised(py))

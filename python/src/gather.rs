@@ -1,4 +1,4 @@
-//! The end that receives from many.
+//! The end that receives from several senders.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -17,7 +17,7 @@ use crate::shown::{Shown, ending};
 use crate::take::{Manner, may_unpickle, refused, unread};
 use crate::wait::{SLICE, deadline};
 
-/// While somebody is about to be let in.
+/// Longest wait while a handshake is in progress.
 const MEETING: Duration = Duration::from_millis(1);
 
 /// The receiving end of channels from any number of senders, made by `gather`: each has a ring of its own, and their
@@ -31,15 +31,15 @@ pub struct Gather {
 }
 
 struct Inside {
-    /// None once it is closed.
+    /// `None` after `close`.
     open: Option<Open>,
     reading: Reading,
-    /// As many senders are expected.
+    /// Number of senders after which iteration ends.
     expected: Option<usize>,
     gone: usize,
     received: u64,
     departed: Vec<(u32, u64, Error)>,
-    /// Of the message received last.
+    /// Process that sent the last message.
     last: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ struct Sender {
     long: Long,
 }
 
-/// What is made of a message; or why it is left.
+/// The result of reading a message, or the reason why it was left.
 type Made<T> = Result<T, Unread>;
 type Arrived<'a> = Come<'a, Sample<'a>>;
 
@@ -93,19 +93,19 @@ impl Gather {
     }
 }
 
-/// What one look found.
+/// The result of one check.
 enum Found<T> {
     Message(u64, T),
-    /// It is left.
+    /// The message was left.
     Other(Unread),
-    /// A part of one; or what is wrong with it.
+    /// A part of a message was taken; or the reason why it is invalid.
     Part(Result<(), Refused>),
     Left(u64, Error),
     Nothing,
 }
 
 impl Inside {
-    /// What `read` makes of the next message.
+    /// Waits for the next message and passes it to `read`.
     fn next<T: Send>(
         &mut self,
         py: Python<'_>,
@@ -143,7 +143,7 @@ impl Inside {
         }
     }
 
-    /// Waits for a slice of time, in which who comes is let in.
+    /// Waits for one time slice, and admits new senders.
     fn look<T: Send>(
         &mut self,
         py: Python<'_>,
@@ -184,7 +184,7 @@ impl Inside {
                     }
                 }
                 Ok(Arrival::Left { from, error }) => Ok(Found::Left(from, error)),
-                // Of one that lies the next look hears that it has left.
+                // If a sender's ring is corrupt, the next check reports its departure.
                 Err(Error::Timeout | Error::Corrupt { .. }) => Ok(Found::Nothing),
                 Err(error) => Err(error),
             }
@@ -200,7 +200,7 @@ impl Inside {
         }
     }
 
-    /// As many as were expected have come and gone.
+    /// Returns `true` if all expected senders have come and gone.
     fn is_over(&self) -> bool {
         self.expected.is_some_and(|expected| self.gone >= expected)
             && self.open.as_ref().is_none_or(|open| open.senders.is_empty())

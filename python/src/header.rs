@@ -1,4 +1,4 @@
-//! The header of an array's message, as docs/formats.md has it. What a peer wrote is checked before anything is made of it.
+//! The header of an array's message, as specified in docs/formats.md. Data from a peer is validated before use.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -7,36 +7,36 @@ use std::ffi::CString;
 pub const MAGIC: [u8; 8] = *b"THALWEGA";
 const VERSION: u16 = 1;
 const FIXED: usize = 32;
-/// As many as numpy has.
+/// The limit of numpy.
 const MOST_DIMENSIONS: usize = 64;
-/// Elements begin at a multiple of this many bytes; a message begins 32 bytes after one.
+/// Alignment of the elements in bytes. Messages start 32 bytes after a multiple of it.
 pub const ALIGN: usize = 64;
 pub const BEFORE: usize = 32;
 
-/// How the elements' type is written.
+/// Notation of the elements' type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// A format of PEP 3118, as a buffer has it.
+    /// A format of PEP 3118, as buffers use it.
     Buffer = 1,
-    /// numpy's name of a date or a span of time, which no buffer has a format for: 8 bytes, as an integer.
+    /// numpy's name of a date or time span, for which buffers have no format: 8 bytes, sent as an integer.
     Time = 2,
 }
 
-/// What an array is made of; its elements lie in C order.
+/// Type and shape of an array. The elements are in C order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub encoding: Encoding,
     pub format: CString,
     pub item: usize,
     pub shape: Vec<isize>,
-    /// Bytes from one element to the next, by dimension.
+    /// Distance in bytes from one element to the next, by dimension.
     pub strides: Vec<isize>,
-    /// Whether the sender's own memory was read-only.
+    /// `true` if the sender's memory was read-only.
     pub readonly: bool,
 }
 
 impl Layout {
-    /// `None` if so many bytes cannot be.
+    /// Creates a layout; `None` if its size would overflow.
     pub fn new(
         encoding: Encoding,
         format: CString,
@@ -47,29 +47,29 @@ impl Layout {
         let mut bytes = isize::try_from(item).ok()?;
         for (stride, length) in strides.iter_mut().zip(&shape).rev() {
             *stride = bytes;
-            // As numpy does: what has no elements may not be too large without its zero either.
+            // As in numpy, an empty array may not overflow either if its zero lengths are ignored.
             bytes = bytes.checked_mul((*length).max(1))?;
         }
         shape.iter().all(|length| *length >= 0).then_some(())?;
         Some(Self { encoding, format, item, shape, strides, readonly: false })
     }
 
-    /// So many plain bytes.
+    /// Creates the layout of `bytes` plain bytes.
     pub fn of_bytes(bytes: usize) -> Option<Self> {
         Self::new(Encoding::Buffer, c"B".to_owned(), 1, vec![isize::try_from(bytes).ok()?])
     }
 
-    /// What names the elements' type to Python: encoding, format, bytes of an element.
+    /// Returns the type of the elements for Python: encoding, format, size of an element.
     pub fn kind(&self) -> (u8, String, usize) {
         (self.encoding as u8, self.format.to_string_lossy().into_owned(), self.item)
     }
 
-    /// What is wrong with the type of its elements.
+    /// Checks the type of the elements; the error is the reason why it is invalid.
     pub fn check_type(&self) -> Result<(), &'static str> {
         checked_type(self.encoding, &self.format, self.item)
     }
 
-    /// Bytes of all elements.
+    /// Returns the size of all elements in bytes.
     pub fn bytes(&self) -> usize {
         if self.shape.contains(&0) {
             return 0;
@@ -77,18 +77,18 @@ impl Layout {
         self.shape.iter().fold(self.item, |bytes, length| bytes * *length as usize)
     }
 
-    /// The format of one element for a buffer. Times are integers there.
+    /// Returns the buffer format of one element for [`Encoding::Time`]: times are integers there.
     pub fn of_buffer(&self) -> &'static [u8] {
         if self.format.as_bytes().starts_with(b">") { b">q\0" } else { b"<q\0" }
     }
 
-    /// Where the elements begin.
+    /// Returns the offset of the elements in the message.
     pub fn offset(&self) -> usize {
         let end = FIXED + 8 * self.shape.len() + self.format.as_bytes().len();
         (end + BEFORE).next_multiple_of(ALIGN) - BEFORE
     }
 
-    /// Bytes of the whole message; `None` if no ring could hold them.
+    /// Returns the size of the whole message in bytes; `None` if no ring could hold it.
     pub fn message(&self) -> Option<usize> {
         let fits = self.shape.len() <= MOST_DIMENSIONS
             && self.format.as_bytes().len() <= usize::from(u16::MAX)
@@ -96,7 +96,7 @@ impl Layout {
         self.bytes().checked_add(self.offset()).filter(|_| fits)
     }
 
-    /// Writes the header to the front of a message, which has room for it.
+    /// Writes the header to the start of a message, which must have room for it.
     pub fn write(&self, message: &mut [u8]) {
         let (head, _) = message.split_at_mut(self.offset());
         head.fill(0);
@@ -118,13 +118,13 @@ impl Layout {
         head[at..at + format.len()].copy_from_slice(format);
     }
 
-    /// What the header of a message says, if it can be true; else what is wrong with it. Each byte is read once: the
-    /// peer may be changing them.
+    /// Parses and validates the header of a message. Each byte is read once, because the peer may be modifying them.
+    /// The error is the reason why it is invalid.
     pub fn read(message: &[u8]) -> Result<Self, String> {
         Self::read_front(message, message.len())
     }
 
-    /// The same of a message of `total` bytes, which begins with `front`.
+    /// Parses the header of a message of `total` bytes that begins with `front`.
     pub fn read_front(front: &[u8], total: usize) -> Result<Self, String> {
         let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an array")?;
         let number = |at: usize, bytes: usize| {
@@ -178,7 +178,7 @@ impl Layout {
     }
 }
 
-/// A peer's format must not make pointers of its bytes.
+/// Validates an element type. The format of a peer must not turn bytes into pointers.
 fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(), &'static str> {
     let bytes = format.as_bytes();
     if !bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80) {
@@ -191,7 +191,7 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
     if std::str::from_utf8(bytes).is_err() {
         return Err("a format that is no UTF-8");
     }
-    // Names stand between colons; outside of them these letters mean objects, pointers and functions.
+    // Names are enclosed in colons. Outside of them these letters denote objects, pointers and functions.
     let outside = bytes.split(|byte| *byte == b':').step_by(2);
     if bytes.is_empty() || outside.flatten().any(|byte| matches!(byte, b'O' | b'P' | b'&' | b'X')) {
         return Err("a format of objects or pointers, or none");
@@ -200,12 +200,12 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
 }
 
 impl Layout {
-    /// Whether what another layout describes can be copied here as it is.
+    /// Returns `true` if elements with the other layout can be copied here unchanged.
     pub fn holds(&self, other: &Self) -> bool {
         self.shape == other.shape && self.item == other.item && self.simple() == other.simple()
     }
 
-    /// The format without what says nothing: `l` and `q` are the same here, as is the order of the machine.
+    /// Normalizes the format: `l` equals `q` here, and the byte order of the machine may be omitted.
     fn simple(&self) -> Vec<u8> {
         let format = match self.encoding {
             Encoding::Buffer => self.format.as_bytes(),
@@ -218,12 +218,12 @@ impl Layout {
                 vec![order, long(*letter, format[0] == b'@')]
             }
             [letter] => vec![b'@', long(*letter, true)],
-            // numpy says of some structures that their order is that of the machine, and of others nothing.
+            // numpy marks some structures with the byte order of the machine, and others not at all.
             format => format.iter().copied().filter(|byte| !matches!(byte, b'=' | b'@')).collect(),
         }
     }
 
-    /// The exception for a message that does not fit.
+    /// Returns the exception for a message that does not fit.
     pub fn unlike(&self, room: Option<&Self>) -> PyErr {
         let words = |layout: &Self| {
             let format = layout.format.to_string_lossy();
@@ -237,7 +237,7 @@ impl Layout {
     }
 }
 
-/// A letter of a size of its own.
+/// Replaces a letter with native size by one with a fixed size.
 fn long(letter: u8, native: bool) -> u8 {
     match letter {
         b'l' if native && size_of::<std::ffi::c_long>() == 8 => b'q',

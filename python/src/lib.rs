@@ -1,9 +1,13 @@
-//! The extension module behind the package `thalweg`: what it does is said in `thalweg/__init__.py` and docs/python.md.
+//! The extension module behind the package `thalweg`, which is documented in `thalweg/__init__.py` and
+//! docs/python.md.
 //!
-//! It has no state of its own. Reading order: `error` and `wait`, `content` is what is sent, `read` what becomes of what
-//! comes, `header` is the form of an array's message,
-//! `object` that of an object's, `long` that of one in parts, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
-//! `broadcast` and `gather` those of many, `files` the copies, `fleet` those that many work on.
+//! It has no state of its own. Reading order:
+//! - `error` and `wait`
+//! - `content`: what is sent; `read`: processing of received messages
+//! - `header`, `object`, `long`: formats of the messages of arrays, of objects, and of messages in parts
+//! - `memory`: memory shared with Python
+//! - `offer` and `take`: the two ends of a channel; `broadcast` and `gather`: ends with several peers
+//! - `files`: copies; `fleet`: sharded copies
 #![deny(unsafe_code)]
 
 use pyo3::prelude::*;

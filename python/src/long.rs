@@ -1,5 +1,5 @@
-//! Messages that are larger than their ring: they go through it in parts, as docs/formats.md has them, and are put together
-//! in the receiver's own memory. What a peer wrote is checked before anything is made of it.
+//! Messages that are larger than their ring. They are sent in parts, as specified in docs/formats.md, and reassembled
+//! in the receiver's own memory. Data from a peer is validated before use.
 
 use crate::header::{BEFORE, Layout};
 use crate::memory::{Given, Pool, Room};
@@ -7,19 +7,19 @@ use crate::memory::{Given, Pool, Room};
 pub const MAGIC: [u8; 8] = *b"THALWEGL";
 const VERSION: u16 = 1;
 
-/// Which bytes of which message one part has.
+/// Position of a part in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which long message of its sender.
+    /// Serial number of the long message, per sender.
     pub serial: u32,
-    /// Bytes of the whole message.
+    /// Size of the whole message in bytes.
     pub total: usize,
-    /// Where its first byte belongs.
+    /// Offset of the part in the message.
     pub at: usize,
 }
 
 impl Part {
-    /// Bytes before those of the message.
+    /// Size of the header before the part's bytes.
     pub const HEAD: usize = 32;
 
     pub fn head(&self) -> [u8; Self::HEAD] {
@@ -32,7 +32,7 @@ impl Part {
         head
     }
 
-    /// A part and its bytes; `None` of another message. Each byte of the header is read once.
+    /// Parses a part; `None` if the message is not a part. Each byte of the header is read once.
     pub fn read(message: &[u8]) -> Option<Result<(Self, &[u8]), String>> {
         let (head, bytes) = message.split_first_chunk::<{ Self::HEAD }>()?;
         let head = *head;
@@ -56,11 +56,11 @@ impl Part {
     }
 }
 
-/// What a receiver has of the long messages of one sender.
+/// State of the long messages of one sender.
 #[derive(Default)]
 pub struct Long {
     now: Option<Assembly>,
-    /// The one whose parts are passed over.
+    /// Serial number of the message that is skipped, with all its parts.
     refused: Option<u32>,
 }
 
@@ -71,37 +71,38 @@ struct Assembly {
     filled: usize,
 }
 
-/// Where the bytes of a message are put together.
+/// Memory in which a message is reassembled.
 enum Place {
-    /// The message lies in it behind as many bytes as before one in a ring, so that what is aligned there is here.
+    /// The message starts at offset [`BEFORE`], as in a ring, so that its elements have the same alignment.
     Room(Room),
-    /// Its elements are in the caller's array, and this is what comes before them.
+    /// The elements are in the caller's array; this is the header before them.
     Array(Vec<u8>),
 }
 
-/// An array of the caller that the elements of a message may go to as they come, if they fit.
+/// An array of the caller that receives the elements of a message directly, if they fit.
 pub struct Target<'a> {
     pub given: &'a Given,
     pub layout: &'a Layout,
 }
 
 impl Target<'_> {
-    /// Bytes before the elements of a message of `total` bytes with this front; `None` if they do not fit.
+    /// Returns the header size of a message of `total` bytes that begins with `front`; `None` if the message does not
+    /// fit.
     fn fits(&self, front: &[u8], total: usize) -> Option<usize> {
         let layout = Layout::read_front(front, total).ok().filter(|it| self.layout.holds(it))?;
         (self.given.is_flat() && front.len() >= layout.offset()).then(|| layout.offset())
     }
 }
 
-/// What is wrong with a part, which was passed over.
+/// The reason why a part was skipped.
 pub enum Refused {
-    /// The message is larger than the memory that is left.
+    /// The message is larger than the available memory.
     TooLarge(String),
     Corrupt(String),
 }
 
 impl Long {
-    /// Takes the bytes of a part, to the target if it is one of what fits there. `None` if the message is none.
+    /// Takes the bytes of a part, into the target if the message fits there. `None` if the message is not a part.
     pub fn take(
         &mut self,
         message: &[u8],
@@ -121,7 +122,7 @@ impl Long {
         (pool, target): (&Pool, Option<&Target<'_>>),
     ) -> Result<(), Refused> {
         if part.at == 0 {
-            // One that was begun before was given up by its sender.
+            // The sender has given up an earlier, incomplete message.
             self.now = None;
             self.refused = None;
             let place = match target.and_then(|target| target.fits(bytes, part.total)) {
@@ -149,7 +150,7 @@ impl Long {
         }
     }
 
-    /// Room for a message; without, all its parts are passed over.
+    /// Allocates memory for a message. If that fails, all its parts are skipped.
     fn room(&mut self, serial: u32, total: usize, pool: &Pool) -> Result<Room, Refused> {
         let left = thalweg_sys::host::memory_available();
         let fits = left.is_none_or(|left| total as u64 <= left);
@@ -160,17 +161,17 @@ impl Long {
         })
     }
 
-    /// Whether a message is all there.
+    /// Returns `true` if a message is complete.
     pub fn is_whole(&self) -> bool {
         self.now.as_ref().is_some_and(|now| now.filled == now.total)
     }
 
-    /// Whether its elements are in the array that it was taken with.
+    /// Returns `true` if the message's elements are in the caller's array.
     pub fn is_in_array(&self) -> bool {
         self.now.as_ref().is_some_and(|now| matches!(now.place, Place::Array(_)))
     }
 
-    /// The bytes of the message that is there, in a room.
+    /// Returns the bytes of the complete message; empty if it is in the caller's array.
     pub fn message(&mut self) -> &[u8] {
         match &mut self.now {
             Some(Assembly { place: Place::Room(room), total, .. }) => {
@@ -180,7 +181,8 @@ impl Long {
         }
     }
 
-    /// Lets go of it: its memory, in which it begins after [`BEFORE`] bytes; `None` if that is the caller's.
+    /// Releases the message and returns its memory, in which it starts at offset [`BEFORE`]; `None` if that is the
+    /// caller's array.
     pub fn finish(&mut self) -> Option<Room> {
         match self.now.take()?.place {
             Place::Room(room) => Some(room),
@@ -188,7 +190,7 @@ impl Long {
         }
     }
 
-    /// Moves what has come of a message out of the caller's array, which is the caller's again.
+    /// Moves the received bytes of a message out of the caller's array, which then belongs to the caller again.
     pub fn leave_array(&mut self, given: &Given, pool: &Pool) -> Result<(), Refused> {
         let Some(now) = self.now.take_if(|now| matches!(now.place, Place::Array(_))) else {
             return Ok(());
@@ -206,7 +208,7 @@ impl Long {
 }
 
 impl Assembly {
-    /// Takes the bytes that come next.
+    /// Stores the next bytes.
     fn put(&mut self, bytes: &[u8], target: Option<&Target<'_>>) {
         match (&mut self.place, target) {
             (Place::Room(room), _) => {
@@ -218,7 +220,7 @@ impl Assembly {
                 let at = (self.filled + skip).saturating_sub(head.len());
                 target.given.copy_part_from(at, &bytes[skip..]);
             }
-            // Whoever called with an array has left it.
+            // The call that supplied the array has ended.
             (Place::Array(_), None) => {}
         }
         self.filled += bytes.len();

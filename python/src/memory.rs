@@ -1,4 +1,4 @@
-//! Memory that Python and we see at the same time, both ways round. All unsafe code of the package is in this folder.
+//! Memory that Python and this module access at the same time. All unsafe code of the package is in this directory.
 
 pub mod count;
 mod descriptor;

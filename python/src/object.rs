@@ -1,5 +1,5 @@
-//! The header of an object's message, as docs/formats.md has it: a pickle, and the buffers that it left out. What a peer
-//! wrote is checked before anything is made of it.
+//! The header of an object's message, as specified in docs/formats.md: a pickle, and its out-of-band buffers. Data
+//! from a peer is validated before use.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"THALWEGO";
 const VERSION: u16 = 1;
 const FIXED: usize = 24;
 
-/// Where the parts of an object lie in its message.
+/// Ranges of the parts of an object in its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub pickle: Range<usize>,
@@ -21,7 +21,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a pickle and buffers of these lengths. `None` if no message could hold them.
+    /// Computes the ranges for a pickle and buffers of these lengths; `None` if no message could hold them.
     pub fn new(pickle: usize, lengths: impl ExactSizeIterator<Item = usize>) -> Option<Self> {
         u32::try_from(lengths.len()).ok()?;
         let start = FIXED.checked_add(lengths.len().checked_mul(8)?)?;
@@ -37,18 +37,18 @@ impl Parts {
         Some(Self { pickle, buffers })
     }
 
-    /// Bytes of the whole message.
+    /// Returns the size of the whole message in bytes.
     pub fn message(&self) -> usize {
         self.buffers.last().unwrap_or(&self.pickle).end
     }
 
-    /// The pickle, then the buffers: first byte, and the one after the last.
+    /// Returns the ranges of the pickle and the buffers: first byte, and one past the last.
     pub fn ranges(&self) -> Vec<(usize, usize)> {
         let parts = std::iter::once(&self.pickle).chain(&self.buffers);
         parts.map(|part| (part.start, part.end)).collect()
     }
 
-    /// What stands before the pickle.
+    /// Returns the header before the pickle.
     pub fn head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.pickle.start);
         head.extend_from_slice(&MAGIC);
@@ -62,21 +62,21 @@ impl Parts {
         head
     }
 
-    /// Writes the whole message, which has as many bytes as [`Parts::message`] says.
+    /// Writes the whole message; `message` must have the size [`Parts::message`].
     pub fn write(&self, message: &mut [u8], pickle: &[u8], buffers: &[Given]) {
         message[..self.pickle.start].copy_from_slice(&self.head());
         message[self.pickle.clone()].copy_from_slice(pickle);
         let mut end = self.pickle.end;
         for (part, buffer) in self.buffers.iter().zip(buffers) {
-            // What was there before is nobody's affair.
+            // Clears the gap, so that earlier contents of the memory do not leak.
             message[end..part.start].fill(0);
             buffer.copy_to(&mut message[part.clone()]);
             end = part.end;
         }
     }
 
-    /// What the header says of a message of `total` bytes, which begins with `front`, if it can be true; else what is wrong
-    /// with it. Each byte is read once.
+    /// Parses and validates the header of a message of `total` bytes that begins with `front`. Each byte is read
+    /// once. The error is the reason why it is invalid.
     pub fn read(front: &[u8], total: usize) -> Result<Self, String> {
         let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an object")?;
         let number = |at: usize, bytes: usize| {
@@ -107,7 +107,7 @@ impl Parts {
     }
 }
 
-/// An object that was pickled, ready for a message.
+/// A pickled object, ready to be sent.
 pub struct Pickled {
     pickle: Py<PyBytes>,
     buffers: Vec<Given>,
@@ -115,7 +115,7 @@ pub struct Pickled {
 }
 
 impl Pickled {
-    /// The parts that `thalweg._objects.parted` makes of an object, or found made.
+    /// Pickles an object with `thalweg._objects.parted`, or takes its cached parts.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let parted = py.import("thalweg._objects")?.getattr("parted")?.call1((object,))?;
@@ -131,12 +131,12 @@ impl Pickled {
         self.parts.message()
     }
 
-    /// Its bytes, which stay as they are without the interpreter too.
+    /// Returns the bytes of the pickle, which stay valid without the interpreter lock.
     pub fn pickle<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         self.pickle.bind(py).as_bytes()
     }
 
-    /// Writes it into its message.
+    /// Writes the object into its message.
     pub fn write(&self, message: &mut [u8], pickle: &[u8]) {
         self.parts.write(message, pickle, &self.buffers);
     }

@@ -20,10 +20,10 @@ use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
 mod batch;
 
-/// Without `capacity`: as many arrays as the first one, and no less than this.
+/// Without `capacity` the ring has room for this many arrays of the first one's size, and at least [`LEAST`] bytes.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
-/// How long the other end of a link may be on its way: in a program that imports much before it looks at it.
+/// Longest time until the other end of a link responds: its program may import many modules first.
 const STARTS: Duration = Duration::from_secs(600);
 
 /// The sending end of a channel, made by `offer`, `join` or `pair`.
@@ -39,29 +39,29 @@ struct Inside {
     state: State,
     making: Making,
     lent: Option<Lent>,
-    /// Bytes of the message that room was last asked for.
+    /// Size in bytes of the message for which room was last requested.
     wanted: usize,
-    /// Long messages so far; `None`: what is larger than the ring is TooLarge.
+    /// Number of long messages so far; `None` if a message larger than the ring is TooLarge.
     long: Option<u32>,
 }
 
-/// What a ring is to be like.
+/// Settings for creating a ring.
 #[derive(Clone, Copy)]
 pub struct Making {
     pub options: Options,
-    /// Whether the caller named the capacity.
+    /// `true` if the caller specified the capacity.
     pub is_sized: bool,
-    /// Whether what is larger than the ring goes through it in parts.
+    /// `true` if a message larger than the ring is sent in parts.
     pub in_parts: bool,
 }
 
 enum State {
     Listening(Listener),
-    /// Who gathers is looked for at the first message.
+    /// Connects to the gatherer when the first message is sent.
     Seeking(Address),
-    /// A link over which nothing was said yet.
+    /// A link over which nothing was sent yet.
     Linked(Link),
-    /// With what it is again if that fails; closed, if nobody else can come.
+    /// A handshake, with the state to return to if it fails; that is `Closed` if no other peer can connect.
     Meeting(Meeting<Producer>, Box<State>),
     Open(Ring),
     Closed,
@@ -69,7 +69,7 @@ enum State {
 
 struct Lent {
     loan: Py<Loan>,
-    /// The numpy array that all others of the room lie over, if numpy is there.
+    /// The numpy array that is the base of all others over the room, if numpy is available.
     root: Option<Py<PyAny>>,
     message: usize,
 }
@@ -104,11 +104,11 @@ impl Offer {
 }
 
 impl Inside {
-    /// The ring, made at the first message, when its size is known and the other side has come.
+    /// Returns the ring. It is created for the first message, when its size is known and the peer has connected.
     fn ring(&mut self, py: Python<'_>, first: usize, deadline: Option<Instant>) -> PyResult<Ring> {
         let mut options = self.making.options;
         if !self.making.is_sized {
-            // With its frame; the library rounds up.
+            // Includes the frame; the library rounds up.
             options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
             options.capacity = options.capacity.min(MOST_CAPACITY);
         }
@@ -123,11 +123,11 @@ impl Inside {
                     self.state = before;
                     match opened {
                         Ok(producer) => self.state = State::Open(Ring::new(producer)),
-                        // Our own failures: the next caller would meet the same.
+                        // A failure on this side would recur with the next peer.
                         Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
                             return Err(raised(py)(error));
                         }
-                        // Who called is gone, or says nothing: the next one.
+                        // The peer is gone or silent: wait for the next one.
                         Err(_) if is_one_of_many => rest(py, deadline)?,
                         Err(error) => return Err(raised(py)(error)),
                     }
@@ -136,7 +136,7 @@ impl Inside {
                 State::Listening(listener) => {
                     Some(patiently(py, deadline, |until| {
                         match listener.accept_until(Some(until)) {
-                            // A visitor of another user: the next one.
+                            // A peer of another user was rejected: wait for the next one.
                             Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
                             answer => answer,
                         }
@@ -154,8 +154,8 @@ impl Inside {
                 _ => return Err(closed()),
             };
             let meet = move |link, until| Producer::open_until(link, &options, Some(until));
-            // Of many who call one that says nothing is not waited for; the other end of a link may be an argument of a
-            // process that has yet to start.
+            // If several peers may connect, a silent one is dropped soon. The other end of a single link may belong
+            // to a process that has yet to start.
             let patience =
                 if matches!(before, State::Closed) { STARTS } else { Listener::PATIENCE };
             self.state = match Meeting::begin(py, link, patience, meet) {
@@ -168,7 +168,7 @@ impl Inside {
         }
     }
 
-    /// The ring, when nothing of it is lent, for a message of `len` bytes.
+    /// Returns the ring for a message of `len` bytes, if no room is lent.
     fn ready(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
         if self.lent.is_some() {
             return Err(PyBufferError::new_err("room is lent: commit it or discard it first"));
@@ -187,7 +187,7 @@ impl Inside {
         Ok(ring)
     }
 
-    /// Sends a message, in parts if it is larger than the ring and may be cut.
+    /// Sends a message, in parts if it is larger than the ring and may be split.
     fn send(
         &mut self,
         py: Python<'_>,
@@ -205,7 +205,7 @@ impl Inside {
         self.send_one(py, (len, deadline), content.writer(py))
     }
 
-    /// Sends what `write` puts into a message of `len` bytes.
+    /// Sends a message of `len` bytes that `write` fills.
     fn send_one(
         &mut self,
         py: Python<'_>,
@@ -215,7 +215,7 @@ impl Inside {
         let ring = self.ready(py, len, deadline)?;
         let mut producer = ring.producer();
         let (producer, mut write) = (&mut *producer, Some(write));
-        // In one step, as a receiver reads.
+        // Waits, writes and commits in one step without the interpreter lock, as `Take` reads.
         patiently(py, deadline, |until| {
             let mut room = producer.loan_until(len, Some(until))?;
             let write = write.take().expect("room that was written is published");
@@ -224,8 +224,8 @@ impl Inside {
         })
     }
 
-    /// Sends a message that is larger than the ring. After an error the receiver drops what it has of it, when the next
-    /// message comes.
+    /// Sends a message that is larger than the ring. After an error the receiver drops the received parts when the
+    /// next message arrives.
     fn send_in_parts(
         &mut self,
         py: Python<'_>,
@@ -465,7 +465,7 @@ impl Offer {
 }
 
 impl Inside {
-    /// Makes sure that nothing lies over the room that was lent; `array` is emptied.
+    /// Checks that nothing refers to the lent room; `array` is emptied.
     fn take_back(&mut self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let Some(lent) = &mut self.lent else { return Err(nothing_lent()) };
         if let Some(array) = array {

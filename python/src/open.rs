@@ -1,4 +1,4 @@
-//! The functions that make the ends of channels.
+//! The functions that create the ends of channels.
 
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use crate::memory::own_descriptor;
 use crate::offer::{Making, Offer};
 use crate::take::{Manner, Take};
 
-/// How large a ring is made whose size cannot wait for the first message: that of `pair`, and each of a broadcast.
+/// Size in bytes of a ring that is created before the first message: for `pair`, and for each receiver of a
+/// broadcast.
 const EACH: u64 = 8 << 20;
 
 fn options(capacity: Option<u64>, checksums: bool) -> Options {

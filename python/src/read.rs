@@ -1,5 +1,5 @@
-//! What becomes of a message that has come: it stays where it lies, or is copied to own memory, or is left for another
-//! call. One that came in parts lies in own memory already.
+//! Processing of a received message: it stays in the ring, is copied to own memory, or is left for another call. A
+//! message in parts is in own memory already.
 
 use std::mem;
 use std::ops::Deref;
@@ -10,12 +10,12 @@ use crate::long::Long;
 use crate::memory::{Message, Pool, Room};
 use crate::object::Parts;
 
-/// A message that was received, and can be kept.
+/// A received message that can be kept.
 pub trait Piece: Deref<Target = [u8]> + Sized {
-    /// The largest message that its ring can hold.
+    /// Returns the size of the largest message that the ring can hold.
     fn largest(&self) -> usize;
     fn hold(self) -> Held;
-    /// It stays the next one.
+    /// Leaves the message, so that it is received again.
     fn leave(self) {
         mem::forget(self);
     }
@@ -31,18 +31,18 @@ impl Piece for Sample<'_> {
     }
 }
 
-/// Where a message is that has come.
+/// Location of a received message.
 pub enum Come<'l, P> {
     InRing(P),
-    /// It is whole.
+    /// The message is complete.
     InParts(&'l mut Long),
 }
 
-/// Why a message was left: it stays the next one.
+/// The reason why a message was left to be received again.
 pub enum Unread {
-    /// It is of another kind, or lies.
+    /// It has another type, or is invalid.
     Corrupt(String),
-    /// There is no memory for so many bytes.
+    /// Memory for this many bytes could not be allocated.
     NoMemory(usize),
 }
 
@@ -52,7 +52,7 @@ impl From<String> for Unread {
     }
 }
 
-/// How messages are read.
+/// Settings for reading messages.
 #[derive(Clone)]
 pub struct Reading {
     pub pool: Pool,
@@ -65,13 +65,13 @@ impl Reading {
         Self { pool: Pool::default(), copies, trusted }
     }
 
-    /// Whether it may stay in its ring. Of one that fills more than half of that the next could not come while a loop
-    /// still holds it.
+    /// Returns `true` if the message may stay in the ring. If it occupied more than half of the ring, the next one
+    /// could not arrive while a loop still holds it.
     fn stays(&self, piece: &impl Piece) -> bool {
         !self.copies && piece.len() < piece.largest() / 2
     }
 
-    /// An array; or why it is left.
+    /// Reads an array, or returns the reason why it was left.
     pub fn array(&self, come: Come<'_, impl Piece>) -> Result<Message, Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
@@ -97,7 +97,7 @@ impl Reading {
         Ok(Message::own(layout, room, (0, self.copies)))
     }
 
-    /// The bytes of an object's message, and where its parts lie; or why it is left.
+    /// Reads the bytes of an object's message and the ranges of its parts, or returns the reason why it was left.
     pub fn object(&self, come: Come<'_, impl Piece>) -> Result<(Message, Parts), Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
@@ -114,16 +114,16 @@ impl Reading {
                 return Err(why.into());
             }
         };
-        // What has no buffers is copied by being unpickled.
+        // Unpickling copies an object without buffers.
         if parts.buffers.is_empty() || self.stays(&piece) {
             return Ok((Message::held(layout, piece.hold(), 0), parts));
         }
-        // So that its buffers lie at multiples of 64.
+        // Aligns its buffers to multiples of 64.
         let room = self.copy(piece, 0, BEFORE)?.1;
         Ok((Message::own(layout, room, (BEFORE, self.copies)), parts))
     }
 
-    /// A copy of its bytes, behind as many others in the room, and how many they are.
+    /// Copies the bytes of a message. Returns the memory, the offset of the bytes in it, and their number.
     pub fn bytes(&self, come: Come<'_, impl Piece>) -> Result<(Room, usize, usize), Unread> {
         match come {
             Come::InRing(piece) => {
@@ -137,7 +137,8 @@ impl Reading {
         }
     }
 
-    /// Copies a message without its first `skip` bytes behind the first `to` bytes of a room. Without memory it is left.
+    /// Copies a message without its first `skip` bytes to offset `to` of a room. If the allocation fails, the message
+    /// is left.
     fn copy<P: Piece>(&self, piece: P, skip: usize, to: usize) -> Result<(P, Room), Unread> {
         let bytes = piece.get(skip..).unwrap_or_default();
         let len = to + bytes.len();
@@ -150,7 +151,7 @@ impl Reading {
     }
 }
 
-/// Of an object's message: its bytes as they are, and where its parts lie.
+/// Returns the layout of an object's message as plain bytes, and the ranges of its parts.
 fn parted(message: &[u8]) -> Result<(Layout, Parts), String> {
     let parts = Parts::read(message, message.len())?;
     let layout = Layout::of_bytes(message.len()).ok_or("more bytes than there can be")?;

@@ -1,4 +1,4 @@
-//! Received messages as Python objects, and who is warned of those that are in use for long.
+//! Conversion of received messages to Python objects, and warnings about messages that are held for long.
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
@@ -6,22 +6,23 @@ use pyo3::prelude::*;
 use crate::memory::Message;
 use crate::object::Parts;
 
-/// What makes objects of messages.
+/// Converts messages to Python objects.
 pub struct Shown {
     array: Py<PyAny>,
-    /// What warns of messages that are in use for long.
+    /// The object that warns about messages that are held for long.
     holding: Option<Py<PyAny>>,
 }
 
 impl Shown {
-    /// With `hold` as many messages may be in use, of those that are not copied, before who asks for the next is warned.
+    /// Creates the converter. With `hold`, a request for the next message warns if more than this many messages are
+    /// held uncopied.
     pub fn new(py: Python<'_>, hold: Option<usize>) -> PyResult<Self> {
         let array = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
         let holding = |most| py.import("thalweg._holding")?.getattr("Holding")?.call1((most,));
         Ok(Self { array, holding: hold.map(holding).transpose()?.map(Bound::unbind) })
     }
 
-    /// Before a message is asked for.
+    /// Called before a message is requested.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
     }
@@ -50,7 +51,7 @@ impl Shown {
     }
 }
 
-/// The goodbye of the other side as the end of a loop.
+/// Converts the regular end of the channel into the end of a loop.
 pub fn ending(py: Python<'_>, error: PyErr) -> PyErr {
     let closed = py.import("thalweg._errors").and_then(|errors| errors.getattr("Closed"));
     match closed {

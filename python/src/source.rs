@@ -1,4 +1,4 @@
-//! What a receiving end reads: a ring that is its own, or one that a broadcast fills.
+//! The source of a receiving end: a ring of its own, or one that a broadcast fills.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ pub enum Source {
     Broadcast(Box<Subscription>),
 }
 
-/// The next message of either.
+/// The next message of either source.
 pub enum Next<'s> {
     Sample(Sample<'s>),
     Notice(Notice<'s>),
@@ -32,7 +32,7 @@ impl Source {
         Ok(Self::Ring(Box::new(Consumer::open_until(link, options, Some(until))?)))
     }
 
-    /// The next message; waits for it.
+    /// Waits for the next message.
     pub fn receive(&mut self, until: Instant) -> Result<Next<'_>, Error> {
         Ok(match self {
             Self::Ring(ring) => Next::Sample(ring.receive_until(Some(until))?),
@@ -47,7 +47,7 @@ impl Source {
         })
     }
 
-    /// Whether the sender waits for what is held here.
+    /// Returns `true` if the sender waits for messages that are held here.
     pub fn holds_up(&mut self) -> Result<bool, Error> {
         match self {
             Self::Ring(ring) => ring.holds_up(),
@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    /// Messages that were dropped for this end.
+    /// Returns the number of messages that were dropped for this end.
     pub fn missed(&self) -> u64 {
         match self {
             Self::Ring(_) => 0,
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// The process that sends.
+    /// Returns the sending process.
     pub fn peer(&self) -> u32 {
         match self {
             Self::Ring(ring) => ring.peer().pid,

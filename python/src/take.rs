@@ -30,14 +30,14 @@ pub struct Take {
     shown: Shown,
 }
 
-/// What becomes of messages that are received.
+/// Treatment of received messages.
 #[derive(Clone, Copy, Default)]
 pub struct Manner {
-    /// They come from a broadcast.
+    /// `true` if they come from a broadcast.
     pub subscribes: bool,
-    /// They are copied to own memory.
+    /// `true` if they are copied to own memory.
     pub copies: bool,
-    /// As many may be in use, of those that are not, before who asks for the next is warned.
+    /// Number of uncopied messages that may be held before a request for the next one warns.
     pub hold: Option<usize>,
 }
 
@@ -47,16 +47,16 @@ struct Inside {
     subscribes: bool,
     reading: Reading,
     long: Long,
-    /// Of a message that came behind others, which were given out first.
+    /// Error of a message behind others, which were returned first.
     late: Option<PyErr>,
 }
 
 enum State {
-    /// With a link, once there is one, over which nothing came yet.
+    /// The address of the sender, and the link once connected. Nothing was received over it yet.
     Seeking(Address, Option<Link>),
-    /// A link over which nothing came yet.
+    /// A link over which nothing was received yet.
     Linked(Link),
-    /// With the address where another is sought if it fails.
+    /// A handshake, with the address to connect to again if it fails.
     Meeting(Meeting<Source>, Option<Address>),
     Open(Source),
     Closed,
@@ -104,14 +104,14 @@ impl Take {
 }
 
 impl Inside {
-    /// The ring, when somebody has come who offers one.
+    /// Returns the ring, after a sender that offers one has connected.
     fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
         let (options, subscribes) = (self.options, self.subscribes);
         loop {
             match &mut self.state {
                 State::Open(_) => break,
                 State::Closed => return Err(closed()),
-                // It speaks when it has something to send, which may be long after it was joined.
+                // The sender speaks when it has a message, which may be long after the connection.
                 State::Linked(link) => patiently(py, deadline, |until| speaks(link, until))?,
                 State::Seeking(address, link) => {
                     if link.is_none() {
@@ -150,11 +150,11 @@ impl Inside {
         }
     }
 
-    /// What follows a meeting.
+    /// Sets the state that follows a handshake.
     fn met(&mut self, opened: Result<Source, Error>, again: Option<Address>) -> Result<(), Error> {
         let (state, met) = match (opened, again) {
             (Ok(source), _) => (State::Open(source), Ok(())),
-            // It went, or had its consumer: another may offer under the name.
+            // The sender has gone, or already had a receiver: another one may offer under the name.
             (
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
                 Some(address),
@@ -166,7 +166,7 @@ impl Inside {
         met
     }
 
-    /// What `read` makes of the next message; waits for it. What comes in parts is put together here, or in the target.
+    /// Waits for the next message and passes it to `read`. A message in parts is reassembled here, or in the target.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
@@ -187,7 +187,7 @@ impl Inside {
                 let read = read.take().expect("a look that has read is the last");
                 Looked::Read(read(reading, come))
             };
-            // In one step, for to give the interpreter's lock back and take it again costs as much as a short message.
+            // Runs in one step, because releasing and taking the interpreter lock costs as much as a short message.
             let looked = patiently(py, deadline, |until| {
                 if long.is_whole() {
                     return Ok(made(Come::InParts(long)));
@@ -212,7 +212,7 @@ impl Inside {
                 Looked::HeldUp => {
                     py.check_signals()?;
                     if !collected {
-                        // What nobody can reach any more may be held by a cycle.
+                        // Unreachable arrays may be kept alive by a reference cycle.
                         py.import("gc")?.call_method0("collect")?;
                         collected = true;
                     } else if threads(py)? == 1 {
@@ -226,12 +226,12 @@ impl Inside {
     }
 }
 
-/// What came of one look at the ring.
+/// The result of one check of the ring.
 enum Looked<T> {
     Read(T),
-    /// A part of a longer message was taken; or what is wrong with it.
+    /// A part of a longer message was taken; or the reason why it is invalid.
     Part(Result<(), Refused>),
-    /// The sender waits for what is held here.
+    /// The sender waits for messages that are held here.
     HeldUp,
 }
 
@@ -269,7 +269,7 @@ impl Take {
     /// Whether there is a message now. As `receive`, PeerDied or Closed when all was received and the other side is gone.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
-            // Before that a call has to look for the other side.
+            // In other states a call has to connect first.
             let State::Open(source) = &mut inside.state else { return Ok(true) };
             if inside.long.is_whole() || inside.late.is_some() {
                 return Ok(true);
@@ -437,7 +437,7 @@ impl Take {
     }
 }
 
-/// Whether the other side has something to say, or is gone.
+/// Waits until the peer has sent something, or is gone.
 fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
     let left = until.saturating_duration_since(Instant::now());
     match io::wait_readable(link, Some(left)) {
@@ -447,7 +447,7 @@ fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
     }
 }
 
-/// NotPermitted where the sender is not trusted.
+/// Returns NotPermitted if the sender is not trusted.
 pub fn may_unpickle(py: Python<'_>, reading: &Reading) -> PyResult<()> {
     if reading.trusted {
         return Ok(());
@@ -456,7 +456,7 @@ pub fn may_unpickle(py: Python<'_>, reading: &Reading) -> PyResult<()> {
     Err(Failure::new("NotPermitted", why).raised(py))
 }
 
-/// Of a part of a message.
+/// Converts the error of a part of a message.
 pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
     match why {
         Refused::TooLarge(why) => Failure::new("TooLarge", why),
@@ -465,7 +465,7 @@ pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
     .raised(py)
 }
 
-/// Of a message that was left.
+/// Converts the error of a message that was left.
 pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     match why {
         Unread::Corrupt(why) => {
@@ -480,7 +480,7 @@ pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     .raised(py)
 }
 
-/// Threads that run Python and are not ours: each may let go of an array while this one waits.
+/// Returns the number of Python threads that are not ours: each may release an array while this one waits.
 fn threads(py: Python<'_>) -> PyResult<usize> {
     py.import("thalweg._threads")?.call_method0("others")?.extract()
 }

@@ -1,4 +1,4 @@
-//! Waits that Ctrl-C ends: in slices, without the interpreter's lock, and signals are looked at between them.
+//! Waits that Ctrl-C can end: in slices without the interpreter lock, with a check for signals between them.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,13 +13,13 @@ use thalweg_sys::Errno;
 
 use crate::error::raised;
 
-/// How late a signal may be seen.
+/// Longest delay until a signal is noticed.
 pub const SLICE: Duration = Duration::from_millis(50);
 
-/// Between two looks whether somebody is there by now.
+/// Interval between attempts to connect.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// When to give up, of seconds as Python counts them; `None` is never.
+/// Converts a timeout in seconds to a deadline; `None` is never.
 pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     if seconds.is_nan() || seconds < 0.0 {
@@ -27,12 +27,12 @@ pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
             "timeout={seconds}: seconds, 0 or more, or None"
         )));
     }
-    // What no clock can count is never.
+    // A timeout beyond the range of the clock is never.
     let timeout = Duration::try_from_secs_f64(seconds).ok();
     Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
 }
 
-/// What `step` comes to, which gives up at the instant that it is told and can be made again.
+/// Repeats `step`, which must time out at the given instant and be repeatable, until it returns or `deadline` passes.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     deadline: Option<Instant>,
@@ -51,11 +51,11 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake, which cannot be made again and so has a thread of its own: it ends when its patience does, or when this is
-/// dropped. A caller with less patience waits again later, so one who asks often and briefly meets the other too.
+/// A handshake. It cannot be repeated, so it has its own thread, and ends when its time limit passes or when this is
+/// dropped. A caller with a shorter timeout can wait again later, so that frequent short calls succeed as well.
 pub struct Meeting<T> {
     told: mpsc::Receiver<Result<T, Error>>,
-    /// The link's socket, until the handshake is over.
+    /// The link's socket, until the handshake ends.
     link: Option<UnixStream>,
 }
 
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Meeting<T> {
         meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
         let until = Instant::now() + patience;
-        // A lack of descriptors, or of threads, has the class of all failed calls.
+        // A lack of descriptors or threads becomes the exception for failed system calls.
         let failed = |call, error: &std::io::Error| {
             let errno = Errno::from_io_error(error).unwrap_or(Errno::AGAIN);
             raised(py)(Error::System { call, errno })
@@ -78,21 +78,21 @@ impl<T: Send + 'static> Meeting<T> {
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {
-            // Nobody listens any more if the end was closed meanwhile: then what was made is dropped here.
+            // `send` fails if the end was closed in the meantime; the result is then dropped here.
             let _ = tell.send(meet(link, until));
         });
         begun.map_err(|error| failed("clone", &error))?;
         Ok(Self { told, link: socket })
     }
 
-    /// What came of it; Timeout where it has not ended before `deadline`: it goes on.
+    /// Returns the result, or Timeout if the handshake has not ended by `deadline`. It then continues.
     pub fn outcome(
         &mut self,
         py: Python<'_>,
         deadline: Option<Instant>,
     ) -> PyResult<Result<T, Error>> {
         let told = &mut self.told;
-        // With all of it, for a receiver may move to another thread, not be seen by two.
+        // Borrows the receiver mutably: it may move to another thread, but is not `Sync`.
         let met = patiently(py, deadline, move |until| {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(met) => Ok(met),
@@ -108,20 +108,20 @@ impl<T: Send + 'static> Meeting<T> {
 impl<T> Drop for Meeting<T> {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
-            // It fails where the other side has gone.
+            // This fails if the peer has gone.
             let _ = link.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Before another look whether somebody is there, unless there is no time for it.
+/// Pauses before the next attempt to connect, at most until `deadline`.
 pub fn rest(py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
     let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
     py.detach(|| thread::sleep(left.map_or(AGAIN, |left| left.min(AGAIN))));
     py.check_signals()
 }
 
-/// A link to who listens under this name, if that is there before `until`.
+/// Connects to the process that listens at this address, retrying until `until`.
 pub fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
     loop {
         match Link::connect_with(address, Admit::SameUser, Some(until)) {

@@ -1,6 +1,6 @@
-//! Which modules use which, and the circles among them. A module is a file; with the files of its folder it
-//! is a room. The rooms side by side in a folder must form no circle. A file and the modules it declares
-//! may use each other: a list stands above its rows, and rows implement the list's trait.
+//! Finds circular dependencies between modules. A module is a file; together with the files in its directory it is a
+//! room. The rooms in one directory must not form a circle. A file and the modules it declares may use each other: a
+//! list uses its entries, and the entries implement the list's trait.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,11 @@ use std::{
 
 use crate::modules::{Found, Module, Tree};
 
-/// For each room of a folder those it uses, each with a place where that shows.
+/// For each room of a directory the rooms it uses, each with a place that uses it.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The folders of a crate whose modules form a circle, as `a::b`, each with the arrows of it for people.
+/// Returns the directories of a crate in which modules form a circle, as `a::b`, each with a description of its
+/// arrows.
 pub fn circles(src: &Path) -> BTreeMap<String, String> {
     let tree = Tree::read(src);
     let mut folders: BTreeMap<Vec<String>, Arrows> = BTreeMap::new();
@@ -31,7 +32,7 @@ pub fn circles(src: &Path) -> BTreeMap<String, String> {
     shown.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// The modules that hold what a file names, where they are others.
+/// Returns the other modules that define names used in a file.
 fn targets(tree: &Tree, from: &[String], module: &Module) -> BTreeMap<Vec<String>, String> {
     let mut targets = BTreeMap::new();
     for path in module.paths() {

@@ -1,5 +1,5 @@
-//! The modules of a crate, read from its sources: what each declares, defines, takes by `use` and names by a path.
-//! Code under `cfg(test)` does not count.
+//! The modules of a crate, parsed from its sources: their declarations, definitions, `use` items and paths. Code
+//! under `cfg(test)` is ignored.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,28 +7,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The names from the root of a crate down to a module, or a path as it stands in a source.
+/// The names from the root of a crate down to a module, or a path in a source file.
 pub type Names = Vec<String>;
 
-/// The modules of a crate by their names; the root has none.
+/// The modules of a crate by name; the root's name is empty.
 pub struct Tree {
     pub modules: BTreeMap<Names, Module>,
 }
 
-/// One file.
+/// A source file.
 pub struct Module {
     pub file: PathBuf,
     defined: BTreeSet<String>,
-    /// Name here, and the path it stands for; `*` for everything.
+    /// Local name and the path it refers to; `*` for a glob.
     uses: Vec<(String, Names)>,
     paths: BTreeSet<Names>,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     pub module: Names,
-    /// A name that the module defines; `None` where the path is the module's.
+    /// Name of an item in the module; `None` if the path names the module itself.
     item: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Tree {
         tree
     }
 
-    /// Reads a file, and the modules it declares, which lie in `folder`.
+    /// Reads a file, and the modules it declares, with files in `folder`.
     fn enter(&mut self, file: &Path, folder: &Path, names: Names) {
         let (module, declared) = Module::read(file);
         for child in declared {
@@ -55,8 +55,8 @@ impl Tree {
         self.modules.insert(names, module);
     }
 
-    /// The module that defines what this path means in this module; `None` for what is not of this crate, and for
-    /// what is local to a function.
+    /// Returns the module that defines the target of this path; `None` for other crates, and for names local to a
+    /// function.
     pub fn find(&self, from: &[String], path: &[String]) -> Option<Found> {
         self.follow(from, path, 16)
     }
@@ -86,7 +86,7 @@ impl Tree {
         Some(Found { module: at, item: None })
     }
 
-    /// What a name means inside a module.
+    /// Resolves a name inside a module.
     fn inside(&self, module: &[String], name: &str, most: u32) -> Option<Found> {
         let of = &self.modules[module];
         let child: Names = module.iter().cloned().chain([name.to_owned()]).collect();
@@ -119,7 +119,7 @@ impl Module {
         let (defined, uses, paths) = Default::default();
         let mut module = Self { file: file.to_owned(), defined, uses, paths };
         let mut declared = Vec::new();
-        // Modules written inside the file, as the depth of braces they began at.
+        // Depth of braces at the start of each inline module.
         let (mut depth, mut inline) = (0, Vec::new());
         let mut at = 0;
         while at < tokens.len() {
@@ -154,12 +154,12 @@ impl Module {
         (module, declared)
     }
 
-    /// Everything that is named here by a path.
+    /// Returns every path used in this file.
     pub fn paths(&self) -> impl Iterator<Item = &Names> {
         self.paths.iter().chain(self.uses.iter().map(|(_, path)| path))
     }
 
-    /// Reads what follows `use`; returns how many tokens it was.
+    /// Parses the tokens after `use`; returns their number.
     fn read_use(&mut self, tokens: &[String], inline: usize) -> usize {
         let length = tokens.iter().position(|token| token == ";").unwrap_or(tokens.len());
         let mut prefixes = Vec::new();
@@ -195,14 +195,14 @@ impl Module {
     }
 }
 
-/// A path inside so many modules of the same file, as it would stand outside of them.
+/// Converts a path inside nested inline modules to a path relative to the file.
 fn outside(mut path: Names, inline: usize) -> Names {
     let supers = path.iter().take_while(|name| *name == "super").count();
     path.drain(..supers.min(inline));
     path
 }
 
-/// Identifiers, `::` and single marks, without comments, texts, and what is under `cfg(test)`.
+/// Returns identifiers, `::` and single characters, without comments, strings, and code under `cfg(test)`.
 fn tokens(text: &str) -> Names {
     let mut tokens: Names = Vec::new();
     let mut rest = text;
@@ -213,7 +213,7 @@ fn tokens(text: &str) -> Names {
             '"' => text_length(rest),
             'r' if rest.starts_with("r\"") => 2 + rest[2..].find('"').map_or(0, |end| end + 1),
             'r' if rest.starts_with("r#\"") => rest.find("\"#").map_or(rest.len(), |end| end + 2),
-            // A character; otherwise a lifetime, whose name is taken for an identifier.
+            // A character literal; otherwise a lifetime, and its name becomes an identifier.
             '\'' if rest.starts_with("'\\") => 2 + rest[3..].find('\'').map_or(0, |end| end + 2),
             '\'' if rest.chars().nth(2) == Some('\'') => {
                 rest.chars().take(3).map(char::len_utf8).sum()
@@ -251,7 +251,7 @@ fn text_length(text: &str) -> usize {
     text.len()
 }
 
-/// Without every item under an attribute `cfg` that asks for `test`.
+/// Removes every item under a `cfg` attribute that requires `test`.
 fn without_tests(tokens: &[String]) -> Names {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -272,7 +272,8 @@ fn without_tests(tokens: &[String]) -> Names {
     kept
 }
 
-/// Where the item ends that begins here: behind a semicolon or a comma outside of brackets, or its closing brace.
+/// Returns the end of the item that begins here: after a semicolon or comma outside of brackets, or after its closing
+/// brace.
 fn end_of_item(tokens: &[String], begin: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(begin) {

@@ -1,5 +1,5 @@
-//! The rules of the house that no compiler checks: the arrows between the crates, the unsafe fence, files short
-//! enough to read, nothing left half done.
+//! Rules that the compiler does not check: dependencies between crates, the limits of unsafe code, file length, and
+//! unfinished code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use thalweg_architecture::circles::circles;
 
 use thalweg_testing::skip;
 
-/// A crate may depend only on crates of a row above its own.
+/// A crate may depend only on crates in an earlier row.
 const ROWS: &[&[&str]] = &[
     &["thalweg-testing"],
     &["thalweg-kernels", "thalweg-sys", "thalweg-architecture"],
@@ -22,8 +22,8 @@ const ROWS: &[&[&str]] = &[
     &["thalweg-cli", "thalweg-python"],
 ];
 
-/// The crates that may hold unsafe code; every other one forbids it at its roots. The preload crate is
-/// memcpy for other people's programs, and has no libc and no std to call.
+/// Crates that may contain unsafe code; all others forbid it in their roots. The preload crate replaces memcpy in
+/// other programs, and can call neither libc nor std.
 const MAY_BE_UNSAFE: &[&str] = &[
     "thalweg-kernels",
     "thalweg-sys",
@@ -31,14 +31,15 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "thalweg-channel",
     "thalweg-capi",
     "thalweg-packets",
-    // Where it may: `unsafe_code_of_python_stays_in_its_folder`.
+    // `unsafe_code_of_python_stays_in_its_folder` limits it to one directory.
     "thalweg-python",
 ];
 
-/// Lock files of workspaces of their own that depend on crates of this one.
+/// Lock files of separate workspaces that depend on crates of this one.
 const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"];
 
-/// The manifests whose packages keep to the arrows and the fence: of this workspace, and of one that no build of it needs.
+/// Manifests of the packages that must follow the rules for dependencies and unsafe code: this workspace, and one
+/// that its builds do not need.
 const MANIFESTS: &[&str] = &["Cargo.toml", "python/Cargo.toml"];
 
 const LONGEST_FILE: usize = 500;
@@ -52,7 +53,7 @@ fn arrows_between_crates_point_one_way() {
         let name = text(&package["name"]);
         let own = row(name);
         for dependency in array(&package["dependencies"]) {
-            // Tests may look anywhere; null is an ordinary dependency.
+            // Dev-dependencies are unrestricted; null is a normal dependency.
             if dependency["kind"] == "dev" || dependency["path"].is_null() {
                 continue;
             }
@@ -65,7 +66,7 @@ fn arrows_between_crates_point_one_way() {
     assert!(wrong.is_empty(), "these arrows point the wrong way: {wrong:?}");
 }
 
-/// A reader can take the modules of a folder one after the other, each on top of those before.
+/// Without circles, a reader can read the modules of a directory one after the other.
 #[test]
 fn modules_of_a_folder_form_no_circle() {
     let mut wrong = String::new();
@@ -79,8 +80,8 @@ fn modules_of_a_folder_form_no_circle() {
     assert!(wrong.is_empty(), "circles:\n{wrong}");
 }
 
-/// Nothing builds these with the rest, so their lock files would fall behind unseen: the next build of them would stop
-/// at `--locked`, or measure and fuzz with other versions than are shipped.
+/// The separate workspaces are not built with this one, so outdated lock files would go unnoticed. Their next build
+/// would fail with `--locked`, or measure and fuzz other versions than are shipped.
 #[test]
 fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
     let locked = |path: &str| -> Vec<toml::Table> {
@@ -98,7 +99,7 @@ fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
                 continue;
             };
             let of = named(member);
-            // What builds of this workspace never see has no line in our lock file.
+            // Packages that builds of this workspace never use are not in our lock file.
             let shipped = versions(&ours, of);
             if !shipped.is_empty() && versions(&theirs, of) != shipped {
                 wrong.push(format!("{path}: {of} has another version"));
@@ -134,7 +135,7 @@ fn named(package: &toml::Table) -> &str {
     package["name"].as_str().expect("a name")
 }
 
-/// The names in `NAME` or `NAME VERSION`, as a lock file has them.
+/// Returns the names from `NAME` or `NAME VERSION` in a lock file.
 fn depends_on(package: &toml::Table) -> BTreeSet<&str> {
     let listed = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
     listed.filter_map(|line| line.as_str()?.split(' ').next()).collect()
@@ -145,7 +146,7 @@ fn versions<'l>(lock: &'l [toml::Table], name: &str) -> BTreeSet<&'l str> {
     named.filter_map(|package| package["version"].as_str()).collect()
 }
 
-/// The one a package depends on, where there are several of a name.
+/// Returns the version that a package depends on, if the lock file has several.
 fn versions_of<'l>(lock: &'l [toml::Table], package: &str, name: &str) -> BTreeSet<&'l str> {
     let member = lock.iter().find(|found| named(found) == package);
     let listed = member.and_then(|member| member.get("dependencies")?.as_array());
@@ -176,7 +177,7 @@ fn unsafe_code_stays_behind_its_fence() {
     assert!(open.is_empty(), "these crate roots do not forbid unsafe code: {open:?}");
 }
 
-/// What Python and we see at the same time is one folder's affair.
+/// Only one directory accesses memory together with Python.
 #[test]
 fn unsafe_code_of_python_stays_in_its_folder() {
     let Some(tracked) = tracked("unsafe_code_of_python_stays_in_its_folder") else { return };
@@ -219,16 +220,16 @@ fn files_are_short_or_say_why_not() {
     assert!(stale.is_empty(), "in {LONG_FILES} but gone or short by now: {stale:?}");
 }
 
-/// Folders of mechanisms, one a file: between ends, and between processes.
+/// Directories with one mechanism per file: between ends, and between processes.
 const MECHANISMS: &[&str] = &["crates/core/src/mechanisms/", "crates/channel/src/bulk/mechanisms/"];
 
-/// The name of the file of a mechanism.
+/// Returns the name of a mechanism from the path of its file.
 fn mechanism_at(path: &str) -> Option<&str> {
     let inside = MECHANISMS.iter().find_map(|folder| path.strip_prefix(folder));
     inside?.strip_suffix(".rs")
 }
 
-/// A mechanism of a new name must get everything that the others have: no code tells them apart by name.
+/// Code must not distinguish mechanisms by name, so that a new mechanism is treated like the others.
 #[test]
 fn no_code_asks_for_a_mechanism_by_its_name() {
     let test = "no_code_asks_for_a_mechanism_by_its_name";
@@ -236,7 +237,7 @@ fn no_code_asks_for_a_mechanism_by_its_name() {
     let files = tracked.iter().filter_map(|path| mechanism_at(path));
     let names: BTreeSet<String> = files.map(|name| name.replace('_', "-")).collect();
     assert!(names.len() > 20, "{names:?}");
-    // These two are kinds of ends as well.
+    // These two are also kinds of ends.
     let names = names.iter().filter(|name| !["mod", "null", "pipe"].contains(&name.as_str()));
     let asking: Vec<String> = names
         .flat_map(|name| {
@@ -270,7 +271,7 @@ fn no_code_asks_for_a_mechanism_by_its_name() {
 #[test]
 fn nothing_is_left_half_done() {
     let Some(tracked) = tracked("nothing_is_left_half_done") else { return };
-    // In two halves, so that this file does not find itself.
+    // Split in two, so that this file does not match.
     let needles = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -319,7 +320,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
 }
 
-/// The packages of these workspaces, as cargo sees them.
+/// Returns the packages of these workspaces from `cargo metadata`.
 fn packages() -> Vec<Value> {
     let mut packages = Vec::new();
     for manifest in MANIFESTS {
@@ -345,11 +346,11 @@ fn row(name: &str) -> usize {
         .unwrap_or_else(|| panic!("{name} has no place among the crates: give it one in ROWS"))
 }
 
-/// Every file git knows, relative to the root; `None`, counted as a skip, outside a checkout.
+/// Returns all files tracked by git, relative to the root; `None`, recorded as a skip, outside a checkout.
 fn tracked(test: &str) -> Option<Vec<String>> {
     let root = root();
     let output = Command::new("git")
-        // The tests may run as root in somebody else's checkout, which git otherwise refuses to read.
+        // The tests may run as root in another user's checkout, which git refuses to read without this.
         .arg("-c")
         .arg(format!("safe.directory={}", root.display()))
         .args(["ls-files", "-z"])
@@ -368,7 +369,7 @@ fn tracked(test: &str) -> Option<Vec<String>> {
     None
 }
 
-/// A file of code: by its extension, or a script by its first line.
+/// Returns `true` for source files: by extension, or by the `#!` of a script.
 fn is_source(path: &Path) -> bool {
     match path.extension() {
         Some(_) => has_extension(path, COUNTED) || has_extension(path, &["toml"]),

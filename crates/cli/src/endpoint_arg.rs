@@ -1,4 +1,4 @@
-//! What a path on the command line stands for, found out without opening it for writing.
+//! Determines the facts of a path on the command line, without opening it for writing.
 
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, fstat, openat},
@@ -18,22 +18,22 @@ use crate::{
     stdio,
 };
 
-/// One end of a transfer that is only thought about.
+/// An end of a transfer that is planned but not executed.
 #[derive(Debug)]
 pub struct EndpointArg {
-    /// As given, or `standard input`.
+    /// The path as given, or `standard input`.
     pub name: String,
     pub facts: EndFacts,
-    /// Where scratch files would lie on the same file system.
+    /// Directory for scratch files on the same file system.
     pub folder: PathBuf,
-    /// Bytes in it, if it says so.
+    /// Size in bytes, if known.
     pub size: Option<u64>,
-    /// What is assumed about it: a folder stands for the files in it.
+    /// An assumption, for messages: a directory, for example, represents the files in it.
     pub assumed: Option<&'static str>,
 }
 
 impl EndpointArg {
-    /// The source: it has to be there, and readable.
+    /// Examines the source. It must exist and be readable.
     pub fn of_source(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let end = stdio::input()?;
@@ -52,7 +52,7 @@ impl EndpointArg {
         Ok(end)
     }
 
-    /// The sink: it may not be there yet, but its folder must be.
+    /// Examines the sink. It need not exist, but its directory must.
     pub fn of_sink(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let end = stdio::output();
@@ -109,8 +109,8 @@ impl EndpointArg {
         }
         let end = End::of(fd.as_fd())?;
         let file = end.kind == Kind::File;
-        // This descriptor cannot be read, so it has no offset; an opened one would. What is there
-        // is not written over: `copy` makes a new file and `>` an empty one.
+        // An `O_PATH` descriptor cannot be read and has no offset; a descriptor opened for reading would have one.
+        // Existing contents are never overwritten in place: `copy` creates a new file, and `>` truncates.
         let facts =
             EndFacts { addressed: file, append: false, filled: false, ..EndFacts::of(&end) };
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);
@@ -130,7 +130,7 @@ impl EndpointArg {
         }
     }
 
-    /// `big.iso (file on ext4, 1.4 GiB)`.
+    /// Returns text such as `big.iso (file on ext4, 1.4 GiB)`.
     pub fn describe(&self) -> String {
         let mut about = self.facts.kind.to_string();
         if let Some(fs) = &self.facts.fs {
@@ -147,7 +147,7 @@ impl EndpointArg {
     }
 }
 
-/// A descriptor that says what is there and does nothing to it: no FIFO waits, no tape rewinds.
+/// Opens a path with `O_PATH`, which has no side effects: a FIFO does not block, and a tape does not rewind.
 fn look_at(path: &Path) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
@@ -160,7 +160,7 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The facts of a regular file that would lie here.
+/// Returns the facts of a regular file in this directory.
 fn file_on(folder: &OwnedFd) -> EndFacts {
     EndFacts { kind: Kind::File, fs: filesystem(folder).ok(), ..EndFacts::MEMORY }
 }

@@ -1,4 +1,4 @@
-//! How the command ends: the exit codes, and the sentence printed once before all but the first.
+//! Exit codes of the command, and the error message that is printed once before every code except 0.
 
 use std::{path::Path, process::ExitCode};
 use thalweg_core::{
@@ -9,37 +9,37 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, signal};
 
-/// What messages call standard input.
+/// Name of standard input in messages.
 pub const INPUT: &str = "standard input";
-/// What messages call standard output.
+/// Name of standard output in messages.
 pub const OUTPUT: &str = "standard output";
-/// What messages call standard error.
+/// Name of standard error in messages.
 pub const ERRORS: &str = "standard error";
 
-/// The exit status, as the manual lists it.
+/// Exit status, as listed in the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything was done.
+    /// Success.
     Done,
-    /// The data differ: a verification failed.
+    /// The data differ: verification failed.
     Differ,
-    /// It failed, or some of it did, as a missing source makes `cp` fail.
+    /// The command failed, or a part of it did. A missing source, for example, makes `cp` fail.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage,
-    /// Not everything was done, and the same command with `--resume` goes on; or a source changed
-    /// while it was copied.
+    /// Not everything was done, and the same command with `--resume` continues; or a source changed while it was
+    /// copied.
     Incomplete,
-    /// This machine cannot do what was asked for.
+    /// The machine does not support the request.
     Unsupported,
-    /// Stopped by this signal, said the way shells say it. Commands say [`Exit::Failed`] when they
-    /// are interrupted: [`Exit::as_interrupted`] makes it this.
+    /// A signal ended the command; the status is 128 plus its number, as in shells. Interrupted commands return
+    /// [`Exit::Failed`], which [`Exit::as_interrupted`] converts.
     Signal(i32),
 }
 
 impl Exit {
-    /// The one rule for interrupts, whatever the command: one that came before everything was done
-    /// ends it with its own status. Wrong bytes and wrong words are told all the same.
+    /// Applies the rule for interrupts of all commands: after an interrupt, an incomplete command exits with the
+    /// signal's status. Differing data and usage errors keep their own status.
     pub fn as_interrupted(self) -> Self {
         match (self, signal::which()) {
             (Self::Failed | Self::Incomplete, Some(signal)) => Self::Signal(signal),
@@ -62,27 +62,27 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do everything, in words; empty if everything was said already.
+/// The reason why a command did not complete, in words; empty if everything was already reported.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
-    /// What, where, why, how far, what next.
+    /// The message: which operation, file, reason and offset, and what to do next.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure with its sentence.
+    /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
     }
 
-    /// A call on a named thing failed.
+    /// Creates the failure of a system call on a named object.
     pub fn of_call(call: &str, what: &str, errno: Errno) -> Self {
         let failed = Failed { what: &named(what), call, errno, moved: 0 };
         Self::new(Exit::Failed, format!("{failed}{}", advice(errno)))
     }
 
-    /// The same for what the standard library says.
+    /// Creates the failure of an operation of the standard library.
     pub fn of_io(call: &str, what: &str, error: &std::io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(errno) => Self::of_call(call, what, errno),
@@ -92,7 +92,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// A destination that could not be opened, written or published.
+    /// Creates the failure of opening, writing or publishing a destination.
     pub fn of_destination(error: DestinationError, path: &Path) -> Self {
         let name = quoted(path);
         let (exit, why) = match error {
@@ -115,17 +115,17 @@ impl Failure {
     }
 }
 
-/// What a transfer between two named ends stopped at: where, why, how far, what next.
+/// Formats the error of a transfer between two named ends: place, reason, offset and advice.
 pub fn transfer_error(error: &Error, source: &str, sink: &str) -> String {
     format!("{}{}", error.between(&named(source), &named(sink)), advice(error.errno))
 }
 
-/// A file's name between quotes; what has no name as it is.
+/// Quotes a file name. Standard input and output are not quoted.
 pub fn named(what: &str) -> String {
     if matches!(what, INPUT | OUTPUT) { what.to_owned() } else { quoted(what) }
 }
 
-/// What to do next, for the errnos where there is something to do.
+/// Returns advice for the errnos that the user can act on.
 pub fn advice(errno: Errno) -> &'static str {
     match errno {
         Errno::NOSPC => "; free some space there, or choose another destination",

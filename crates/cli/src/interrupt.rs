@@ -1,8 +1,7 @@
-//! Interrupts: Ctrl-C and its like cancel what a command does, and end a command that cannot be
-//! cancelled.
+//! Interrupts: SIGINT and similar signals cancel a command, and end a command that cannot be cancelled.
 //!
-//! A call on a file whose server or disk does not answer cannot be interrupted, only killed. What is
-//! unfinished then has a temporary name, or none, as after any kill.
+//! A system call on a file on an unresponsive server or disk cannot be interrupted, only killed. Unfinished files
+//! then have a temporary name or none, as after any kill.
 
 use std::{
     sync::{
@@ -20,39 +19,39 @@ use crate::{
     output::text::complain,
 };
 
-/// How long an interrupted command may take to end by itself.
+/// Time that an interrupted command has to end before the process exits.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often to look whether one came.
+/// Interval at which the signal flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a command may run that is over sooner as a rule, before its interrupts are caught.
+/// Running time of a usually short command after which its interrupts are caught.
 const BRIEF: Duration = Duration::from_millis(50);
 
-/// Whether they are not caught yet, and when they are to be.
+/// `true` while interrupts are not caught yet; `DUE` is the time when they should be.
 static WAITS: AtomicBool = AtomicBool::new(false);
 static DUE: OnceLock<Instant> = OnceLock::new();
 
-/// Notices interrupts from now on, and ends the process if it does not end itself soon after one.
+/// Catches interrupts from now on. If the process does not end soon after one, this module ends it.
 pub fn catch() {
-    // These fail for no signal that exists. A request for the status (SIGUSR1) must not end the process:
-    // it is held before the first thread is started, since any thread could be given the signal.
+    // These calls fail only for invalid signal numbers. SIGUSR1 requests the status and must not end the process. It
+    // is blocked before the first thread starts, because the kernel may deliver it to any thread.
     let _ = signal::hold_status_requests();
     let _ = signal::catch_interrupts();
-    // Without a thread to spare, a second Ctrl-C has to do it.
+    // If no thread can be created, a second Ctrl-C ends the process.
     if thread::Builder::new().name("interrupt".to_owned()).spawn(wait).is_ok() {
         let _ = signal::leave_interrupts_to_others();
     }
 }
 
-/// The same, but not before the first [`check`] after a moment; until then the kernel ends the process at an interrupt,
-/// even in a call that does not come back. For what one thread does in less time than it takes to start another one, and
-/// what a kill would leave of it, a later command clears away.
+/// Catches interrupts like [`catch`], but only from the first [`check`] after [`BRIEF`]. Until then the kernel ends
+/// the process at an interrupt, even in a blocked system call. Use it for work of one thread that takes less time
+/// than starting another thread. A later command must remove the leftovers of a kill.
 pub fn catch_if_it_lasts() {
     let _ = signal::hold_status_requests();
     DUE.get_or_init(|| Instant::now() + BRIEF);
     WAITS.store(true, Ordering::Relaxed);
 }
 
-/// What a job asks between its steps.
+/// Returns an error after an interrupt. Jobs call this between their steps.
 pub fn check() -> Result<(), Cancelled> {
     let is_due = || DUE.get().is_some_and(|due| Instant::now() >= *due);
     if WAITS.load(Ordering::Relaxed) && is_due() && WAITS.swap(false, Ordering::Relaxed) {
@@ -61,12 +60,12 @@ pub fn check() -> Result<(), Cancelled> {
     if is_interrupted() { Err(Cancelled) } else { Ok(()) }
 }
 
-/// Whether an interrupt came.
+/// Returns `true` after an interrupt.
 pub fn is_interrupted() -> bool {
     signal::interrupted()
 }
 
-/// The end of a command that was interrupted; `state` says what it leaves behind.
+/// Returns the failure of an interrupted command; `state` describes what it leaves behind.
 pub fn failure(state: &str) -> Failure {
     Failure::new(Exit::Failed, format!("interrupted; {state}"))
 }

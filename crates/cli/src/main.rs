@@ -28,7 +28,7 @@ use commands::{Cli, parser_of};
 use exit::{Exit, Failure, OUTPUT};
 use output::text;
 
-/// What a command may need of a stack. The limit on the first thread's, `ulimit -s`, can be less.
+/// Stack size that a command may need. The limit on the first thread's stack, `ulimit -s`, can be lower.
 const STACK: u64 = 2 << 20;
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         return run();
     }
     let started = thread::Builder::new().stack_size(STACK as usize).spawn(run);
-    // Without a thread to spare it may go well on what there is.
+    // If the thread cannot be created, the existing stack may still suffice.
     started.map_or_else(|_| run(), |thread| thread.join().unwrap_or(ExitCode::FAILURE))
 }
 
@@ -53,7 +53,7 @@ fn run() -> ExitCode {
         quiet_about_closed_pipes();
     }
     stdio::disarm_closed();
-    // Else a file size limit kills before anything could be said or put away.
+    // Without this, SIGXFSZ would kill the process before it can report or clean up.
     let _ = signal::ignore_sigxfsz();
     let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
     let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|failure| text::report(&failure));
@@ -73,8 +73,8 @@ fn help_or_usage(error: &clap::Error) -> Result<Exit, Failure> {
     written.map(|()| Exit::Done).map_err(|e| Failure::of_io("write", OUTPUT, &e))
 }
 
-/// What the words ask for: without a parser where they are plain, else by that of one command where they begin with its
-/// name.
+/// Parses the command line: a plain one without clap, otherwise with the parser of one command if the first word is a
+/// command's name.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     if let Some(cli) = Cli::of_plain(words) {
         return Ok(cli);
@@ -82,19 +82,19 @@ fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     let name = words.get(1).and_then(|word| word.to_str());
     let parse = |mut parser: clap::Command| {
         let matches = parser.try_get_matches_from_mut(words);
-        // Some thousand allocations, which the end of the process frees in less time.
+        // Dropping the parser would free some thousand allocations. The process exit frees them in less time.
         mem::forget(parser);
         matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
     };
     match name.and_then(parser_of).map(parse) {
         Some(Ok(cli)) => Ok(cli),
-        // Also a wish for help.
+        // A request for help also ends here.
         Some(Err(_)) | None => parse(command()),
     }
 }
 
-/// The command line. `--json`, `-q` and `-v` belong to single commands; given before the command's
-/// name they are read as if they came right after it.
+/// Returns the command line. `--json`, `-q` and `-v` are options of single commands. If they precede the command's
+/// name, they are moved behind it.
 fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let moves = |word: &OsString| {
@@ -108,13 +108,14 @@ fn words() -> Vec<OsString> {
     words
 }
 
-/// Dies of SIGPIPE as other tools do, where Rust's start-up code has it ignored.
+/// Restores the default action of SIGPIPE, which Rust's start-up code ignores, so that thalweg ends as other tools
+/// do.
 fn quiet_about_closed_pipes() {
-    // It fails for no signal that exists.
+    // This can fail only for an invalid signal number.
     let _ = signal::reset_sigpipe();
 }
 
-/// The parser, with the colours that were asked for: they are needed before it has parsed.
+/// Builds the parser with the requested colours, which it needs before it has parsed `--color`.
 fn command() -> clap::Command {
     let mut words = std::env::args_os();
     let mut color = ColorChoice::Auto;

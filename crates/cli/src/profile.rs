@@ -1,4 +1,4 @@
-//! The saved profile of this machine, as the commands meet it: there, absent, stale or broken.
+//! The saved profile of this machine: current, absent, stale or broken.
 
 use serde::Serialize;
 use std::{
@@ -17,29 +17,30 @@ use crate::output::text::complain;
 
 #[derive(Debug, Default)]
 pub struct Saved {
-    /// Where it lives; `None` without a home, or with `--no-profile`.
+    /// Path of the profile; `None` without a home directory, or with `--no-profile`.
     pub path: Option<PathBuf>,
-    /// The profile, if it holds for this machine as it is now.
+    /// The profile, if it matches the current state of this machine.
     pub current: Option<Profile>,
-    /// The profile, if what it says of copies and fills in memory holds: that does not depend on the
-    /// processors that a process may use.
+    /// The profile, if its measurements of copies and fills in memory are valid. These do not depend on the CPUs that
+    /// the process may use.
     pub of_memory: Option<Profile>,
-    /// Why one that is there is not used.
+    /// Reasons why an existing profile is stale.
     pub stale: Vec<Stale>,
-    /// Why it could not be read.
+    /// Reason why the profile could not be read.
     pub broken: Option<String>,
-    // Dates of the cells, also of a stale one.
+    // Date of the newest measurement, also in a stale profile.
     newest: Option<String>,
 }
 
-/// What a command moves, of which a profile may speak. None copies from memory to memory.
+/// Kinds of transfers that a command performs and for which it reads the profile. No variant includes copies within
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Moves {
-    /// Files and devices, to such.
+    /// Transfers between files and devices.
     Files,
-    /// Whatever has a descriptor.
+    /// Transfers between any descriptors.
     Streams,
-    /// The same, and buffers between processes.
+    /// Transfers between descriptors, and buffers between processes.
     Buffers,
 }
 
@@ -57,7 +58,7 @@ impl Moves {
 }
 
 impl Saved {
-    /// Looks for the profile, unless it is not wanted.
+    /// Loads the whole profile, unless `wanted` is `false`.
     pub fn find(wanted: bool) -> Self {
         let Some(path) = Profile::default_path().filter(|_| wanted) else {
             return Self::default();
@@ -72,7 +73,8 @@ impl Saved {
         saved
     }
 
-    /// The same for a command that moves, of what speaks of its ends: it says once what it does not use, and goes on.
+    /// Loads the measurements that match `moves`, for a command that moves data. Reports once if the profile is
+    /// broken, and continues without it.
     pub fn use_if_current(wanted: bool, moves: Moves) -> Self {
         let Some(path) = Profile::default_path().filter(|_| wanted) else {
             return Self::default();
@@ -86,7 +88,7 @@ impl Saved {
         saved
     }
 
-    /// What was read, if anything; and what there is to say of it.
+    /// Stores the result of reading the profile, and the reasons not to use it.
     fn take(&mut self, read: Result<Option<Profile>, ProfileError>) -> Option<Profile> {
         match read {
             Ok(found) => {
@@ -102,19 +104,19 @@ impl Saved {
         }
     }
 
-    /// Keeps what a copy saw of mechanisms that fell behind what was measured of them, and forgets what an
-    /// earlier one saw that is over.
+    /// Saves which mechanisms turned out much slower than measured in this copy, and removes such observations of
+    /// earlier copies that no longer hold.
     pub fn learn(&self, looks: &[Look]) {
         let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(Look::teaches)) else {
             return;
         };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        // One that could not be read was reported already.
+        // A broken profile was already reported.
         if self.broken.is_some() || !path.exists() {
             return;
         }
         let kept = Profile::turn(path).and_then(|_turn| {
-            // Anew: another command may have kept something meanwhile.
+            // Loads again, because another command may have saved in the meantime.
             let Ok(Some(mut profile)) = Profile::load(path) else { return Ok(()) };
             let holding = looks.iter().filter_map(|look| look.holds.as_ref());
             let forgot = holding.filter(|cell| profile.forget(cell)).count() > 0;
@@ -126,7 +128,7 @@ impl Saved {
         }
     }
 
-    /// One line for people.
+    /// Describes the state in one line.
     pub fn describe(&self) -> String {
         let Some(path) = &self.path else { return "none is used".to_owned() };
         let path = path.display();
@@ -148,7 +150,7 @@ impl Saved {
         }
     }
 
-    /// The same for programs.
+    /// Returns the state for JSON output.
     pub fn status(&self) -> Status<'_> {
         Status {
             path: self.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
@@ -166,8 +168,8 @@ impl Saved {
     }
 }
 
-/// Returns `false` for a profile below a home directory that this user may not enter, or that is no directory: nothing says that
-/// there is one.
+/// Returns `false` for a profile below a home directory that this user may not enter, or that is not a directory.
+/// Nothing then indicates that a profile exists.
 fn is_expected(path: &Path) -> bool {
     env::var_os("THALWEG_PROFILE").is_some() || fs::symlink_metadata(path).is_ok()
 }

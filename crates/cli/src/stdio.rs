@@ -12,21 +12,21 @@ use thalweg_sys::{host, pipe, standard};
 
 use crate::exit::{Exit, Failure, INPUT, OUTPUT};
 
-/// Standard input. See [`inherited`].
+/// Returns standard input. See [`inherited`].
 pub fn input() -> Result<End<'static>, Failure> {
     expect_open(0, INPUT)?;
     let end = End::of(stdio::stdin()).map_err(|e| Failure::of_call("fstat", INPUT, e))?;
     Ok(inherited(end))
 }
 
-/// Standard output. See [`inherited`].
+/// Returns standard output. See [`inherited`].
 pub fn output() -> Result<End<'static>, Failure> {
     expect_open(1, OUTPUT)?;
     let end = End::of(stdio::stdout()).map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
     Ok(inherited(end))
 }
 
-/// What a path leads to, to be written; `-` is standard output.
+/// Opens a path for writing; `-` is standard output.
 pub fn destination(path: &Path) -> Result<Destination, Failure> {
     if path.as_os_str() != "-" {
         return Destination::open(path).map_err(|error| Failure::of_destination(error, path));
@@ -36,7 +36,7 @@ pub fn destination(path: &Path) -> Result<Destination, Failure> {
     fd.map(Destination::Direct).map_err(|errno| Failure::of_call("fcntl", OUTPUT, errno))
 }
 
-/// Refuses a descriptor that was closed when this process was started.
+/// Returns an error if the descriptor was closed when this process started.
 pub fn expect_open(fd: i32, name: &str) -> Result<(), Failure> {
     if standard::was_closed(fd) {
         return Err(Failure::new(Exit::Failed, format!("{name} is closed (EBADF); open it")));
@@ -44,18 +44,19 @@ pub fn expect_open(fd: i32, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts something that takes no byte and gives none in the place of a standard input or output that
-/// was closed, where Rust's start-up code has opened `/dev/null`: under another name (`/dev/stdout`)
-/// that would take everything and keep nothing.
+/// If standard input or output was closed at start, replaces it with a descriptor that can be neither read nor
+/// written. Rust's start-up code has opened `/dev/null` there, which would silently discard everything written to
+/// `/dev/stdout`.
 pub fn disarm_closed() {
     let closed = [standard::was_closed(0), standard::was_closed(1)];
     if closed == [false; 2] {
         return;
     }
-    // It cannot be opened again by a name, and neither read nor written.
+    // An epoll instance cannot be reopened through `/dev/fd`, and can be neither read nor written.
     let Ok(blind) = epoll::create(epoll::CreateFlags::CLOEXEC) else { return };
     if closed[0] && stdio::dup2_stdin(&blind).is_ok() {
-        // What we start finds it closed, as we did. It fails for no open descriptor.
+        // Child processes find the descriptor closed, as this process did. The call fails only for a closed
+        // descriptor.
         let _ = fcntl_setfd(stdio::stdin(), FdFlags::CLOEXEC);
     }
     if closed[1] && stdio::dup2_stdout(&blind).is_ok() {
@@ -63,13 +64,13 @@ pub fn disarm_closed() {
     }
 }
 
-/// The descriptor's own offset is used and moved, since it is shared with whoever ran us:
-/// `(head -c 10; thalweg pipe; cat) < f`, and two writers of one log.
+/// Uses and advances the descriptor's own offset, because it is shared with the parent process: `(head -c 10; thalweg
+/// pipe; cat) < f`, and two writers of one log.
 fn inherited(end: End<'static>) -> End<'static> {
     End { at: None, ..end }
 }
 
-/// Bytes from here to the end, for a regular file that says so.
+/// Returns the number of bytes from the offset to the end of a regular file; `None` if its size is 0, as in procfs.
 pub fn left_in(end: &End<'_>) -> Option<u64> {
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;
@@ -77,8 +78,8 @@ pub fn left_in(end: &End<'_>) -> Option<u64> {
     (end.kind == Kind::File).then_some(size.saturating_sub(here))
 }
 
-/// Gives a pipe the capacity the kernel grants anybody, or as much of it as it grants us now. The
-/// programs on the other side gain as much as we do: larger reads and writes, fewer switches.
+/// Sets a pipe's capacity to the limit for unprivileged users, or as near to it as the kernel currently allows. The
+/// programs at the other end also gain: larger reads and writes, fewer context switches.
 pub fn enlarge(end: &End<'_>) {
     if end.kind != Kind::Pipe {
         return;
@@ -90,14 +91,15 @@ pub fn enlarge(end: &End<'_>) {
     }
 }
 
-/// Puts back what was read from a file and not delivered; false if the source cannot take it.
+/// Moves the offset of a file back over bytes that were read and not delivered. Returns `false` if the source cannot
+/// seek.
 pub fn put_back(end: &End<'_>, lost: u64) -> bool {
     let Ok(lost) = i64::try_from(lost) else { return false };
     end.kind == Kind::File && seek(end.fd, SeekFrom::Current(-lost)).is_ok()
 }
 
-/// A name under which standard input can be opened again and gives the bytes it would give us;
-/// `None` for sockets, and for files that were read in part.
+/// Returns a path for opening standard input again with the same bytes. `None` for sockets, and for files that were
+/// read in part.
 pub fn reopenable(input: &End<'_>) -> Option<PathBuf> {
     let fresh = || rustix::fs::tell(input.fd) == Ok(0);
     match input.kind {
@@ -107,15 +109,15 @@ pub fn reopenable(input: &End<'_>) -> Option<PathBuf> {
     }
 }
 
-/// Moves the offset of a file to its end: its bytes were read under another descriptor.
+/// Moves the offset of a file to its end, because its bytes were read through another descriptor.
 pub fn skip_all(input: &End<'_>) {
     if input.kind == Kind::File {
-        // Without this a later reader would see the bytes twice; more cannot be done about it.
+        // Without this a later reader would read the bytes twice. If it fails, nothing else can be done.
         let _ = seek(input.fd, SeekFrom::End(0));
     }
 }
 
-/// Whether two ends are one regular file.
+/// Returns `true` if both ends are the same regular file.
 pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
     let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     match (fstat(a.fd), fstat(b.fd)) {
@@ -124,7 +126,7 @@ pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
     }
 }
 
-/// Whether a transfer between two ends of one file would read what it has written itself.
+/// Returns `true` if a transfer between two ends of one file would read bytes that it has written.
 pub fn feeds_itself(source: &End<'_>, sink: &End<'_>) -> bool {
     if !same_file(source, sink) {
         return false;

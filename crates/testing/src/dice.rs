@@ -7,7 +7,7 @@ use std::{ops::Range, time::SystemTime};
 pub struct Dice(u64);
 
 impl Dice {
-    /// Seeds from `THALWEG_SEED`, or else from the clock.
+    /// Seeds from `THALWEG_SEED`, or otherwise from the clock.
     pub fn new(test: &str) -> Self {
         Self::fixed(test, SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64))
     }
@@ -20,7 +20,7 @@ impl Dice {
         Self::seeded(seed)
     }
 
-    /// Uses this seed whatever `THALWEG_SEED` is.
+    /// Uses this seed regardless of `THALWEG_SEED`.
     pub fn seeded(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -43,7 +43,7 @@ impl Dice {
     }
 }
 
-/// Returns a number from the environment, or `default`: campaigns run a test for longer by it.
+/// Returns a number from the environment, or `default`. Campaigns use it to run a test for longer.
 ///
 /// # Panics
 /// If the variable holds anything else.

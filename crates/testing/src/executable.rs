@@ -1,6 +1,6 @@
-//! Programs made by tests; shared by the test binaries of several crates. Another process writes them: what this one
-//! has open for writing, a child that another thread is starting has too for a moment, and as long as anybody has, the
-//! kernel runs no such file (ETXTBSY).
+//! Programs created by tests; shared by the test binaries of several crates. Another process writes them. If this
+//! process wrote one, a child that another thread is starting would briefly inherit the descriptor. While a file is
+//! open for writing, the kernel does not execute it (ETXTBSY).
 
 use std::{
     path::{Path, PathBuf},

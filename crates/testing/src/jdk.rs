@@ -1,4 +1,4 @@
-//! JDKs of this machine, and the end in Java (`Peer` of `java/src/test`) that tests of any crate run.
+//! JDKs on this machine, and the Java end (`Peer` in `java/src/test`) that tests of any crate run.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The first that memory access and system calls from Java are final in.
+/// First release in which memory access and system calls from Java are final.
 const LEAST: u32 = 25;
 
-/// Why there is no peer.
+/// Returns the reason why no peer is available.
 pub fn none() -> String {
     format!("no JDK {LEAST} or later in $JAVA_HOME or /usr/lib/jvm")
 }
 
-/// The feature release of a JDK, from the file that every JDK has.
+/// Returns the feature release of a JDK, from its `release` file.
 fn release(home: &Path) -> Option<u32> {
     let text = fs::read_to_string(home.join("release")).ok()?;
     let told = text.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
     told.split(['.', '"', '-', '+']).next()?.parse().ok()
 }
 
-/// A JDK of this machine whose release is wanted.
+/// Returns a JDK on this machine with a wanted release.
 pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
     let told = std::env::var_os("JAVA_HOME").map(PathBuf::from);
     let mut homes: Vec<PathBuf> = fs::read_dir("/usr/lib/jvm")
@@ -35,28 +35,28 @@ pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
     told.into_iter().chain(homes).find(usable)
 }
 
-/// What a Java program with a short life is started with, compilers included: the second compiler would take most of that
-/// life, and the collector with many threads the rest.
+/// Options for short Java programs, including compilers. Otherwise the second JIT compiler and a collector with
+/// several threads would take most of the running time.
 pub const SHORT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
-/// The compiler of a JDK, to be given its words.
+/// Returns a command for the compiler of a JDK, without arguments.
 pub fn javac(jdk: &Path) -> Command {
     let mut command = Command::new(jdk.join("bin/javac"));
     command.args(SHORT.map(|word| format!("-J{word}")));
     command
 }
 
-/// The folder of the Java module.
+/// Returns the directory of the Java module.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java")
 }
 
-/// The peer, compiled once, to be given its words; `None` without a JDK.
+/// Returns a command for the peer, which is compiled once, without arguments; `None` without a JDK.
 pub fn peer(short: bool) -> Option<Command> {
     static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
         let jdk = jdk(|release| release >= LEAST)?;
-        // Beside the test binary, and named after it.
+        // Next to the test binary, and named after it.
         let classes = std::env::current_exe().ok()?.with_extension("java-peer");
         let _ = fs::remove_dir_all(&classes);
         let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));

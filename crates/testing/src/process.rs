@@ -7,8 +7,8 @@ use std::{
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Keeps the other tests of this process that call it from running while the guard lives: for tests of what belongs to the
-/// whole process. Resets the peak that [`peak_resident`] returns.
+/// Blocks the other tests of this process that call it while the guard lives: for tests of process-wide state. Resets
+/// the peak that [`peak_resident`] returns.
 pub fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // proc_pid_clear_refs(5): 5 resets the peak. Without it, another test's peak may only hide growth.
@@ -16,7 +16,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// Runs one test of this binary in a process of its own, with a variable that tells it what to do there.
+/// Runs one test of this binary in a separate process, with a variable that selects its behaviour there.
 ///
 ///
 /// # Panics
@@ -55,7 +55,8 @@ pub fn peak_resident() -> u64 {
     kib * 1024
 }
 
-/// Waits for a lock that all test processes of this build share: for what belongs to the machine. It ends with the file.
+/// Waits for a lock that all test processes of this build share: for machine-wide state. It is released when the file
+/// is dropped.
 ///
 /// # Panics
 /// If the lock's file beside this test binary cannot be made.

@@ -10,9 +10,8 @@ use std::{
 
 static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Notes that a test, or a part of it, did not run: on standard error, and as one line of the file that
-/// `THALWEG_SKIPS` names. `make test` counts these lines. A process notes the same line once.
-///
+/// Records that a test, or a part of it, did not run: on standard error, and as one line of the file named by
+/// `THALWEG_SKIPS`. `make test` counts these lines. A process records each line once.
 /// # Panics
 /// If the line cannot be written to that file.
 pub fn skip(test: &str, reason: &str) {

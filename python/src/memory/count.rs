@@ -1,4 +1,4 @@
-//! How often an object is held.
+//! Reference counts of objects.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -8,6 +8,6 @@ use pyo3::prelude::*;
 #[pyfunction]
 #[pyo3(signature = (object, /))]
 pub fn references(object: &Bound<'_, PyAny>) -> isize {
-    // SAFETY: a live object, with the interpreter attached.
+    // SAFETY: the object is alive, and the interpreter is attached.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }

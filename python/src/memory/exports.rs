@@ -1,4 +1,4 @@
-//! The buffer protocol from the side that lends: memory of ours as a view of elements in C order.
+//! Exports our memory through the buffer protocol, as elements in C order.
 #![allow(unsafe_code)]
 
 use pyo3::exceptions::PyBufferError;
@@ -9,10 +9,10 @@ use std::ptr::{NonNull, null_mut};
 
 use crate::header::{Encoding, Layout};
 
-/// Where elements lie: in memory that the same object keeps.
+/// Address of elements, in memory that the same object keeps alive.
 pub struct Start(pub NonNull<u8>);
 
-// SAFETY: an address. Who reads or writes there is Python, under the rules of its buffers.
+// SAFETY: this is an address only. Python reads and writes the memory, under the rules of its buffer protocol.
 unsafe impl Send for Start {}
 // SAFETY: as above.
 unsafe impl Sync for Start {}
@@ -20,14 +20,15 @@ unsafe impl Sync for Start {}
 /// Fills a view of elements in C order.
 ///
 /// # Safety
-/// `view` is null or room for one. `layout` and the memory belong to `owner` and stay while it lives.
+/// `view` must be null or point to memory for a view. `layout` and the elements must belong to `owner` and stay in
+/// place while it lives.
 pub unsafe fn expose(
     owner: Bound<'_, PyAny>,
     view: *mut ffi::Py_buffer,
     flags: c_int,
     (layout, (start, writable)): (&Layout, (NonNull<u8>, bool)),
 ) -> PyResult<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Some(view) = (unsafe { view.as_mut() }) else {
         return Err(PyBufferError::new_err("no room for a view"));
     };

@@ -1,4 +1,4 @@
-//! Room in a ring that Python writes in place.
+//! Memory in a ring that Python writes in place.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -13,7 +13,7 @@ use thalweg_channel::{Error, Producer};
 use super::exports::{Start, expose};
 use crate::header::Layout;
 
-/// A ring's writing end, which loans keep in place after it was closed.
+/// A ring's writing end. Loans keep it alive after it was closed.
 #[derive(Clone)]
 pub struct Ring(Arc<Mutex<Producer>>);
 
@@ -22,7 +22,7 @@ impl Ring {
         Self(Arc::new(Mutex::new(producer)))
     }
 
-    /// Only its `Offer` asks for it, which is used by one thread at a time.
+    /// Locks the producer. Only its `Offer` calls this, which one thread uses at a time.
     pub fn producer(&self) -> MutexGuard<'_, Producer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -40,22 +40,22 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// Room that is there now, as `Producer::loan_until` has said.
+    /// Returns the room that `Producer::loan_until` has made available.
     pub fn of(ring: &Ring, layout: Layout, len: usize) -> Result<Self, Error> {
         let mut producer = ring.producer();
         let mut room = producer.try_loan(len)?.ok_or_else(Self::lost)?;
         layout.write(&mut room);
-        // It stays at its place until the next message is committed, for nobody else sends.
+        // The address stays valid until the next message is committed, because nothing else sends on this ring.
         let start = Start(NonNull::from(&mut room[layout.offset()..]).cast());
         Ok(Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() })
     }
 
-    /// Room that the receiver had given back, and has taken again.
+    /// Returns the error for room that the receiver had released and has claimed again.
     pub fn lost() -> Error {
         Error::corrupt("the room that was lent is gone: the receiver has moved its position back")
     }
 
-    /// Whether any view of it is left.
+    /// Returns `true` if any view of the room still exists.
     pub fn is_seen(&self) -> bool {
         self.exports.load(Ordering::Acquire) > 0
     }
@@ -77,8 +77,9 @@ impl Loan {
         flags: c_int,
     ) -> PyResult<()> {
         let loan = slf.get();
-        // SAFETY: the interpreter's promise. The ring keeps the memory while the object lives, whose reference goes into
-        // the view; nobody else writes there before it is published, which waits for the end of every view.
+        // SAFETY: guaranteed by the interpreter. The ring keeps the memory while the object lives, and the view holds
+        // a reference to the object. Nothing else writes the memory before it is published, and publishing requires
+        // that no view exists.
         unsafe {
             expose(slf.clone().into_any(), view, flags, (&loan.layout, (loan.start.0, true)))
         }?;

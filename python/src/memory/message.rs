@@ -1,4 +1,4 @@
-//! A received message as Python sees it.
+//! A received message as a Python object.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -21,24 +21,24 @@ pub struct Message {
     _memory: Memory,
 }
 
-/// What keeps the elements in place.
+/// Owner of the elements' memory.
 enum Memory {
-    /// Read by its address only, as the next.
+    /// Never read, only kept alive; likewise `_held`.
     Own { _room: Room },
-    /// The message where it lies in the ring.
+    /// The message in the ring.
     Held { _held: Held },
 }
 
 impl Message {
-    /// Elements that were copied to a room of ours, behind its first bytes.
+    /// Creates a message from elements that were copied to our own memory, at offset `skip`.
     pub fn own(layout: Layout, mut room: Room, (skip, writable): (usize, bool)) -> Self {
         let start = Start(NonNull::from(&mut room.bytes(skip + layout.bytes())[skip..]).cast());
         Self { layout, start, writable, _memory: Memory::Own { _room: room } }
     }
 
-    /// A message that stays in the ring, with its elements behind its first bytes.
+    /// Creates a message that stays in the ring, with its elements at offset `skip`.
     pub fn held(layout: Layout, held: Held, skip: usize) -> Self {
-        // Panics where fewer bytes are there than the layout says, which was read from the same message.
+        // Panics if the message is shorter than the layout, which was parsed from the message itself.
         let start = Start(NonNull::from(&held[skip..skip + layout.bytes()]).cast());
         Self { layout, start, writable: false, _memory: Memory::Held { _held: held } }
     }
@@ -68,7 +68,7 @@ impl Message {
         let format = self.layout.format.to_bytes();
         format.starts_with(b"T{").then_some(())?;
         let pieces = format.split(|byte| *byte == b':').enumerate();
-        // Between colons there are names.
+        // Names are enclosed in colons.
         let pieces: Vec<Vec<u8>> = pieces
             .map(|(at, piece)| {
                 let asked = |byte: &u8| if at % 2 == 0 && *byte == b'@' { b'^' } else { *byte };
@@ -89,8 +89,9 @@ impl Message {
     ) -> PyResult<()> {
         let message = slf.get();
         let memory = (message.start.0, message.writable);
-        // SAFETY: the interpreter's promise. The memory is the object's, whose reference goes into the view. Nobody but
-        // Python writes it: a room is ours, and a held message stays as it is until it is dropped.
+        // SAFETY: guaranteed by the interpreter. The memory belongs to the object, and the view holds a reference to
+        // the object. Only Python writes it: a room is our own, and a held message does not change until it is
+        // dropped.
         unsafe { expose(slf.clone().into_any(), view, flags, (&message.layout, memory)) }
     }
 }

@@ -8,7 +8,7 @@ use crate::content::Content;
 use crate::error::{is_timeout, raised};
 
 impl Inside {
-    /// Sends several messages, as many at a time as there is room for.
+    /// Sends several messages, as many at a time as the ring has room for.
     pub fn send_all(
         &mut self,
         py: Python<'_>,
@@ -37,8 +37,8 @@ impl Inside {
         Ok(())
     }
 
-    /// Sends the last of these messages, and those before it while there is room for them without waiting; how many. 0 if
-    /// the last is larger than the ring.
+    /// Sends the last of these messages, and earlier ones while there is room without waiting. Returns their number;
+    /// 0 if the last one is larger than the ring.
     fn send_some(
         &mut self,
         py: Python<'_>,

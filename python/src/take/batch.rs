@@ -10,7 +10,7 @@ use crate::long::Part;
 use crate::read::Piece;
 
 impl Take {
-    /// All arrays that are there now, at least one and `most` at most.
+    /// Returns all available arrays: at least one, and at most `most`.
     pub fn all(
         &self,
         py: Python<'_>,
@@ -30,7 +30,7 @@ impl Take {
             match next {
                 Ok(array) => arrays.push(array),
                 Err(error) if is_timeout(py, &error) => break,
-                // Not in place of those that came before it.
+                // The error does not replace the arrays before it: the next call returns it.
                 Err(error) => {
                     self.inside.with(py, |inside| {
                         inside.late = Some(error);
@@ -43,7 +43,8 @@ impl Take {
         Ok(arrays)
     }
 
-    /// Whether a message is there now as a whole. Who holds others could not wait for the rest of one in parts.
+    /// Returns `true` if a complete message is available now. While the caller holds others, the rest of a message in
+    /// parts might never arrive.
     fn has_whole(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let State::Open(source) = &mut inside.state else { return Ok(false) };

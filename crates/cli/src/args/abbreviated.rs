@@ -1,4 +1,4 @@
-//! Words that may be cut short where no other begins the same, as `cp` takes them.
+//! Unambiguous abbreviations of option values, as `cp` accepts them.
 
 use clap::{
     Arg, Command, Error, ValueEnum,
@@ -6,7 +6,7 @@ use clap::{
 };
 use std::{ffi::OsStr, marker::PhantomData};
 
-/// Reads one of the words of `E`, or its beginning.
+/// Parses a value of `E` or an unambiguous abbreviation of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Abbreviated<E>(PhantomData<E>);
 
@@ -16,7 +16,7 @@ impl<E> Abbreviated<E> {
     }
 }
 
-/// The one variant with this name, or with the only meaning that a name of this beginning has.
+/// Returns the variant with this name, or the only variant with a name that starts with `word`.
 pub fn find<E: ValueEnum + PartialEq>(word: &str) -> Option<E> {
     let named = |variant: &E, is: &dyn Fn(&str) -> bool| {
         let value = variant.to_possible_value();

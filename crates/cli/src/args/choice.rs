@@ -1,4 +1,4 @@
-//! The options by which a person steers the choice of a mechanism; shared by several commands.
+//! Options that control the choice of a mechanism; shared by several commands.
 
 use clap::{
     Args, ValueEnum,
@@ -62,7 +62,7 @@ pub enum Loading {
 }
 
 impl Preference {
-    /// In the planner's words.
+    /// Converts to the planner's type.
     pub fn prefer(self) -> Prefer {
         match self {
             Self::Wall => Prefer::Wall,
@@ -73,7 +73,7 @@ impl Preference {
 }
 
 impl Loading {
-    /// In the planner's words.
+    /// Converts to the planner's type.
     pub fn load(self) -> Load {
         match self {
             Self::Idle => Load::Idle,
@@ -87,7 +87,7 @@ fn mechanism_names() -> impl TypedValueParser<Value = String> {
 }
 
 impl Choice {
-    /// What the planner is asked.
+    /// Returns the request to the planner.
     pub fn request(&self) -> Request {
         Request {
             prefer: self.prefer.prefer(),
@@ -99,17 +99,17 @@ impl Choice {
         }
     }
 
-    /// The promises that are not given up.
+    /// Returns the guarantees that the mechanism must give.
     pub fn needs(&self) -> Guarantees {
         if self.zero_copy { Guarantees::SHARED } else { Guarantees::COPIED }
     }
 
-    /// Whether a way of moving was asked for, and not only not excluded.
+    /// Returns `true` if the user chose a mechanism, rather than only excluding some.
     pub fn names_a_way(&self) -> bool {
         self.method.is_some() || self.direct || self.zero_copy
     }
 
-    /// The mechanisms that wait for a flag that was given: each names its own.
+    /// Returns the mechanisms that are used only with a flag, if that flag was given.
     fn asked_for(&self) -> Vec<String> {
         let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];
         let is_asked_for =

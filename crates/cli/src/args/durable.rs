@@ -1,4 +1,4 @@
-//! `--fsync`, in the same words for every command that writes files.
+//! The option `--fsync`, identical in all commands that write files.
 
 use clap::{Args, ValueEnum};
 use thalweg_core::atomic_file::Fsync;
@@ -29,7 +29,7 @@ pub enum FsyncWhen {
 }
 
 impl FsyncArgs {
-    /// For the libraries.
+    /// Converts to the library's type.
     pub fn wanted(self) -> Fsync {
         match self.fsync {
             FsyncWhen::Auto => Fsync::Auto,

@@ -1,9 +1,9 @@
-//! The environment variables of each command, as a section of its long help: read off the options
-//! that they set, so that none is missing.
+//! Lists the environment variables of each command as a section of its long help. The list is generated from the
+//! options, so that none is missing.
 
 use clap::Command;
 
-/// What no option stands for.
+/// Variables that correspond to no option.
 const COMMON: &str = "\
 Environment:
   NO_COLOR           set and not empty: no colour, unless --color=always
@@ -14,7 +14,7 @@ Environment:
   XDG_STATE_HOME     where the profile and the results of studies are [default: ~/.local/state]
 Options of each command can be set too: `thalweg COMMAND --help` lists the variables.";
 
-/// What no option stands for, but one command knows.
+/// Variables of single commands that correspond to no option.
 const OF_COMMANDS: &[(&str, &str)] = &[
     (
         "copy",
@@ -30,13 +30,13 @@ const OF_COMMANDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Commands that ask what the processor has.
+/// Commands that query the features of the CPU.
 const ASK_THE_PROCESSOR: &[&str] = &[
     "compare", "copy", "doctor", "list", "pipe", "plan", "receive", "send", "study", "trial",
     "tune",
 ];
 
-/// The parser, whose long helps have that section.
+/// Adds the section to the long help of all commands.
 pub fn shown_in_help(mut root: Command) -> Command {
     let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     for name in names {

@@ -1,4 +1,4 @@
-//! The hashes of manifests, by the names that flags have for them.
+//! The hash functions of manifests, with the names used in options.
 
 use clap::ValueEnum;
 use thalweg_tree::Hash;

@@ -1,4 +1,4 @@
-//! By what programs are judged, and the words of their commands: for `trial` and `compare`.
+//! Metrics by which programs are compared, and parsing of their commands: for `trial` and `compare`.
 
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ enum Better {
 }
 
 impl MetricArgs {
-    /// What was asked for.
+    /// Returns the requested metric.
     pub fn get(&self) -> Metric {
         let mut metric = self.metric.clone();
         match self.better {
@@ -39,7 +39,7 @@ impl MetricArgs {
     }
 }
 
-/// The words of a command as a shell would split them, without its other powers.
+/// Splits a command into words as a shell does, without expansions.
 pub fn words(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),

@@ -1,4 +1,4 @@
-//! What several commands take in the same words.
+//! Arguments that several commands share.
 
 use clap::{ValueEnum, builder::FalseyValueParser};
 
@@ -30,7 +30,8 @@ pub enum Color {
     Never,
 }
 
-/// `1`, `yes`, `true` in an environment variable set a flag; `0`, `no`, `false` and nothing do not.
+/// Parses a flag from an environment variable: `1`, `yes` and `true` set it. `0`, `no`, `false` and an empty value do
+/// not.
 pub fn flag() -> FalseyValueParser {
     FalseyValueParser::new()
 }

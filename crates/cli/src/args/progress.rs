@@ -1,4 +1,4 @@
-//! Whether to show how far it is.
+//! Options for progress output.
 
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -23,7 +23,8 @@ pub struct ProgressArgs {
 }
 
 impl ProgressArgs {
-    /// Whether a person reads standard error, or it was asked for: progress and summaries go there.
+    /// Returns `true` if progress and summaries are printed: standard error is a terminal, or the user asked for
+    /// them.
     pub fn is_watched(self) -> bool {
         let shown = match self.progress {
             When::Auto => std::io::stderr().is_terminal(),

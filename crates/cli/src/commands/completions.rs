@@ -25,13 +25,13 @@ pub struct CompletionsArgs {
 impl Subcommand for CompletionsArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        // Files complete too: the shell offers them where none of these fits.
+        // File names complete as well: the shell offers them if no identifier matches.
         let ids = PossibleValuesParser::new(carried::ids().chain(["all"]));
         let mut command = Cli::command()
             .mut_subcommand("study", |study| study.mut_arg("studies", |arg| arg.value_parser(ids)));
         clap_complete::generate(self.shell, &mut command, "thalweg", &mut script);
         if self.shell == Shell::Fish {
-            // clap writes fish no values of an argument without a name.
+            // clap generates no values for positional arguments in fish.
             let ids: Vec<&str> = carried::ids().collect();
             let line = format!(
                 "complete -c thalweg -n \"__fish_thalweg_using_subcommand study\" -a \"{} all\"\n",

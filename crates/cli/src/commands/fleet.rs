@@ -1,4 +1,4 @@
-//! `thalweg fleet`: how far a copy is that many work on.
+//! `thalweg fleet`: shows the progress of a sharded copy.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `thalweg helper`, which other commands start.
+//! `thalweg helper`: runs helper processes for other commands.
 
 use clap::Args;
 
@@ -19,7 +19,7 @@ impl Subcommand for HelperArgs {
     }
 
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
-        // It answers for itself: on stdout to the one that started it, on stderr to people.
+        // The helper does its own output: on stdout for the process that started it, on stderr for the user.
         std::process::exit(thalweg_lab::helper::run(&self.words));
     }
 }

@@ -1,4 +1,4 @@
-//! `thalweg list`: the registry, printed.
+//! `thalweg list`: prints the registry of mechanisms.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl Subcommand for ListArgs {
     }
 }
 
-/// What there is to say about one arm, tried here and now.
+/// Returns the facts about a mechanism between processes, with the result of a probe.
 fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
@@ -100,7 +100,7 @@ fn arm_as_json(arm: &dyn bulk::Mechanism) -> Value {
     })
 }
 
-/// `slot: 256K, 16K (bytes of a slot); ...`
+/// Returns text such as `slot: 256K, 16K (bytes of a slot); ...`.
 fn knobs(knobs: &[Knob]) -> String {
     let knobs = knobs.iter().map(|knob| {
         let values: Vec<String> = knob.values.iter().map(|v| Size(*v).to_string()).collect();
@@ -109,7 +109,7 @@ fn knobs(knobs: &[Knob]) -> String {
     knobs.collect::<Vec<_>>().join("; ")
 }
 
-/// What there is to say about one mechanism, name by name.
+/// Returns the facts about a mechanism as pairs of name and value.
 pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
     let with_promise = |stable: bool, private: bool| {
         let pairs = info.pairs.iter();

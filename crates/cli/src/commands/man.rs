@@ -1,5 +1,5 @@
-//! `thalweg man`: one page for the command and one for each subcommand; the part about mechanisms
-//! is the registry, printed.
+//! `thalweg man`: one page for the program and one for each subcommand. The section about mechanisms is generated
+//! from the registry.
 
 use clap::{Arg, Args, Command, CommandFactory};
 use clap_mangen::{
@@ -57,7 +57,7 @@ impl Subcommand for ManArgs {
     }
 }
 
-/// Shows the page by `man`, or the long help if there is no `man`.
+/// Shows the page with `man`, or the long help if `man` is not available.
 fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
     expect_open(1, OUTPUT)?;
     let text = command.render_long_help().to_string();
@@ -66,8 +66,8 @@ fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The page as `man` prints it. On a terminal `man` shows it with its pager and nothing is left to print. Otherwise its
-/// output passes through this process, as `man` does not notice that it could not write.
+/// Returns the page as formatted by `man`. On a terminal `man` shows it in its pager, and the result is empty.
+/// Otherwise the output passes through this process, because `man` does not report write errors.
 fn formatted(page: &[u8]) -> Option<Vec<u8>> {
     let mut input = File::from(memfd_create("page", MemfdFlags::CLOEXEC).ok()?);
     input.write_all(page).and_then(|()| input.rewind()).ok()?;
@@ -124,7 +124,7 @@ fn mechanisms() -> Roff {
     roff
 }
 
-/// The variables that set options of a command.
+/// Returns the section about variables that set options of a command.
 fn environment(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let variable = |arg: &Arg| {

@@ -1,4 +1,4 @@
-//! `thalweg manifest`: the hash and the name of every file.
+//! `thalweg manifest`: writes the hash and the name of every file.
 
 use clap::Args;
 use serde_json::json;
@@ -106,7 +106,7 @@ impl Subcommand for ManifestArgs {
     }
 }
 
-/// Writes a manifest to a file, if it is whole.
+/// Writes a manifest to a file, if it is complete.
 pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     if made.account.stopped {
         return Err(interrupt::failure(NOT_WRITTEN));
@@ -123,7 +123,7 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The sum: on standard error where standard output has the lines.
+/// Prints the totals: on standard error if the lines are on standard output.
 fn tell(args: &ManifestArgs, made: &Made, is_in_file: bool) -> Result<(), Failure> {
     let account = &made.account;
     if args.shown.json {

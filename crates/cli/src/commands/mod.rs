@@ -1,5 +1,5 @@
-//! The command line: one file or folder per command, with its arguments, its help and what it does.
-//! A command is its file, its `mod` and its line in `commands!`.
+//! The command line: one file or directory per command, with its arguments, its help and its implementation. To add a
+//! command, add its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
 use std::{env, ffi::OsString};
@@ -34,14 +34,14 @@ use crate::{
 };
 use copy::CopyArgs;
 
-/// The arguments of a command, which can run.
+/// A parsed command that can run.
 pub trait Subcommand {
-    /// Whether a pipe that closes is told to it as an error, instead of ending the process (SIGPIPE).
+    /// Returns `true` if the command handles a closed pipe as an error (EPIPE). Otherwise SIGPIPE ends the process.
     fn outlives_pipes(&self) -> bool {
         false
     }
 
-    /// Does the work; `color` is for what people read.
+    /// Executes the command; `color` applies to text output.
     fn run(&self, color: bool) -> Result<Exit, Failure>;
 }
 
@@ -58,7 +58,7 @@ pub struct Cli {
     command: Command,
 }
 
-// What every command takes.
+// Arguments of every command.
 #[derive(Args, Debug, Default)]
 struct Common {
     /// When to colour what people read; NO_COLOR is respected
@@ -75,11 +75,11 @@ macro_rules! commands {
             $($(#[$how])* $name(Box<$args>),)*
         }
 
-        /// The parser of the command that goes by this name and of no other: all that a command line
-        /// without a mistake needs. To build the options of all commands takes longer than to make a
-        /// clone. What it does not understand is for the whole parser, which knows what to say.
+        /// Returns the parser of one command, by its full name. It suffices for a valid command line, and is cheaper
+        /// than building the options of all commands. If it fails, the caller uses the complete parser, which reports
+        /// the error.
         pub fn parser_of(name: &str) -> Option<clap::Command> {
-            // clap wants names that last as long as the program, which asks once.
+            // clap requires names with a static lifetime. This function is called once per process.
             let lasting: &str = name.to_owned().leak();
             let command = match name {
                 $(_ if name == stringify!($name).to_ascii_lowercase() => {
@@ -126,7 +126,7 @@ commands! {
 }
 
 impl Cli {
-    /// What the words ask for, where that is plain without a parser.
+    /// Parses a plain command line without clap, or returns `None`.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
         let [_, name, words @ ..] = words else { return None };
         if name != "copy" || env::var_os("THALWEG_COLOR").is_some() {
@@ -136,7 +136,7 @@ impl Cli {
         Some(Self { common: Common::default(), command })
     }
 
-    /// Whether the command is to be told of pipes that close; else SIGPIPE ends the process.
+    /// Returns `true` if the command handles closed pipes itself; otherwise SIGPIPE ends the process.
     pub fn outlives_pipes(&self) -> bool {
         self.command.chosen().outlives_pipes()
     }

@@ -1,4 +1,4 @@
-//! `thalweg pipe`: standard input to standard output, and to files.
+//! `thalweg pipe`: moves standard input to standard output and to files.
 
 use clap::Args;
 use rustix::{
@@ -98,7 +98,7 @@ impl Subcommand for PipeArgs {
     }
 }
 
-/// The same into several sinks.
+/// Moves the stream into several sinks.
 fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     stream.prepare()?;
     let mut problems = Vec::new();
@@ -136,7 +136,7 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     })
 }
 
-/// Opens a file of `--tee`. It is emptied only once it is known not to be an end of this pipe.
+/// Opens a file of `--tee`. It is truncated only after it is known not to be an end of this pipe.
 fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failure> {
     let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };
@@ -150,7 +150,7 @@ fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failu
     }
     if !append {
         match ftruncate(&file, 0) {
-            // FIFOs and devices have nothing to cut off.
+            // FIFOs and devices cannot be truncated.
             Ok(()) | Err(Errno::INVAL) => {}
             Err(errno) => return Err(Failure::of_call("ftruncate", &name, errno)),
         }

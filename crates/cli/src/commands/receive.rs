@@ -1,4 +1,4 @@
-//! `thalweg receive`: what another process sends, into a file, a folder or a stream.
+//! `thalweg receive`: receives files from another process into a file, a directory or a stream.
 
 use clap::Args;
 use std::{
@@ -96,7 +96,7 @@ impl Subcommand for ReceiveArgs {
         let options = Options {
             trust: !self.no_trust,
             stop: Some(is_interrupted),
-            // One buffer, received into again and again.
+            // A single buffer is reused for all data.
             destination: bulk::Destination::Resident,
             ..Options::default()
         };
@@ -107,7 +107,7 @@ impl Subcommand for ReceiveArgs {
             moved = now;
             let mut meter = meter.borrow_mut();
             let meter = meter.get_or_insert_with(|| {
-                // The sizes of further files are not known before they come.
+                // With several files, the sizes of later ones are unknown.
                 let size = file.size.filter(|_| file.total == Some(1));
                 let mut meter = Meter::new(self.shown, None, size);
                 meter.listen();
@@ -151,7 +151,7 @@ impl Subcommand for ReceiveArgs {
     }
 }
 
-/// Waits for a sender of our own user. The clock starts when it has come.
+/// Waits for a sender of the same user. The clock starts when it has connected.
 fn called(
     args: &ReceiveArgs,
     address: &Address,
@@ -190,9 +190,9 @@ fn called(
 struct UnderWay {
     destination: Destination,
     path: PathBuf,
-    /// Bytes of it that are there.
+    /// Bytes received so far.
     bytes: u64,
-    /// What moved them, if they came from an open file.
+    /// The mechanism that moved them, if the sender handed over an open file.
     opened: Option<String>,
 }
 
@@ -205,17 +205,17 @@ impl UnderWay {
     }
 }
 
-/// Where the files go, one after the other.
+/// Opens the destinations of the files, one after the other.
 struct Landings<'a> {
     args: &'a ReceiveArgs,
-    /// Opened before anybody has called, unless it is a folder.
+    /// The destination, opened before any sender has connected, unless it is a directory.
     single: Option<UnderWay>,
     under_way: Option<UnderWay>,
     in_folder: bool,
     so_far: SoFar,
-    /// Read when the first open file comes.
+    /// The profile, loaded for the first open file.
     saved: Option<Saved>,
-    /// What the drivers of open files had to tell.
+    /// Messages from the drivers of open files.
     notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `thalweg report`: saved results as a page, as drawings, or as Markdown.
+//! `thalweg report`: shows saved results as a page, as drawings, or as Markdown.
 
 use clap::Args;
 use std::{

@@ -1,5 +1,4 @@
-//! One stream from end to end by the driver, for `pipe` and for `copy` into standard output; and
-//! how streams end.
+//! Moves one stream with the driver, for `pipe` and for `copy` to standard output, and handles its end.
 
 use std::fmt::Write;
 use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, Transfer};
@@ -18,42 +17,42 @@ use crate::{
     stdio,
 };
 
-/// A stream and how to move it.
+/// A stream, and options for moving it.
 pub struct Stream<'s> {
-    /// How to choose the mechanism.
+    /// Options for choosing the mechanism.
     pub choice: &'s Choice,
     pub shown: ProgressArgs,
-    /// The label of the progress line.
+    /// Label of the progress line.
     pub label: Option<&'s str>,
-    /// The most to move in a second.
+    /// Rate limit in bytes per second.
     pub limit: Option<u64>,
-    /// Say at the end what was moved.
+    /// `true` to print a summary at the end.
     pub verbose: bool,
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub source: End<'s>,
     pub source_name: String,
     pub sink: End<'s>,
     pub sink_name: String,
-    /// How many to move, if not all.
+    /// Number of bytes to move; `None` for all.
     pub len: Option<u64>,
-    /// How many are expected.
+    /// Expected number of bytes.
     pub expected: Option<u64>,
 }
 
-/// How a stream ended.
+/// The outcome of a stream.
 pub struct Finished {
     pub report: Report,
     pub stopped: bool,
-    /// The reader of the sink has left.
+    /// `true` if the reader of the sink has closed it.
     pub deserted: bool,
     /// Mechanisms that could not be used.
     pub unavailable: Vec<Unavailable>,
-    /// What went wrong, in words.
+    /// Error messages.
     pub problems: Vec<String>,
 }
 
 impl Stream<'_> {
-    /// Enlarges the pipes among the ends, refuses what would never end.
+    /// Enlarges the pipes among the ends. Returns an error if the stream would never end.
     pub fn prepare(&self) -> Result<(), Failure> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(
@@ -68,7 +67,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Moves everything and says how it ended.
+    /// Moves all bytes and reports the outcome.
     pub fn run(&self) -> Result<Exit, Failure> {
         self.prepare()?;
         let mut transfer = Transfer {
@@ -99,19 +98,19 @@ impl Stream<'_> {
         })
     }
 
-    /// The meter of this stream.
+    /// Creates the meter of this stream.
     pub fn meter(&self) -> Meter {
         let mut meter = Meter::new(self.shown, self.label, self.expected);
         meter.listen();
         meter
     }
 
-    /// Bytes per second not to exceed.
+    /// Returns the rate limit in bytes per second.
     pub fn limit(&self) -> Option<u64> {
         self.limit.filter(|limit| *limit > 0)
     }
 
-    /// Says how it ended.
+    /// Reports the outcome.
     pub fn finish(&self, end: Finished) -> Result<Exit, Failure> {
         let Finished { report, mut problems, .. } = end;
         if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.deserted {
@@ -140,21 +139,22 @@ impl Stream<'_> {
     }
 }
 
-/// What a sink that took everything says when it is closed: on network disks the truth comes last.
+/// Returns the error that closing the sink would report: network file systems may report write errors only then.
 pub fn not_kept(sink: &End<'_>, name: &str) -> Option<String> {
     let errno = io::flush(sink.fd).err()?;
     Some(Failure::of_call("close", name, errno).message)
 }
 
-/// As the shell expects of a tool whose reader has had enough: without a word.
+/// Ends the process by SIGPIPE without a message, as a shell expects from a tool after its reader has closed the
+/// pipe.
 fn die_of_sigpipe() {
     use rustix::process::{Signal, getpid, kill_process};
-    // Neither fails for ourselves and a signal that exists.
+    // These calls cannot fail for the own process and a valid signal.
     let _ = signal::reset_sigpipe();
     let _ = kill_process(getpid(), Signal::PIPE);
 }
 
-/// Whether the sink's reader has left.
+/// Returns `true` if the reader of the sink has closed it.
 pub fn is_deserted(error: &Error) -> bool {
     error.errno == Errno::PIPE && error.side != Side::Source
 }
@@ -176,7 +176,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// Every change of mechanism under way, and what was found where mechanisms took turns.
+/// Formats every change of mechanism, and every trial in which mechanisms took turns.
 pub fn events(report: &Report) -> impl Iterator<Item = String> {
     let steps = report.steps_down.iter().map(|step| {
         format!(

@@ -1,4 +1,4 @@
-//! What `send` and `receive` share: the place to meet, the errors, the account at the end.
+//! Code shared by `send` and `receive`: address, errors, and the report at the end.
 
 use std::{
     ffi::OsStr,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The address a person named.
+/// Parses an address given by the user.
 pub fn address(name: &str) -> Result<Address, Failure> {
     Address::parse(name).map_err(|error| match error {
         Error::NotPermitted { why } => Failure::new(Exit::Usage, why),
@@ -31,12 +31,12 @@ pub fn address(name: &str) -> Result<Address, Failure> {
     })
 }
 
-/// What went wrong between the two before anything was moved.
+/// Converts an error that occurred before any byte was moved.
 pub fn failure(error: &Error, name: &str) -> Failure {
     failure_after(error, name, &quantity::exact(0))
 }
 
-/// What went wrong between the two, and how far they were, in words.
+/// Converts an error between the two processes; `how_far` describes the progress.
 fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
     let name = &named(name);
     if interrupt::is_interrupted() {
@@ -58,7 +58,7 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
     }
 }
 
-/// Time and processor time since the start.
+/// Wall time and CPU time since the start.
 pub struct Clock {
     began: Instant,
     usage: Usage,
@@ -69,25 +69,25 @@ impl Clock {
         Self { began: Instant::now(), usage: Usage::now_process() }
     }
 
-    /// So far: on the clock, and of the processor.
+    /// Returns the elapsed wall time and CPU time.
     pub fn read(&self) -> (Duration, Duration) {
         (self.began.elapsed(), Usage::now_process().since(&self.usage).cpu())
     }
 }
 
-/// How far a transfer was when it ended too early, and what had been announced.
+/// Progress of a transfer at the time of an error, and the announced totals.
 #[derive(Debug, Default)]
 pub struct SoFar {
-    /// Files that are whole at the other side, as far as this one knows.
+    /// Files that are complete at the receiver, as far as this side knows.
     pub files: u64,
     pub bytes: u64,
-    /// Files that were announced.
+    /// Number of announced files.
     pub total: Option<u64>,
-    /// Bytes that were announced of a file that comes alone.
+    /// Announced size in bytes of a single file.
     pub size: Option<u64>,
-    /// Bytes of the files that are whole.
+    /// Bytes of the complete files.
     pub whole: u64,
-    /// What of these was moved from open files.
+    /// The part that was moved from open files.
     pub from_open: FromOpen,
 }
 
@@ -104,23 +104,23 @@ impl SoFar {
     }
 }
 
-/// What was handed over, and what was not.
+/// Counts of transferred and failed files.
 pub struct Counts {
-    /// Files that are whole at the other side.
+    /// Files that are complete at the receiver.
     pub files: u64,
     pub bytes: u64,
-    /// What of them the receiver moved from open files.
+    /// The part that the receiver moved from open files.
     pub from_open: FromOpen,
-    /// Bytes of the files that are whole.
+    /// Bytes of the complete files.
     whole: u64,
-    /// What went wrong, in the order it did.
+    /// Failures, in order of occurrence.
     failures: Vec<Failure>,
-    /// The last of them ended all.
+    /// `true` if the last failure ended the whole transfer.
     ended: bool,
 }
 
 impl Counts {
-    /// Of the library's answer; `name` is where the two met, `missing` what did not come so far.
+    /// Converts the result of the library. `name` is the address, `missing` the failures so far.
     pub fn of(
         handed: Result<Handed, Error>,
         so_far: &SoFar,
@@ -143,12 +143,12 @@ impl Counts {
         counts
     }
 
-    /// Files that were there to be handed over, as far as this side knows.
+    /// Returns the number of files that were available, as far as this side knows.
     pub fn seen(&self) -> usize {
         self.files as usize + self.failures.len()
     }
 
-    /// What comparing the checksums showed: the receiver compares those of all files that came as bytes.
+    /// Returns the results of comparing checksums. The receiver compares those of all files that arrived as bytes.
     pub fn verified(&self) -> Verified {
         let differ = self.failures.iter().filter(|failure| failure.exit == Exit::Differ).count();
         let moved = &self.from_open;
@@ -165,14 +165,14 @@ impl Counts {
         }
     }
 
-    /// Something went wrong with all of it, and is to be said last.
+    /// Records a failure that ended the whole transfer; it is reported last.
     pub fn end(&mut self, failure: Failure) {
         self.failures.push(failure);
         self.ended = true;
     }
 
-    /// How the command ends, of so many files in all. What went wrong is said, but for the last
-    /// words.
+    /// Prints all failures except the last, and returns the exit status or the last failure. `of`: total number of
+    /// files.
     pub fn exit(mut self, of: usize) -> Result<Exit, Failure> {
         let failed = self.failures.len();
         let differ = self.failures.iter().any(|failure| failure.exit == Exit::Differ);
@@ -191,7 +191,7 @@ impl Counts {
     }
 }
 
-/// One file's problem, in the words of the side that met it.
+/// Converts the problem of one file, in the words of the side that reported it.
 fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
     let file = named(&if file.is_empty() { name.into() } else { shown(file).to_string() });
     let exit = match problem {
@@ -202,11 +202,11 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
     Failure::new(exit, format!("{file}: {problem}{nothing}"))
 }
 
-/// What moved most of it.
+/// The mechanism that moved the most bytes.
 pub struct Way {
     pub name: String,
     pub tuning: Tuning,
-    /// The two sides agreed on it; otherwise the receiver chose it for itself.
+    /// `true` if both sides agreed on it; `false` if the receiver chose it alone.
     pub is_between_processes: bool,
 }
 
@@ -225,31 +225,31 @@ impl Way {
     }
 }
 
-/// One side's account.
+/// The report of one side.
 pub struct Account<'a> {
-    /// `sent`, `received`.
+    /// `sent` or `received`.
     pub did: &'static str,
     pub shown: ProgressArgs,
     pub verbose: bool,
-    /// Standard output carries the data.
+    /// `true` if standard output carries the data.
     pub on_stderr: bool,
     pub way: Way,
-    /// What the movers of open files have to say.
+    /// Messages from the drivers of open files.
     pub notes: &'a [String],
-    /// What its choice rests on; the receiver does not choose.
+    /// The evidence for the choice; `None` for a receiver, which does not choose.
     pub choice: Option<Choice>,
-    /// What was passed over.
+    /// Mechanisms that were skipped.
     pub skipped: &'a [Skipped],
-    /// What was moved and what was not.
+    /// Counts of transferred and failed files.
     pub counts: &'a Counts,
-    /// What comparing the checksums showed.
+    /// Results of comparing the checksums.
     pub verified: Verified,
-    /// Time and processor time.
+    /// Wall time and CPU time.
     pub took: (Duration, Duration),
 }
 
 impl Account<'_> {
-    /// Prints the line at the end, on standard error, or the JSON object.
+    /// Prints the final line on standard error, or the JSON object.
     pub fn tell(&self) -> Result<(), Failure> {
         let counts = self.counts;
         let said = self.verbose || counts.files > 0;
@@ -284,10 +284,10 @@ impl Account<'_> {
         print(&(answer.line() + "\n"))
     }
 
-    /// `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, as of a copy.
+    /// Returns text such as `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, like the summary of a copy.
     fn words(&self) -> String {
         let (counts, took) = (self.counts, self.took.0);
-        // A receiver has the words from the other side.
+        // A receiver gets these strings from the peer, so they must be escaped.
         let tuning = shown(&self.way.tuning.to_string()).to_string();
         let tuning = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! The one JSON object that `copy` and `pipe` print last.
+//! The JSON object that `copy` and `pipe` print at the end.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,60 +7,60 @@ use thalweg_tree::fleet::WorkerRecord;
 
 use super::quantity;
 
-/// The version of this object.
+/// Version of this object's schema.
 pub const SCHEMA: u32 = 1;
 
-/// What was done, by what, at what cost.
+/// The result of a command: work done, mechanisms, cost.
 #[derive(Debug, Default, Serialize)]
 pub struct Answer {
     /// Bytes that reached the destination.
     pub bytes: u64,
-    /// Files among them; 1 for a stream.
+    /// Number of files; 1 for a stream.
     pub files: u64,
-    /// Time on the clock.
+    /// Wall time.
     pub seconds: f64,
-    /// Processor time, user and system.
+    /// CPU time, user and system.
     pub cpu_seconds: f64,
-    /// The mechanism that moved most.
+    /// The mechanism that moved the most bytes.
     pub mechanism: Option<String>,
     pub tuning: Tuning,
-    /// What its choice rests on, where the command chose between processes.
+    /// The evidence for the choice, if the command chose a mechanism between processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<Choice>,
-    /// Every change of mechanism under way.
+    /// Every change of mechanism during the transfer.
     pub steps_down: Vec<Step>,
-    /// What was found where mechanisms took turns on the first bytes.
+    /// Results of trials in which mechanisms took turns on the first bytes.
     pub looks: Vec<Look>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
-    /// What was compared with its source.
+    /// Results of the verification.
     pub verified: Verified,
-    /// What became of a folder, beside the files that came.
+    /// Results of a tree fetch, in addition to the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<Tree>,
-    /// Which of many workers this was, and what they did.
+    /// The rank of this worker in a sharded copy, and the results of all workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Fleet>,
     pub tune: Option<Tuned>,
-    /// Mechanisms that could not be used, and why.
+    /// Mechanisms that could not be used, with reasons.
     pub unavailable: Vec<Unavailable>,
-    /// What keeps its temporary name, for a later copy to go on with.
+    /// Files that keep their temporary name, so that a later copy can resume.
     pub unfinished: Vec<String>,
-    /// Files and devices that were there before, and hold a part of what they were to get.
+    /// Existing files and devices that were written in part.
     pub torn: Vec<String>,
-    /// What went wrong; null if nothing did.
+    /// The error; null on success.
     pub error: Option<String>,
     pub schema: u32,
 }
 
-/// How many copies were compared with their sources, and what that showed.
+/// Counts of copies that were compared with their sources.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Verified {
-    /// Whether anything was to be compared; if not, the counts say nothing.
+    /// `true` if verification was requested; otherwise the counts are meaningless.
     pub asked: bool,
     /// Files that are equal.
     pub same: u64,
-    /// Files that differ, and stay so.
+    /// Files that differ and were not copied again.
     pub differ: u64,
     /// Files that differed and were copied again.
     pub again: u64,
@@ -68,75 +68,75 @@ pub struct Verified {
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,
-    /// Equal files that were to be read from the device and came from memory.
+    /// Equal files that should have been read from the device and came from the page cache.
     pub from_memory: u64,
-    /// The hash they were compared by.
+    /// The hash function of the comparison.
     pub hash: Option<&'static str>,
 }
 
-/// What became of a folder of a server.
+/// Results of fetching a directory from a server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Tree {
-    /// Links that were made.
+    /// Symbolic links that were created.
     pub links: u64,
-    /// Files that were there already as the server lists them.
+    /// Files that were already present as the server lists them.
     pub unchanged: u64,
-    /// Entries that are not there.
+    /// Entries that failed.
     pub failed: u64,
     /// Entries that the server has and does not list.
     pub left_out: u64,
 }
 
-/// One worker of a copy that many work on.
+/// A worker of a sharded copy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fleet {
     pub rank: u32,
     pub size: u32,
     /// Tasks in the plan.
     pub tasks: u64,
-    /// Tasks that this one did.
+    /// Tasks that this worker completed.
     pub done: u64,
     /// `finished`, `others`, `there` or `unfinished`.
     pub end: &'static str,
-    /// All workers, if this one finished.
+    /// Results of all workers, if this one finished the copy.
     pub workers: Vec<WorkerRecord>,
 }
 
-/// What a choice rests on.
+/// The evidence for a choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
-    /// In words: what was measured, or why that does not count.
+    /// The reason in words: the measurement, or why it does not count.
     pub why: String,
-    /// What was measured of the way here.
+    /// The measurement of the chosen mechanism on this machine.
     pub evidence: Option<Evidence>,
-    /// The profile, and why it is not used if it is not.
+    /// The profile, with the reason if it is not used.
     pub profile: Value,
 }
 
 /// A change of mechanism.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// What could not go on.
+    /// The mechanism that could not continue.
     pub from: String,
-    /// What went on instead.
+    /// The mechanism that continued.
     pub to: String,
-    /// At which byte.
+    /// Offset in bytes.
     pub at: u64,
-    /// The errno's symbol.
+    /// Symbol of the errno.
     pub errno: String,
     pub reason: String,
 }
 
 #[derive(Debug, Serialize)]
 pub struct Tuned {
-    /// One per mechanism, and `cp`.
+    /// Variants: one per mechanism, and one for `cp`.
     pub arms: Vec<Arm>,
 }
 
 #[derive(Debug, Serialize)]
 pub struct Arm {
     pub name: String,
-    /// Its time divided by `cp`'s; null if `cp` could not be measured.
+    /// Its time divided by that of `cp`; null if `cp` could not be measured.
     pub ratio_to_cp: Option<f64>,
     /// Half the width of the interval, as a fraction of the ratio.
     pub spread: Option<f64>,
@@ -150,7 +150,7 @@ pub struct Unavailable {
 }
 
 impl Answer {
-    /// The account of one transfer.
+    /// Creates the answer for one transfer.
     pub fn of(report: &Report) -> Self {
         let main = report.main();
         Self {
@@ -167,13 +167,14 @@ impl Answer {
         }
     }
 
-    /// One line of JSON.
+    /// Returns the answer as one line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// `tried on its first 6 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range goes on`.
+/// Returns text such as `tried up to 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range
+/// went on`.
 pub fn look_in_words(look: &Look) -> String {
     let tried = look.tried.iter().map(|tried| match tried.ratio {
         Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),
@@ -197,7 +198,7 @@ impl From<&StepDown> for Step {
     }
 }
 
-/// The mechanisms a plan finds unfit.
+/// Returns the mechanisms that the plan considers unfit.
 pub fn unavailable(plan: &Plan) -> Vec<Unavailable> {
     let unfit = plan.verdicts.iter().filter_map(|verdict| match &verdict.judgement {
         Judgement::Unfit { reason } => {

@@ -1,6 +1,6 @@
 //! Fields of comma-separated values.
 
-/// A field as RFC 4180 wants it.
+/// Quotes a field if RFC 4180 requires it.
 pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! What people and programs read: tables, JSON, numbers with units.
+//! Output formats: tables, JSON, numbers with units.
 
 pub mod answer;
 pub mod csv;

@@ -1,10 +1,10 @@
-//! Colour, where somebody looks and did not forbid it.
+//! Colour, if standard output is a terminal and the user did not disable it.
 
 use std::io::IsTerminal;
 
 use crate::args::Color;
 
-/// Whether standard output gets colour.
+/// Returns `true` if standard output should be coloured.
 pub fn wanted(choice: Color) -> bool {
     match choice {
         Color::Always => true,
@@ -17,23 +17,23 @@ pub fn wanted(choice: Color) -> bool {
     }
 }
 
-/// The line in bold, if colour is wanted.
+/// Returns the line in bold, if colour is wanted.
 pub fn strong(line: &str, color: bool) -> String {
     if color { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
 }
 
-/// The words in green, yellow or red, if colour is wanted. The words must say it too.
+/// Returns the words in colour, if colour is wanted. The words must convey the meaning without it.
 pub fn tinted(words: &str, tint: Tint, color: bool) -> String {
     if color { format!("\x1b[{}m{words}\x1b[0m", tint as u8) } else { words.to_owned() }
 }
 
-/// What a colour says.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug)]
 pub enum Tint {
-    /// It does not hold.
+    /// The statement is false.
     Red = 31,
-    /// It holds.
+    /// The statement is true.
     Green = 32,
-    /// Nobody knows.
+    /// The result is unknown.
     Yellow = 33,
 }

@@ -1,8 +1,8 @@
-//! Pairs of ends in few words: `file -> file, pipe; pipe -> file`.
+//! Short notation for pairs of ends: `file -> file, pipe; pipe -> file`.
 
 use thalweg_core::Kind;
 
-/// Groups by source, in the order of the manual; all of them are `every pair`.
+/// Groups the pairs by source, in the order of the manual; all pairs together are `every pair`.
 pub fn brief(pairs: &[(Kind, Kind)]) -> String {
     if pairs.len() == Kind::ALL.len() * Kind::ALL.len() {
         return "every pair".to_owned();

@@ -1,4 +1,4 @@
-//! Ratios with their intervals, and the numbers they are of, in few columns.
+//! Compact formatting of ratios, their intervals, and medians.
 
 use std::time::Duration;
 use thalweg_core::profile::Ratio;
@@ -6,10 +6,10 @@ use thalweg_lab::arms::command::{Better, What};
 
 use super::quantity;
 
-/// Cells on either side of a bar's middle, which together stand for half to twice as good.
+/// Cells on each side of a bar's middle. Full length means a factor of two.
 const HALF: usize = 7;
 
-/// A median in the metric's unit.
+/// Formats a median in the metric's unit.
 pub fn number(value: f64, what: &What) -> String {
     match what {
         What::Wall | What::Cpu => {
@@ -32,7 +32,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// In at most four characters, so that three fit their column whatever was measured.
+/// Formats a factor in at most four characters, so that three of them always fit their column.
 fn factor(value: f64) -> String {
     match value {
         value if !(0.005..999.5).contains(&value) => format!("{value:.0e}"),
@@ -41,12 +41,12 @@ fn factor(value: f64) -> String {
     }
 }
 
-/// `0.65 [0.60, 0.70]`: a ratio with its interval.
+/// Formats a ratio with its interval: `0.65 [0.60, 0.70]`.
 pub fn interval(ratio: &Ratio) -> String {
     format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi))
 }
 
-/// How far from the middle, to the right where it is better; full at half or twice.
+/// Returns a bar that extends to the right if the ratio is better than 1. It is full at a factor of two.
 pub fn bar(ratio: &Ratio, better: Better) -> String {
     let doublings = match better {
         Better::Lower => -ratio.ratio.log2(),

@@ -1,4 +1,4 @@
-//! How far a row of runs is, on standard error: a line that changes, or one line where no person looks.
+//! Progress of a series of runs on standard error: a bar on a terminal, otherwise one line.
 
 use indicatif::ProgressBar;
 use std::{
@@ -13,7 +13,7 @@ use super::{
     ticking::{new_bar, style},
 };
 
-/// What is over sooner needs no line.
+/// Shorter series need no line.
 const LONG: Duration = Duration::from_secs(2);
 
 pub struct Runs {
@@ -24,13 +24,13 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Nothing is shown yet; never a line if it does not speak.
+    /// Creates the display without showing anything. If `speaks` is `false`, no line is printed outside a terminal.
     pub fn new(speaks: bool) -> Self {
         let seen = std::io::stderr().is_terminal();
         Self { speaks, seen, began: OnceCell::new(), bar: OnceCell::new() }
     }
 
-    /// So many are done of so many; of none while it is not known of how many.
+    /// Shows that `done` of `all` runs are complete. `all` is 0 while unknown.
     pub fn show(&self, done: usize, all: usize) {
         if all == 0 {
             return;
@@ -41,7 +41,7 @@ impl Runs {
             let bar = self.bar.get_or_init(|| new_bar(Some(all as u64), look()));
             bar.set_position(done as u64);
         } else if done == 2 && self.speaks && began.elapsed() * (all as u32) > LONG {
-            // The time of the first run is not known: it is over when this is first called.
+            // The duration of the first run is unknown: this function is first called after it.
             let about = began.elapsed() * (all as u32).saturating_sub(2);
             note(&format!("{all} runs, about {}", quantity::duration(about)));
         }

@@ -1,12 +1,12 @@
-//! Plain tables: no frames, columns as wide as what is in them, long cells wrapped.
+//! Plain tables: no frames, columns as wide as their contents, long cells wrapped.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use rustix::termios::tcgetwinsize;
 
-/// Columns when nobody says how wide the terminal is.
+/// Columns if the width of the terminal is unknown.
 const COLUMNS: u16 = 120;
 
-/// A table with this head, or with none.
+/// Creates a table with this head, which may be empty.
 pub fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -18,7 +18,7 @@ pub fn table(head: &[&str]) -> Table {
     table
 }
 
-/// The table as text, without the blanks at the ends of its lines.
+/// Renders the table without trailing spaces.
 pub fn render(table: &Table) -> String {
     let mut text = String::new();
     for line in table.lines() {
@@ -29,7 +29,7 @@ pub fn render(table: &Table) -> String {
     text
 }
 
-/// The columns of the terminal, or what the environment says.
+/// Returns the width of the terminal in columns. The variable `COLUMNS` takes precedence.
 pub fn width() -> u16 {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let told = || tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);

@@ -1,4 +1,4 @@
-//! Standard output and standard error, without a panic when they are gone or full.
+//! Standard output and standard error, without a panic if they are closed or full.
 
 use serde::Serialize;
 use std::{
@@ -22,7 +22,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints what is no text on standard output: names of files as they are.
+/// Prints bytes that may not be UTF-8 on standard output: unmodified file names.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
@@ -30,7 +30,8 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     written.map_err(|e| not_written(OUTPUT, &e))
 }
 
-/// A command that ignores SIGPIPE ends like one that SIGPIPE kills, without a message.
+/// Returns the failure for a write error. A command that ignores SIGPIPE ends as if SIGPIPE had killed it, without a
+/// message.
 fn not_written(stream: &str, error: &std::io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),
@@ -67,19 +68,21 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&(text + "\n"))
 }
 
-/// A line, or several, on standard error; if that is gone there is nobody to tell. Whatever of it came
-/// from elsewhere steers no terminal; where it may hold lines of its own it is [`thalweg_core::shown`] before.
+/// Prints one or several lines on standard error; write errors are ignored. Control characters are escaped, so that
+/// foreign text cannot control the terminal. Text that may contain line breaks of its own must be passed through
+/// [`thalweg_core::shown`] first.
 pub fn note(text: &str) {
     note_json(&shown_lines(text).to_string());
 }
 
-/// A line of JSON on standard error, as it is.
+/// Prints a line of JSON on standard error, unmodified.
 pub fn note_json(line: &str) {
     let mut stderr = std::io::stderr().lock();
     let _ = writeln!(stderr, "{line}");
 }
 
-/// Prints the JSON answer of a command whose standard output carries data. Unlike a note it is a result: see [`keep`].
+/// Prints the JSON answer of a command that writes data to standard output. Unlike a note it is a result: see
+/// [`keep`].
 pub fn answer_beside(line: &str) {
     let written = || {
         expect_open(2, ERRORS)?;
@@ -96,7 +99,7 @@ pub fn report(failure: &Failure) -> Exit {
     failure.exit
 }
 
-/// The way errors and warnings look: `thalweg: ...`.
+/// Prints an error or a warning in the form `thalweg: ...`.
 pub fn complain(message: &str) {
     note(&format!("thalweg: {message}"));
 }

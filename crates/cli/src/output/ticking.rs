@@ -1,17 +1,17 @@
-//! Bars on standard error: drawn anew though nothing has moved, and not at all where no person looks.
+//! Progress bars on standard error. They are redrawn even if nothing has moved, and only on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{thread, time::Duration};
 
 const PACE: Duration = Duration::from_millis(250);
 
-/// A look with these parts.
+/// Creates a style from a template.
 pub fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template);
     style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }
 
-/// A bar of so many steps, which moves until it ends.
+/// Creates a bar with this number of steps, which ticks until it ends.
 pub fn new_bar(steps: Option<u64>, style: ProgressStyle) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::stderr());
     bar.set_style(style);
@@ -21,8 +21,8 @@ pub fn new_bar(steps: Option<u64>, style: ProgressStyle) -> ProgressBar {
     bar
 }
 
-/// Where no thread can be had it changes when something has moved; indicatif's own ticker would panic
-/// there.
+/// Redraws the bar regularly from a thread. If no thread can be created, it is redrawn only on progress; indicatif's
+/// own ticker would panic.
 fn keep_ticking(bar: &ProgressBar) {
     let bar = bar.downgrade();
     let tick = move || {

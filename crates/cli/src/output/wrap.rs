@@ -1,9 +1,9 @@
-//! Running text in the width of the terminal.
+//! Wraps text to the width of the terminal.
 
 use super::table::width;
 
-/// The text as lines, each begun by so many blanks and no longer than the terminal is wide; a word
-/// that is longer stands alone.
+/// Wraps the text into lines with this indentation, no longer than the terminal is wide. A longer word has a line of
+/// its own.
 pub fn wrapped(text: &str, indent: usize) -> String {
     in_columns(text, indent, usize::from(width()))
 }

@@ -1,5 +1,5 @@
-//! The line that changes: as much as fits the terminal, the most wanted first, the rest filled with
-//! the name of the file in hand or with a bar.
+//! The progress line: the most important parts that fit the terminal. The name of the current file or a bar fills the
+//! rest.
 
 use rustix::termios::tcgetwinsize;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use super::state::State;
 use crate::output::quantity;
 
-/// The columns of the terminal that standard error is, without the last: a cursor there may wrap.
+/// Returns the width of the terminal on standard error, minus the last column: a cursor there may wrap.
 pub fn width() -> usize {
     let told = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
     told.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
 }
 
-/// One part of the line, and how soon it goes where there is no room: the highest goes first.
+/// A part of the line. If space is short, the part with the highest `goes` is dropped first.
 struct Part {
     text: String,
     goes: u8,
 }
 
-/// A name or a bar is not shown in fewer columns.
+/// Smallest width, in columns, of a name or a bar.
 const LEAST: usize = 10;
 
-/// The line in at most so many columns.
+/// Formats the line in at most `columns` columns.
 pub fn of(state: &State, columns: usize) -> String {
     let mut parts = parts(state);
     while length(&parts) > columns && parts.len() > 1 {
@@ -71,7 +71,7 @@ fn parts(state: &State) -> Vec<Part> {
     parts
 }
 
-/// `0:07`, `1:02:03`: no digit more than changes while a person looks.
+/// Formats a duration as `0:07` or `1:02:03`, without fractions of a second.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -93,7 +93,7 @@ fn filler(state: &State, room: usize) -> String {
     format!("[{}{arrow:<1$}]", "=".repeat(done), steps - done)
 }
 
-/// The end of a name that is too long: there it differs from its neighbours.
+/// Shortens a long name to its end, which differs from its neighbours' more often than the start.
 fn cut(name: &str, room: usize) -> String {
     if columns(name) <= room {
         return name.to_owned();
@@ -116,7 +116,7 @@ fn columns(text: &str) -> usize {
     text.chars().map(column).sum()
 }
 
-/// What is not ASCII may take two.
+/// A character outside ASCII may take two columns.
 fn column(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }

@@ -1,6 +1,5 @@
-//! How far a command is, on standard error: a line that changes, lines of JSON, one line whenever
-//! SIGUSR1 asks, or nothing. Also where an interrupt is noticed, since the driver asks here between
-//! its steps.
+//! Progress on standard error: a changing line, lines of JSON, one line per SIGUSR1, or nothing. Interrupts are also
+//! noticed here, because the driver calls this module between its steps.
 
 use indicatif::{ProgressBar, ProgressState};
 use std::{
@@ -46,7 +45,7 @@ enum Face {
     Lines { printed: Instant, json: bool },
 }
 
-/// What is known, for the thread that moves, the one that draws and the one that answers SIGUSR1.
+/// The state shared by the threads that move data, draw, and answer SIGUSR1.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<State>>);
 
@@ -57,7 +56,7 @@ impl Shared {
 }
 
 impl Meter {
-    /// A meter for a job of about `total` bytes.
+    /// Creates a meter for a job of about `total` bytes.
     pub fn new(args: ProgressArgs, name: Option<&str>, total: Option<u64>) -> Self {
         let state = Shared(Arc::new(Mutex::new(State::new(name, total))));
         let seen = || std::io::stderr().is_terminal();
@@ -72,7 +71,7 @@ impl Meter {
         Self { face, state, listens: false }
     }
 
-    /// From now on SIGUSR1 gets its line at once, even while nothing moves.
+    /// Starts answering SIGUSR1 immediately, even while no data moves.
     pub fn listen(&mut self) {
         if !self.listens {
             let bar = if let Face::Bar(bar) = &self.face { Some(bar.clone()) } else { None };
@@ -81,17 +80,17 @@ impl Meter {
         }
     }
 
-    /// Whether the job has run for so long that a person may wonder.
+    /// Returns `true` if the job has run long enough for progress to be useful.
     pub fn is_lasting(&self) -> bool {
         self.state.get().elapsed() >= WONDER
     }
 
-    /// Whether what it shows is looked at.
+    /// Returns `true` if the progress is shown, or was requested.
     pub fn is_seen(&self) -> bool {
         !matches!(self.face, Face::Blank) || self.state.get().asked_for
     }
 
-    /// The last picture: it stays, or it goes.
+    /// Draws the final state. `stays`: `true` to keep the line on the terminal.
     pub fn finish(&mut self, moved: u64, stays: bool) {
         {
             let mut state = self.state.get();
@@ -106,7 +105,7 @@ impl Meter {
         }
     }
 
-    /// Prints something that does not tear the bar.
+    /// Runs `print` while the bar is hidden, so that their output does not mix.
     pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.face {
             Face::Bar(bar) => bar.suspend(print),
@@ -120,13 +119,13 @@ impl Meter {
         self.draw();
     }
 
-    /// Shows how far the copy of a tree is.
+    /// Shows the progress of a tree copy.
     pub fn show_tree(&mut self, progress: Progress) {
         self.state.get().advance_tree(progress);
         self.draw();
     }
 
-    /// Changes what is known besides the bytes, for the next picture.
+    /// Changes other parts of the state, which are shown with the next update.
     pub fn know(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.get());
     }
@@ -160,8 +159,7 @@ impl Watch for Meter {
     }
 }
 
-/// A line that is drawn anew from what is known: its time goes on while a slow reader holds
-/// everything up.
+/// Creates a bar that is redrawn from the state. Its clock advances even while a slow reader blocks the transfer.
 fn new_bar(state: Shared) -> ProgressBar {
     let draw = move |_: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&line::of(&state.get(), line::width()));

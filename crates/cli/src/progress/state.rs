@@ -1,5 +1,5 @@
-//! What is known of a running transfer, and what follows from it: the part done, the rates, the
-//! time left; as a sentence and as JSON.
+//! The state of a running transfer, and values derived from it: percentage, rates, remaining time. Formatted as a
+//! sentence and as JSON.
 
 use serde_json::{Value, json};
 use std::{
@@ -11,38 +11,38 @@ use thalweg_tree::{Progress, Total};
 
 use crate::output::quantity;
 
-/// The rate "now" is that of so long.
+/// Period over which the current rate is averaged.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// How far a job is.
+/// The progress of a job.
 pub struct State {
-    /// The label of the line.
+    /// Label of the line.
     pub label: String,
     pub moved: u64,
-    /// Bytes that were there before.
+    /// Bytes present before the job.
     pub before: u64,
-    /// Bytes there are to move, where they are known beforehand.
+    /// Bytes to move, if known beforehand.
     pub expected: Option<u64>,
-    /// Of a tree: what is dealt with, what there is once it was counted, and the file in hand.
+    /// For a tree: the processed files, the totals once counted, and the current file.
     pub tree: Option<Tree>,
-    /// Somebody asked for a line.
+    /// `true` if SIGUSR1 requested a line.
     pub asked_for: bool,
-    /// The job has ended.
+    /// `true` if the job has ended.
     pub over: bool,
     began: Instant,
     recent: VecDeque<(Instant, u64)>,
 }
 
-/// What is known of a tree.
+/// The progress of a tree copy.
 #[derive(Default)]
 pub struct Tree {
-    /// Source files dealt with, moved or not.
+    /// Source files that were processed, moved or not.
     pub settled: Total,
-    /// What there is, once it was counted.
+    /// The totals, once counted.
     pub total: Option<Total>,
-    /// The count is under way.
+    /// `true` while the count is running.
     pub counting: bool,
-    /// The source in hand.
+    /// The current source file.
     pub current: String,
 }
 
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// So many bytes have moved by now.
+    /// Records the number of bytes moved so far.
     pub fn advance(&mut self, moved: u64) {
         let now = Instant::now();
         self.moved = self.moved.max(moved);
@@ -74,10 +74,10 @@ impl State {
         }
     }
 
-    /// The same of a tree.
+    /// Records the progress of a tree copy.
     pub fn advance_tree(&mut self, progress: Progress) {
         let tree = self.tree.get_or_insert_default();
-        // Several workers tell of their progress, and not in order.
+        // Several workers report progress, and not in order.
         if progress.settled.files >= tree.settled.files {
             tree.settled.files = progress.settled.files;
         }
@@ -89,17 +89,17 @@ impl State {
         self.began.elapsed()
     }
 
-    /// Bytes dealt with, and of how many.
+    /// Returns the bytes processed, and their total.
     fn part(&self) -> (u64, Option<u64>) {
         match &self.tree {
             Some(Tree { settled, total: Some(total), .. }) => (settled.bytes, Some(total.bytes)),
-            // A single file is as large as it said before anything moved.
+            // The size of a single file is known before anything moves.
             Some(Tree { settled, .. }) => (settled.bytes, self.expected),
             None => (self.before + self.moved, self.expected),
         }
     }
 
-    /// The part that is done, at most all of it; `None` without a total.
+    /// Returns the completed percentage, at most 100; `None` without a total.
     pub fn percent(&self) -> Option<u64> {
         let (done, total) = self.part();
         let total = total?;
@@ -109,31 +109,31 @@ impl State {
         Some((u128::from(done.min(total)) * 100 / u128::from(total)) as u64)
     }
 
-    /// Seconds until all is done, if it goes on as it went so far.
+    /// Returns the remaining time, if the average rate continues.
     pub fn left(&self) -> Option<Duration> {
         let (done, total) = self.part();
         let rate = done.saturating_sub(self.before) as f64 / self.elapsed().as_secs_f64();
         Duration::try_from_secs_f64(total?.saturating_sub(done) as f64 / rate).ok()
     }
 
-    /// Bytes a second of late.
+    /// Returns the rate over the last [`WINDOW`].
     pub fn rate_now(&self) -> String {
         let oldest = self.recent.front().filter(|_| self.recent.len() > 1);
         let (since, before) = oldest.copied().unwrap_or((self.began, 0));
         quantity::rate(self.moved - before, since.elapsed())
     }
 
-    /// Bytes a second since the start.
+    /// Returns the average rate since the start.
     pub fn rate(&self) -> String {
         quantity::rate(self.moved, self.elapsed())
     }
 
-    /// Whether the total is not known yet and will be.
+    /// Returns `true` while the total is being counted.
     pub fn is_counting(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.counting)
     }
 
-    /// `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 0:08, 12 of 99 files, at 'name'`.
+    /// Returns text such as `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 8.0 s, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
         let took = quantity::duration(self.elapsed());
         let mut text = format!("{} in {took}, {}", quantity::bytes(self.moved), self.rate());
@@ -161,7 +161,7 @@ impl State {
         text
     }
 
-    /// The same for programs.
+    /// Returns the progress as JSON.
     pub fn json(&self) -> Value {
         let seconds = self.elapsed().as_secs_f64();
         let (_, total) = self.part();

@@ -1,5 +1,4 @@
-//! One line on standard error whenever SIGUSR1 comes, as `dd` does: for a command that runs where
-//! no terminal shows its progress.
+//! Prints one progress line on standard error for each SIGUSR1, as `dd` does: for commands without a terminal.
 
 use indicatif::ProgressBar;
 use std::thread;
@@ -8,10 +7,10 @@ use thalweg_sys::signal;
 use super::Shared;
 use crate::output::text::complain;
 
-/// Answers from now on. Without a thread to spare the signal waits, and harms nothing.
+/// Starts answering SIGUSR1. If no thread can be created, the signal stays blocked and has no effect.
 pub(super) fn answer(state: Shared, bar: Option<ProgressBar>) {
     let wait = move || {
-        // It fails for no signal that exists.
+        // This can fail only for an invalid signal number.
         while signal::wait_for_status_request().is_ok() {
             let line = {
                 let mut state = state.get();

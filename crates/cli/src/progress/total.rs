@@ -1,4 +1,4 @@
-//! The count of a tree beside its copy.
+//! Counts the files of a tree while it is copied.
 
 use std::{
     path::PathBuf,
@@ -13,7 +13,7 @@ use thalweg_tree::{CopyOptions, count};
 
 use super::Meter;
 
-/// A count that may be under way. It ends when this is dropped.
+/// A count that may be running. Dropping it stops the count.
 pub struct Counting {
     sources: Vec<PathBuf>,
     options: CopyOptions,
@@ -22,19 +22,19 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Of what such a copy will meet.
+    /// Creates the count of the files that such a copy processes.
     pub fn of(sources: &[PathBuf], options: &CopyOptions) -> Self {
         let (sources, options) = (sources.to_vec(), options.clone());
         Self { sources, options, begun: false, stop: Arc::default() }
     }
 
-    /// Of nothing: nobody can tell what a worker among others will meet.
+    /// Creates an empty count: the share of one worker among several is unknown beforehand.
     pub fn none() -> Self {
         let (sources, options) = (Vec::new(), CopyOptions::default());
         Self { sources, options, begun: true, stop: Arc::default() }
     }
 
-    /// Begins, once: at the first picture of a copy that is looked at. A short one is never counted.
+    /// Starts the count on the first call, if progress is shown. Short copies are never counted.
     pub fn begin(&mut self, meter: &Meter) {
         if self.begun || !meter.is_seen() {
             return;

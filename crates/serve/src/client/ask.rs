@@ -1,4 +1,4 @@
-//! One request, along all redirects.
+//! Sends one request and follows its redirects.
 
 use thalweg_core::Cancelled;
 
@@ -11,11 +11,11 @@ use super::{
     resume::{self, Asked},
 };
 
-/// More redirects are a loop.
+/// A longer chain of redirects is taken for a loop.
 const MOST_REDIRECTS: usize = 10;
 
-/// Asks, and returns also where the answer comes from. A status that is neither about the file nor about its ranges
-/// is an error.
+/// Sends the request and returns the connection, the head of the response and the final URL. A status that concerns
+/// neither the file nor its ranges is an error.
 pub fn ask(
     first: &Target,
     asked: &Asked<'_>,
@@ -41,7 +41,7 @@ pub fn ask(
                 decoded(&head, [first, &target])?;
                 return Ok((connection, head, target));
             }
-            // What a server may answer because it refuses the range.
+            // Statuses with which a server may refuse a range.
             (400 | 403 | 416 | 501, _) if asked.range.is_some() => {
                 options.answered.note([first, &target]);
                 return Ok((connection, head, target));
@@ -55,8 +55,8 @@ pub fn ask(
     Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
 }
 
-/// Refuses bytes that are not those of the file: an encoding was not asked for. `names`: the URLs before and after
-/// redirects, whose endings may say that the file itself is compressed.
+/// Returns an error if the body is encoded, because the request did not ask for an encoding. `names`: the URLs before
+/// and after redirects. Their extensions may show that the file itself is compressed.
 fn decoded(head: &Head, names: [&Target; 2]) -> Result<(), Error> {
     let encoding = head.get("content-encoding").unwrap_or_default();
     let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");

@@ -1,5 +1,5 @@
-//! The body of an answer, from the connection to its place: by the mechanisms where it lies there as it
-//! is, and through memory where it comes in chunks.
+//! Moves the body of a response to the destination. The mechanisms move an unencoded body; a chunked one goes through
+//! memory.
 
 use std::{
     cell::Cell,
@@ -20,49 +20,48 @@ use thalweg_sys::{Errno, io};
 use super::{Error, connect::Connection, head::Framing, patience::Patience};
 use crate::plans::{Known, Plans, Policy};
 
-/// How bodies are moved.
+/// Settings for moving bodies.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// How to choose the mechanism.
+    /// Policy for choosing the mechanism.
     pub policy: Policy,
-    /// The most bytes in a second, of all connections together.
+    /// Rate limit in bytes per second, shared by all connections.
     pub limit: Option<Arc<RateLimit>>,
-    /// Of each.
+    /// Rate limit of each connection in bytes per second.
     pub limit_each: Option<u64>,
 }
 
-/// A body under way.
+/// A body that is being received.
 pub struct Body<'a> {
     pub connection: &'a mut Connection,
     pub patience: Patience<'a>,
     pub way: &'a Way,
-    /// Where its next byte goes.
+    /// Destination of the next byte.
     pub end: End<'a>,
-    /// Told how many bytes of it are at their place.
+    /// Called with the number of bytes of this body that have been written.
     pub note: &'a mut dyn FnMut(u64) -> Result<(), Cancelled>,
-    /// Takes down what moved how much.
+    /// Records the number of bytes that each mechanism moved.
     pub report: &'a mut Report,
-    /// Of one file of many, which is new: the plans of its thread, and its device.
+    /// For a new small file of a tree: the plans of this thread, and the device of the file.
     pub plans: Option<(&'a mut Plans, u64)>,
 }
 
-/// The line of a chunk's size with whatever extensions, or of a trailer, is no longer than this.
+/// Longest line of a chunk size with its extensions, or of a trailer.
 const LONGEST_LINE: usize = 8 << 10;
 const MOST_TRAILERS: usize = 128;
 
 impl Body<'_> {
-    /// The pace of its connection.
+    /// Returns the rate limits that apply to this connection.
     fn pace(&mut self) -> Pace {
         let each = self.way.limit_each.map(|limit| self.connection.limit(limit));
         Pace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
     }
 
-    /// Brings all of it. `want`: so many bytes, if they are known beforehand; more are an error, and
-    /// fewer too.
+    /// Moves the whole body. `want`: its size in bytes, if known beforehand. More or fewer bytes are an error.
     pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, Error> {
         let came = match (framing, want) {
             (Framing::Length(length), _) => self.stream(Some(length))?,
-            // Without a length, the bytes that were asked for are the first ones.
+            // The body has no length. The requested bytes are its first ones.
             (Framing::UntilClose, want) => self.stream(want)?,
             (Framing::Chunked, want) => self.chunks(want)?,
         };
@@ -73,7 +72,7 @@ impl Body<'_> {
         }
     }
 
-    /// Bytes as they are: what came with the head, then the rest by a mechanism.
+    /// Moves an unencoded body: first the bytes that arrived with the head, then the rest by a mechanism.
     fn stream(&mut self, length: Option<u64>) -> Result<u64, Error> {
         let most = length.unwrap_or(u64::MAX);
         let mut came = 0;
@@ -108,7 +107,7 @@ impl Body<'_> {
             (self.note)(came + moved)?;
             if stalled.get() { Err(Cancelled) } else { Ok(()) }
         };
-        // As far as it had got before this transfer.
+        // Offset before this transfer, so that an error names the offset in the file.
         let before = self.end.at.unwrap_or(came);
         let outcome = Driver::run_at(pace, &mut transfer, &plan, &mut watch);
         came += outcome.report.bytes;
@@ -128,7 +127,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether there is something to be written from memory: all of it, where what comes is secret.
+    /// Returns `true` if the buffer holds bytes to write. All bytes of a TLS connection go through the buffer.
     fn has_in_memory(&mut self) -> Result<bool, Error> {
         if self.connection.descriptor().is_none() && self.connection.unused().is_empty() {
             self.connection.fill(&self.patience)?;
@@ -136,7 +135,7 @@ impl Body<'_> {
         Ok(!self.connection.unused().is_empty())
     }
 
-    /// Bytes in chunks (RFC 9112, 7.1).
+    /// Moves a chunked body (RFC 9112, 7.1).
     fn chunks(&mut self, want: Option<u64>) -> Result<u64, Error> {
         let mut came = 0;
         loop {
@@ -184,7 +183,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Lines up to an empty one; nothing here needs what they say.
+    /// Skips the trailers, up to the empty line. thalweg uses none of them.
     fn trailers(&mut self) -> Result<(), Error> {
         for _ in 0..MOST_TRAILERS {
             let length = loop {
@@ -213,8 +212,8 @@ impl Body<'_> {
         }
     }
 
-    /// Writes what is in memory, at most so much; `came` were put before. Where a limit holds back it is a
-    /// step of that: more would keep the others waiting for as long as it takes.
+    /// Writes at most `most` bytes from the buffer, after the `came` bytes of the body written before. With a rate
+    /// limit, one call writes at most one step of it. A longer write would block the other connections.
     fn put(&mut self, most: u64, came: u64) -> Result<u64, Error> {
         let pace = self.pace();
         let most = most.min(pace.budget());
@@ -222,7 +221,7 @@ impl Body<'_> {
         let length = unused.len().min(usize::try_from(most).unwrap_or(usize::MAX));
         let put = loop {
             match self.end.write(&unused[..length]) {
-                // Asked again it would answer the same for ever.
+                // A retry would return 0 again, forever.
                 Ok(0) => return Err(self.failed(Errno::IO)),
                 Ok(put) => break put,
                 Err(Errno::INTR) => (self.patience.look)()?,
@@ -254,7 +253,7 @@ fn short(got: u64, want: u64) -> Error {
     Error::Short { got: quantity::exact(got), want: quantity::exact(want) }
 }
 
-/// Adds one account to another.
+/// Adds one report to another.
 pub fn book(all: &mut Report, one: Report) {
     all.bytes += one.bytes;
     for own in &one.shares {
@@ -264,7 +263,7 @@ pub fn book(all: &mut Report, one: Report) {
     all.notes.extend(one.notes);
 }
 
-/// Takes off what was moved twice.
+/// Subtracts bytes that were moved twice.
 pub fn trim(report: &mut Report, bytes: u64) {
     let mut over = report.bytes.saturating_sub(bytes);
     report.bytes -= over;

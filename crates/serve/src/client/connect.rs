@@ -1,4 +1,4 @@
-//! A connection to a server, and what was read from it and not used yet.
+//! A connection to a server, and its buffer of bytes that were read and not used yet.
 
 use std::{
     io::ErrorKind,
@@ -17,33 +17,33 @@ use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
 use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
 
-/// Room for what one call reads, behind a rest of half as much.
+/// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
-/// An address that does not answer must not keep the next one waiting.
+/// An address that does not answer must not delay the attempt at the next one for longer.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
 
-/// What the bytes come by.
+/// The transport of a connection.
 enum Wire {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A connection that does not sleep in its calls.
+/// A connection with a non-blocking socket.
 pub struct Connection {
     wire: Wire,
     host: String,
-    // Made when something is first read.
+    // Allocated by the first read.
     buffer: Buffer,
-    // Of it: what was used, and what was read.
+    // Offsets in the buffer: the end of the used bytes, and the end of the bytes read.
     used: usize,
     have: usize,
-    // Its own, once there is one.
+    // The rate limit of this connection, once set.
     limit: Option<Arc<RateLimit>>,
 }
 
 impl Connection {
-    /// To the first address of the server that answers, or of its proxy.
+    /// Connects to the first address of the server, or of its proxy, that answers.
     pub fn open(
         target: &Target,
         (trust, proxies): (&Trust, &Proxies),
@@ -65,7 +65,7 @@ impl Connection {
             return Err(Error::Proxy { status: head.status, reason: head.reason });
         }
         match open.wire {
-            // A server speaks TLS only when it is spoken to.
+            // A TLS server sends nothing before the client's first message.
             Wire::Plain(socket) if open.used == open.have => {
                 Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
             }
@@ -77,17 +77,17 @@ impl Connection {
         Self { wire, host, buffer: Buffer::default(), used: 0, have: 0, limit: None }
     }
 
-    /// The limit of this connection, of all bodies that come by it.
+    /// Returns the rate limit of this connection, shared by all bodies that it receives.
     pub fn limit(&mut self, per_second: u64) -> Arc<RateLimit> {
         Arc::clone(self.limit.get_or_insert_with(|| Arc::new(RateLimit::new(per_second))))
     }
 
-    /// The server's name, for messages.
+    /// Returns the server's name, for messages.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// What a mechanism may read from, once the buffer is empty; `None`: what comes there is secret.
+    /// Returns the descriptor from which a mechanism may read once the buffer is empty; `None` for TLS.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.wire {
             Wire::Plain(socket) => Some(socket.as_fd()),
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub fn send(&mut self, mut bytes: &[u8], patience: &Patience<'_>) -> Result<(), Error> {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
@@ -107,8 +107,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The head of the answer; those that only announce one (100, 103) are passed over. One that comes byte by
-    /// byte has no more time than silence has.
+    /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
+    /// same time limit as silence.
     pub fn head(&mut self, patience: &Patience<'_>) -> Result<Head, Error> {
         let began = Instant::now();
         loop {
@@ -131,12 +131,12 @@ impl Connection {
         }
     }
 
-    /// What was read and not used yet.
+    /// Returns the bytes that were read and not used yet.
     pub fn unused(&self) -> &[u8] {
         &self.buffer[self.used..self.have]
     }
 
-    /// So much of it was used.
+    /// Marks `count` bytes of the buffer as used.
     pub fn take(&mut self, count: usize) {
         self.used += count;
         if self.used >= self.have {
@@ -144,8 +144,8 @@ impl Connection {
         }
     }
 
-    /// Reads what is there behind the rest, and waits if that is nothing; 0 at the end. There is room for
-    /// more than any head, line or small file.
+    /// Reads the available bytes behind the unused ones and waits for at least one; returns 0 at the end of the
+    /// stream. The buffer is larger than any head, line or small file.
     pub fn fill(&mut self, patience: &Patience<'_>) -> Result<usize, Error> {
         self.buffer.resize(ROOM);
         if self.used > 0 {
@@ -163,7 +163,8 @@ impl Connection {
         }
     }
 
-    /// Reads until so much is in memory, or the other side ends; more than half of the room is not waited for.
+    /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does not wait for more than half of
+    /// the buffer.
     pub fn gather(&mut self, wanted: u64, patience: &Patience<'_>) -> Result<(), Error> {
         while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
             if self.fill(patience)? == 0 {
@@ -173,7 +174,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until what would have waited goes on; any other error is one.
+    /// Waits until an operation that returned `EAGAIN` can continue. Any other error is returned.
     fn wait_after(
         &self,
         error: &std::io::Error,
@@ -186,7 +187,7 @@ impl Connection {
                 patience.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
-            // What rustls says of the other side's bytes.
+            // rustls reports invalid data from the peer as this kind.
             ErrorKind::InvalidData => {
                 #[cfg(feature = "tls")]
                 let why = super::tls::why(error);
@@ -203,7 +204,7 @@ impl Connection {
     }
 }
 
-/// Connects to the first address that answers. `name`: for messages.
+/// Connects to the first address that answers. `name` is for messages.
 fn dial(
     name: &str,
     (host, port): (String, u16),
@@ -220,7 +221,7 @@ fn dial(
         (patience.look)()?;
         match TcpStream::connect_timeout(&address, patience.most.min(LONGEST_TRY)) {
             Ok(socket) => {
-                // Requests are written in one piece: nothing is gained by waiting for more.
+                // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);
                 socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
                 return Ok(socket);
@@ -259,11 +260,12 @@ impl Wire {
         }
     }
 
-    /// The socket, and whether it has to be readable before this goes on.
+    /// Returns the socket, and whether it must become readable (rather than writable) before the operation can
+    /// continue.
     fn waits_for(&self, to_read: bool) -> (BorrowedFd<'_>, bool) {
         match self {
             Self::Plain(socket) => (socket.as_fd(), to_read),
-            // A handshake reads in order to write, and writes in order to read.
+            // A TLS handshake may have to read in order to write, and to write in order to read.
             #[cfg(feature = "tls")]
             Self::Secret(stream) => (stream.sock.as_fd(), !stream.conn.wants_write()),
         }

@@ -1,4 +1,4 @@
-//! What the hash of a file has to be, and who says so.
+//! The digest that a file must have, and its origin.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,18 +17,18 @@ use super::{Error, head::Head};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub hash: Hash,
-    /// Or that of this hash, where the digits do not tell which of two it is.
+    /// A second hash function to try, if the number of digits fits both.
     pub or: Option<Hash>,
     pub digest: Digest,
-    /// Who says so.
+    /// The origin of the digest, for messages.
     pub by: &'static str,
 }
 
-/// Room for what one call reads.
+/// Size of the read buffer.
 const ROOM: usize = 256 << 10;
 
 impl Expected {
-    /// Of 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn of_digits(hash: Hash, digits: &str, by: &'static str) -> Result<Self, Error> {
         let stated = Stated::parse(format!("{}  -", digits.trim()).as_bytes());
         let digest = stated.ok().flatten().map(|stated| stated.digest);
@@ -37,7 +37,7 @@ impl Expected {
         Ok(Self { hash, or: None, digest: digest.ok_or_else(usage)?, by })
     }
 
-    /// What the server says of the whole file (RFC 9530): `Repr-Digest: sha-256=:BASE64:`.
+    /// Returns the digest of the whole file that the server sent (RFC 9530): `Repr-Digest: sha-256=:BASE64:`.
     pub fn of_head(head: &Head) -> Option<Self> {
         let mut list = head.get("repr-digest")?.split(',').map(str::trim);
         let text = list.find_map(|member| member.strip_prefix("sha-256=:"))?;
@@ -46,8 +46,8 @@ impl Expected {
         Some(Self { hash: Hash::Sha256, or: None, digest, by: "the server says" })
     }
 
-    /// Reads the file and compares, and says which hash agrees; `from_device`: not what the kernel still holds of
-    /// it in memory.
+    /// Reads the file, compares its digest, and returns the name of the hash that matches. `from_device`: drops the
+    /// page cache first, so that the bytes come from the device.
     pub fn check(
         &self,
         file: BorrowedFd<'_>,
@@ -57,7 +57,7 @@ impl Expected {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
             if from_device {
-                // Where nothing can be dropped, memory is all there is.
+                // If the page cache cannot be dropped, the cached bytes are compared.
                 drop_cached(file).map_err(failed("fdatasync"))?;
             }
             let mut buffer = Buffer::new(ROOM);
@@ -74,7 +74,7 @@ impl Expected {
     }
 }
 
-/// What a hash is called.
+/// Returns the name of a hash function.
 fn name(hash: Hash) -> &'static str {
     match hash {
         Hash::Sha256 => "sha256",

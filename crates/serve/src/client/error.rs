@@ -1,4 +1,4 @@
-//! What goes wrong between here and a server.
+//! Errors of a fetch.
 
 use std::time::Duration;
 use thalweg_core::{
@@ -9,72 +9,72 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-/// Why nothing more comes.
+/// The reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL or an option makes no sense.
+    /// The URL or an option is invalid.
     #[error("{0}")]
     Usage(String),
-    /// It makes sense, and is not to be had here.
+    /// The request is valid, but this program or machine does not support it.
     #[error("{0}")]
     Unsupported(String),
-    /// No way to the server, or it broke.
+    /// The connection to the server failed or broke.
     #[error("cannot {doing} {host}: {why}")]
     Network { doing: &'static str, host: String, why: String },
-    /// The first connection to a server failed: no such name, no route, refused, or no answer.
+    /// The first connection to a server failed: unknown name, no route, refused, or no answer.
     #[error("cannot {doing} {host}: {why}")]
     Unreached { doing: &'static str, host: String, why: String },
-    /// It does not prove that it is who it says.
+    /// TLS certificate verification failed.
     #[error("{host} is not to be trusted: {why}")]
     Untrusted { host: String, why: String },
-    /// Nothing came for so long.
+    /// The server sent nothing for this long.
     #[error("nothing came from {host} for {}", quantity::duration(*.waited))]
     Stalled { host: String, waited: Duration },
-    /// The server says no.
+    /// The server answered with an error status.
     #[error("the server answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
     Status {
         status: u16,
         reason: String,
-        /// It says when to ask again.
+        /// Delay after which the server allows a retry (Retry-After).
         after: Option<Duration>,
     },
-    /// The proxy says no.
+    /// The proxy answered with an error status.
     #[error("the proxy answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
     Proxy { status: u16, reason: String },
-    /// What it says contradicts itself, or what was asked.
+    /// The response contradicts itself or the request.
     #[error("the server's answer makes no sense: {0}")]
     Broken(String),
     /// The connection ended before the body did.
     #[error("the connection ended early: {got} of {want} came")]
     Short { got: String, want: String },
-    /// The file is another one each time.
+    /// The file was a different version in each of several responses.
     #[error("the file changes on the server while it is fetched")]
     Changing,
-    /// The bytes could not be moved from the connection, or into the file.
+    /// Moving bytes from the connection or into the file failed.
     #[error("{}", .0.between("the connection", "the destination"))]
     Moved(thalweg_core::Error),
-    /// The destination.
+    /// An operation on the destination failed.
     #[error("{0}")]
     Destination(DestinationError),
-    /// All came, and it is not what it should be.
+    /// The file is complete, but its digest differs from the expected one.
     #[error("its {hash} is {got}, and not {want} as {by}; nothing was published")]
     Differs { hash: &'static str, got: String, want: String, by: &'static str },
-    /// An entry of a tree's list cannot be put where it says.
+    /// An entry of a tree's list cannot be created at its path.
     #[error("{0}")]
     Listed(String),
-    /// The server has another file by now than its list says.
+    /// The server now has another version of the file than its list describes.
     #[error("not as the list says: {0}; the same command fetches a new list")]
     OutOfDate(String),
-    /// The server lists a folder, and nothing of what is in it.
+    /// The server lists the directory itself, but may not read its entries.
     #[error("the server may not read this folder")]
     Shut,
-    /// Nobody wants it any more.
+    /// The caller cancelled the fetch.
     #[error("interrupted")]
     Cancelled,
 }
 
 impl Error {
-    /// Whether the same request may succeed in a moment.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Network { .. } | Self::Stalled { .. } | Self::Short { .. } => true,
@@ -86,7 +86,7 @@ impl Error {
         }
     }
 
-    /// For a server that has answered before: it may only be restarting.
+    /// Converts the error of a server that has answered before: it may only be restarting, so a retry makes sense.
     pub(crate) fn of_known_server(self) -> Self {
         match self {
             Self::Unreached { doing, host, why } => Self::Network { doing, host, why },
@@ -94,7 +94,8 @@ impl Error {
         }
     }
 
-    /// Whether the bytes that are here must not be continued from: they are known to be wrong, or may be gone.
+    /// Returns `true` if a later fetch must not continue from the local bytes: they are known to be wrong, or may be
+    /// lost.
     pub(crate) fn spoils_what_is_here(&self) -> bool {
         match self {
             Self::Differs { .. } => true,
@@ -104,7 +105,7 @@ impl Error {
         }
     }
 
-    /// When the server wants to be asked again.
+    /// Returns the delay after which the server allows a retry.
     pub(crate) fn after(&self) -> Option<Duration> {
         if let Self::Status { after, .. } = self { *after } else { None }
     }

@@ -1,4 +1,4 @@
-//! One file: asks until all of it is there, then checks it and gives it its name.
+//! Fetches one file: sends requests until the file is complete, checks it and publishes it under its name.
 
 use std::{
     sync::{Condvar, Mutex},
@@ -25,41 +25,41 @@ use super::{
     watcher::{Progress, Watcher},
 };
 
-/// A file that is there.
+/// A file that was fetched.
 #[derive(Debug)]
 pub struct Fetched {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of it that an earlier run had moved.
+    /// Bytes that an earlier run had moved.
     pub resumed: u64,
-    /// What moved how much.
+    /// Bytes moved by each mechanism.
     pub report: Report,
-    /// The hashes that were compared.
+    /// Hashes that were compared.
     pub checked: Vec<&'static str>,
 }
 
-/// A file that is not.
+/// A file that could not be fetched.
 #[derive(Debug)]
 pub struct Failed {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// How far it came, and of how much.
+    /// Bytes present, and the size of the file if known.
     pub there: u64,
     pub size: Option<u64>,
-    /// What is there was kept, and the same call goes on with it.
+    /// `true` if the partial file was kept, so that the same call can resume.
     pub kept: bool,
-    /// What moved how much.
+    /// Bytes moved by each mechanism.
     pub report: Report,
 }
 
-/// What a person has to know of a body that ends with the connection.
+/// Warning for a body that ends with the connection.
 const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
 const CHANGED: &str = "the file has changed on the server, or a response does not identify it: all \
                        of it is fetched again";
-/// A file that changed so often while it was fetched will do so again.
+/// A file that changed more often than this during a fetch is likely to change again.
 const MOST_CHANGES: u32 = 2;
 
-/// What a list says of a file, and what it gets when it is whole.
+/// The list's description of a file, and the attributes that the complete file receives.
 pub struct Listed<'a> {
     pub size: u64,
     pub etag: &'a str,
@@ -67,7 +67,8 @@ pub struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// Whether an answer is about that file. A tag that was weak because the file was young may be strong by now.
+    /// Checks that a response is about the listed file. A tag that was weak because the file was young may be strong
+    /// by now.
     pub fn check(head: &Head, size: Option<u64>, (want, etag): (u64, &str)) -> Result<(), Error> {
         let out_of_date = |why: String| Err(Error::OutOfDate(why));
         match size {
@@ -96,7 +97,7 @@ pub fn fetch(
     fetch_listed(target, destination, options, watcher, None)
 }
 
-/// The same for one of a list.
+/// Fetches a file like [`fetch`]; `listed` describes it if it is an entry of a list.
 pub fn fetch_listed(
     target: &Target,
     destination: Destination,
@@ -128,7 +129,7 @@ pub fn fetch_listed(
         is_conditional: true,
         changes: 0,
         may_be_pulled: options.connections != Connections::Exactly(1)
-            // What is held back is not made faster by one more.
+            // Another connection does not make a rate-limited fetch faster.
             && (options.way.limit.is_none() || options.connections != Connections::Auto),
         expected: options.expected.clone(),
         checked: Vec::new(),
@@ -146,23 +147,23 @@ struct Run<'a> {
     watcher: &'a dyn Watcher,
     listed: Option<&'a Listed<'a>>,
     landing: Landing,
-    /// The file that is fetched, if it can be resumed.
+    /// The version of the file that is fetched, if it can be resumed.
     known: Option<Remote>,
     size: Option<u64>,
     resumed: u64,
     is_ranged: bool,
     is_conditional: bool,
     changes: u32,
-    /// Several connections may bring it.
+    /// `true` if several connections may fetch the file.
     may_be_pulled: bool,
     expected: Vec<Expected>,
-    /// The hashes that agree.
+    /// Hashes that match.
     checked: Vec<&'static str>,
     report: Report,
 }
 
 impl Run<'_> {
-    /// Asks until all is there, or until it is no use any more.
+    /// Sends requests until the file is complete, or until a retry makes no sense.
     fn ask_until_all_is_there(&mut self) -> Result<(), Error> {
         let (mut tries, mut best) = (0, self.landing.done().bytes());
         loop {
@@ -187,7 +188,7 @@ impl Run<'_> {
         }
     }
 
-    /// One request and its body; whether all is there now.
+    /// Sends one request and receives its body. Returns `true` if the file is complete.
     fn once(&mut self) -> Result<bool, Error> {
         if self.known.is_none() && self.landing.done().bytes() > 0 {
             // Part of a response without a validator: no other response can be joined to it.
@@ -257,7 +258,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    /// The body of an answer, and what else is missing, over as many connections as are worth it.
+    /// Receives the body of a response and all other missing bytes, over as many connections as are useful.
     fn pull(&mut self, known: &Remote, first: Answer) -> Result<bool, Error> {
         let pull = Pull {
             target: self.target,
@@ -271,12 +272,12 @@ impl Run<'_> {
         };
         let Pulled { report, ended } = pull.all(first);
         book(&mut self.report, report);
-        // What was wrong with one of several answers, one alone finds out.
+        // If one of several responses was unexpected, a single connection finds out the reason.
         self.may_be_pulled = false;
         ended
     }
 
-    /// The body of an answer, to its place.
+    /// Receives the body of a response into the destination.
     fn body(
         &mut self,
         connection: &mut Connection,
@@ -310,7 +311,7 @@ impl Run<'_> {
         listed.map_or(Ok(()), |listed| Listed::check(head, size, listed))
     }
 
-    /// Nothing that is there counts.
+    /// Discards all local bytes and restarts.
     fn anew(&mut self) -> Result<(), Error> {
         self.landing.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
@@ -318,7 +319,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes the digest of a response. Of a file that is resumed, the last one heard stays; another version has its own.
+    /// Records the digest of a response. A resumed file keeps the last digest received; another version replaces it.
     fn hear_of_digest(&mut self, head: &Head) -> Result<(), Error> {
         let heard = Expected::of_head(head);
         if self.known.is_none() || heard.is_some() {

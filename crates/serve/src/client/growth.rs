@@ -1,31 +1,31 @@
-//! How many connections one file gets: one more while that has shown to be faster.
+//! Decides how many connections fetch one file: it adds one as long as the rate rises.
 
 use std::time::Duration;
 
-/// How many connections to use.
+/// Number of connections to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
     /// As many as raise the rate.
     Auto,
-    /// So many.
+    /// Exactly this number.
     Exactly(usize),
 }
 
-/// What to do with the number of connections.
+/// Advice on changing the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     Stay,
     Add,
-    /// The last one has made it slower.
+    /// The last connection made the transfer slower.
     Drop,
 }
 
-/// Watches the rate. It is told how many bytes are there once a tick.
+/// Measures the rate. The caller reports the number of bytes present once per tick.
 #[derive(Debug)]
 pub struct Growth {
     most: usize,
     connections: usize,
-    /// Bytes that came in each tick since the number changed.
+    /// Bytes received in each tick since the number of connections changed.
     ticks: Vec<f64>,
     last: Option<u64>,
     /// Mean and standard error of the rate with one connection fewer.
@@ -33,13 +33,13 @@ pub struct Growth {
     is_over: bool,
 }
 
-/// How often it is told.
+/// Interval between two calls of [`Growth::tick`].
 pub const TICK: Duration = Duration::from_millis(100);
-/// Ticks in which a new connection is still gathering speed.
+/// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
-/// Ticks that are compared: with those before, a connection that slows the others down is gone in 2 s.
+/// Ticks that are compared. With the warm-up, a connection that slows down the others ends within 2 s.
 const COMPARED: usize = 10;
-/// A server that is asked by more at once has reason to complain.
+/// More connections from one client would be abuse of the server.
 const MOST: usize = 8;
 
 impl Growth {
@@ -59,7 +59,7 @@ impl Growth {
         }
     }
 
-    /// A tick has passed, and so many bytes are there.
+    /// Records the end of a tick. `there`: the number of bytes present.
     pub fn tick(&mut self, there: u64) -> Advice {
         let came = there.saturating_sub(self.last.unwrap_or(there)) as f64;
         let is_first = self.last.replace(there).is_none();
@@ -98,7 +98,7 @@ fn mean_and_error(ticks: &[f64]) -> (f64, f64) {
     (mean, (variance / count).sqrt())
 }
 
-/// What two means may differ by although nothing has changed.
+/// Returns the largest difference of two means that noise explains.
 fn noise(one: (f64, f64), other: (f64, f64)) -> f64 {
     2.0 * (one.1.powi(2) + other.1.powi(2)).sqrt()
 }
@@ -107,12 +107,13 @@ fn noise(one: (f64, f64), other: (f64, f64)) -> f64 {
 mod tests {
     use super::*;
 
-    /// Runs a link on which so many connections have this rate; the most there were, and how many stayed.
+    /// Simulates a link with this rate per number of connections. Returns the largest and the final number of
+    /// connections.
     fn on(rate: impl Fn(usize) -> f64, noise: f64) -> (usize, usize) {
         let (mut growth, mut connections, mut most, mut there) =
             (Growth::new(Connections::Auto), 1, 1, 0.0);
         for n in 0..1000 {
-            // Up and down without a pattern that a window could follow.
+            // Fluctuation without a period that the averaging window could match.
             let swing = f64::from((n * 7919 % 13) - 6) / 6.0;
             there += rate(connections) * (1.0 + noise * swing);
             match growth.tick(there as u64) {
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn connections_are_added_while_they_raise_the_rate() {
-        // A server that gives each connection so much, up to what the link holds.
+        // A server that limits the rate of each connection, up to the capacity of the link.
         let limited = |most: usize| move |n: usize| 1e6 * n.min(most) as f64;
         assert_eq!(on(limited(3), 0.1), (4, 3));
         assert_eq!(on(limited(100), 0.1), (MOST, MOST));

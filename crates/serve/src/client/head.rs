@@ -1,4 +1,4 @@
-//! The head of an answer: read with `httparse`, and believed as far as it makes sense.
+//! The head of a response: parsed with `httparse`, then checked for contradictions.
 
 use std::{
     num::NonZero,
@@ -7,46 +7,46 @@ use std::{
 
 use super::Error;
 
-/// More of a head is no head.
+/// Longest accepted head, in bytes.
 pub const LONGEST: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
-/// The first line and the headers.
+/// The status line and the headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub status: u16,
     pub reason: String,
-    /// HTTP/1.0, which ends the connection with the body.
+    /// `true` for HTTP/1.0: the connection ends with the body.
     is_old: bool,
     headers: Vec<(String, String)>,
 }
 
-/// How the end of a body is known.
+/// Delimitation of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// After so many bytes.
+    /// By its length in bytes.
     Length(u64),
     /// By a chunk of length 0.
     Chunked,
-    /// With the connection.
+    /// By the end of the connection.
     UntilClose,
 }
 
-/// What a Content-Range says.
+/// The parsed value of Content-Range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The first byte, and the one after the last.
+    /// The first byte, and one past the last byte.
     pub from: u64,
     pub to: u64,
     pub total: Option<NonZero<u64>>,
 }
 
 impl Head {
-    /// Reads a head; `None` if more of it has to come. Also says how long it is.
+    /// Parses a head and also returns its length; `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut room);
-        // A client that is no proxy may accept both (RFC 9112, 5.1 and 5.2); other clients do.
+        // A client that is not a proxy may accept both (RFC 9112, 5.1 and 5.2), and other clients do.
         let mut lenient = httparse::ParserConfig::default();
         lenient.allow_spaces_after_header_name_in_responses(true);
         lenient.allow_obsolete_multiline_headers_in_responses(true);
@@ -67,7 +67,7 @@ impl Head {
         Ok(Some((head, length)))
     }
 
-    /// The value of a header that comes once, by its name in small letters.
+    /// Returns the first value of a header. `name` is in lower case.
     pub fn get(&self, name: &'static str) -> Option<&str> {
         self.all(name).next()
     }
@@ -77,24 +77,24 @@ impl Head {
         named.map(|(_, value)| value.trim())
     }
 
-    /// Whether a comma-separated list holds this word.
+    /// Returns `true` if the comma-separated list contains this word.
     pub fn lists(&self, name: &'static str, word: &str) -> bool {
         self.all(name)
             .flat_map(|list| list.split(','))
             .any(|own| own.trim().eq_ignore_ascii_case(word))
     }
 
-    /// How its body ends (RFC 9112, 6.3).
+    /// Returns how the body is delimited (RFC 9112, 6.3).
     pub fn framing(&self) -> Result<Framing, Error> {
         if self.all("transfer-encoding").next().is_some() {
-            // No server may send both, and two that read them differently would see two bodies: somebody on the
-            // way may have put one answer into another (RFC 9112, 6.3 and 11.2).
+            // No server may send both. Two readers that interpret them differently would see two bodies: an
+            // intermediary may have hidden one response in another (RFC 9112, 6.3 and 11.2).
             if self.all("content-length").next().is_some() {
                 return Err(Error::broken(
                     "Content-Length beside Transfer-Encoding, which say two ends of one body",
                 ));
             }
-            // It knows no chunks, so the header is not its own (RFC 9112, 6.1).
+            // HTTP/1.0 does not know chunks, so another server added this header (RFC 9112, 6.1).
             if self.is_old {
                 return Err(Error::broken("Transfer-Encoding in an answer of HTTP/1.0"));
             }
@@ -118,7 +118,7 @@ impl Head {
         })
     }
 
-    /// `Content-Range: bytes 0-9/10`, or with `*` for the total.
+    /// Parses `Content-Range: bytes 0-9/10`; the total may be `*`.
     pub fn content_range(&self) -> Option<ContentRange> {
         let (unit, range) = self.get("content-range")?.split_once([' ', '\t'])?;
         let (range, total) =
@@ -133,12 +133,12 @@ impl Head {
         fits.then_some(ContentRange { from, to, total })
     }
 
-    /// A date.
+    /// Parses the date in a header.
     pub fn date(&self, name: &'static str) -> Option<SystemTime> {
         httpdate::parse_http_date(self.get(name)?).ok()
     }
 
-    /// When to ask again: in so many seconds, or at a date.
+    /// Returns the delay of Retry-After, which is a number of seconds or a date.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.get("retry-after")?;
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -146,14 +146,14 @@ impl Head {
             // A number that does not fit is longer than any client waits.
             return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
         }
-        // Some servers send the day of the week of another date, which the parser refuses.
+        // Some servers send the weekday of another date, which the parser rejects.
         let (_, rest) = text.split_once(',')?;
         let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();
         let at = self.date("retry-after").or_else(|| DAYS.into_iter().find_map(with_day))?;
         at.duration_since(SystemTime::now()).ok()
     }
 
-    /// Whether the connection takes another request after the body.
+    /// Returns `true` if the connection accepts another request after the body.
     pub fn keeps_alive(&self) -> bool {
         !self.lists("connection", "close")
             && (!self.is_old || self.lists("connection", "keep-alive"))
@@ -169,10 +169,10 @@ fn unfolded(value: String) -> String {
     }
 }
 
-/// The days of the week, as dates in headers have them.
+/// Weekdays in the form of HTTP dates.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// Digits only: `parse` would take a sign.
+/// Parses digits only: `str::parse` would accept a sign.
 fn decimal(text: &str) -> Option<u64> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! Where the bytes go: a part with its journal beside what it will be, or a stream.
+//! The destination of the bytes: a partial file with its journal in the directory of the final file, or a stream.
 
 use std::{
     ffi::CString,
@@ -22,17 +22,17 @@ use thalweg_tree::{
 
 use super::Error;
 
-/// An open destination and what of it is done.
+/// An open destination, and the ranges of it that are complete.
 pub struct Landing {
     destination: Destination,
-    /// The journal's folder and name, if it can have one.
+    /// Directory and name of the journal, if the destination can have one.
     place: Option<(OwnedFd, CString)>,
     keeper: Option<Keeper<OwnedFd>>,
     done: Ranges,
 }
 
 impl Landing {
-    /// Nothing is known of what an earlier run left.
+    /// Opens a destination. Nothing that an earlier run left is used yet.
     pub fn at(destination: Destination) -> Result<Self, Error> {
         let place = match &destination {
             Destination::Whole { file, .. } => match file.journal() {
@@ -47,12 +47,12 @@ impl Landing {
         Ok(Self { destination, place, keeper: None, done: Ranges::default() })
     }
 
-    /// A leftover that was not used, as another user may have made it.
+    /// Returns the leftover of an earlier run that was not used because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         self.destination.left_alone()
     }
 
-    /// Takes over what an earlier run left of this URL, if that can be trusted; else it is emptied.
+    /// Takes over the partial file that an earlier run left for this URL, if it can be trusted. Otherwise empties it.
     pub fn adopt(&mut self, url: &str) -> Result<Option<Remote>, Error> {
         let Some(remote) = self.left(url)? else {
             self.empty()?;
@@ -72,11 +72,11 @@ impl Landing {
             return Ok(None);
         };
         let there = fstat(&file.fd).map_err(failed("fstat"))?.st_size as u64;
-        // The page cache outlives a process, and not the machine; the server's bytes cannot be compared.
+        // The page cache outlives a process, but not a crash of the machine. The server's bytes cannot be compared.
         let is_true = journal.is_of_this_boot() && journal.done.end() <= there;
         match journal.source {
             Source::Remote(remote) if is_true && remote.url == url => {
-                // The last byte is asked for once more: the server then says that this is still its file.
+                // Requests the last byte again: the response then proves that the server still has this version.
                 let all_but_one = Ranges::up_to(remote.size.saturating_sub(1));
                 let is_whole = journal.done.bytes() == remote.size;
                 self.done = if is_whole { all_but_one } else { journal.done };
@@ -86,7 +86,7 @@ impl Landing {
         }
     }
 
-    /// From now on a journal says what of this file is there.
+    /// Starts a journal, which records the complete ranges from now on.
     pub fn begin(&mut self, remote: &Remote) -> Result<(), Error> {
         let Some((folder, name)) = &self.place else { return Ok(()) };
         if remote.url.len() > LONGEST_URL {
@@ -100,13 +100,13 @@ impl Landing {
         Ok(())
     }
 
-    /// Nothing of it is there any more.
+    /// Discards all bytes and the journal.
     pub fn empty(&mut self) -> Result<(), Error> {
         self.forget()?;
         if let Destination::Whole { file, .. } = &self.destination {
             io::ftruncate(&file.fd, 0).map_err(failed("ftruncate"))?;
         } else if self.done != Ranges::default() {
-            // Whoever reads the stream has the bytes of another file.
+            // The reader of the stream already has bytes of another version.
             return Err(Error::Changing);
         }
         self.done = Ranges::default();
@@ -121,7 +121,7 @@ impl Landing {
         Ok(())
     }
 
-    /// The bytes from `from` to `to` are there.
+    /// Records that the bytes from `from` to `to` are complete.
     pub fn note(&mut self, from: u64, to: u64) {
         self.done.add(from, to);
         if let Some(keeper) = &mut self.keeper {
@@ -129,48 +129,49 @@ impl Landing {
         }
     }
 
-    /// What is there.
+    /// Returns the complete ranges.
     pub fn done(&self) -> &Ranges {
         &self.done
     }
 
-    /// Whether it can be begun anew after some bytes were moved.
+    /// Returns `true` if the fetch can restart after some bytes were moved.
     pub fn is_rewindable(&self) -> bool {
         matches!(self.destination, Destination::Whole { .. })
     }
 
-    /// Another name for the descriptor, so that bytes can be moved while this is told of them.
+    /// Duplicates the descriptor, so that bytes can be moved while this object is updated.
     pub fn descriptor(&self) -> Result<OwnedFd, Error> {
         let fd = self.destination.fd().try_clone_to_owned();
         Ok(fd.map_err(|_| failed("fcntl")(Errno::MFILE))?)
     }
 
-    /// Where a byte of the file goes; a stream goes on where it is.
+    /// Returns the write position of a byte of the file. A stream continues at its current position.
     pub fn end<'a>(&self, fd: BorrowedFd<'a>, at: u64) -> Result<End<'a>, Error> {
         let end = End::of(fd).map_err(failed("fstat"))?;
         let at = (end.kind == Kind::File && self.is_rewindable()).then_some(at);
         Ok(End { at, ..end })
     }
 
-    /// A file that can be read back.
+    /// Returns the file, if it can be read back.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.is_rewindable().then(|| self.destination.fd())
     }
 
-    /// Gives it its name, and before that what else it has to get.
+    /// Sets the attributes and publishes the file under its name.
     pub fn publish(mut self, attributes: Option<&Attributes>, fsync: Fsync) -> Result<(), Error> {
-        // Files of other users in a tree are not taken for what an earlier run brought, and would come every time.
+        // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);
         if let Destination::Whole { file, mode, .. } = &mut self.destination {
-            // Of something that began anew there may be more.
+            // After a restart the file may be longer than the new version.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;
             if let Some(attributes) = attributes {
                 attributes.give(file.fd.as_fd())?;
                 *mode = None;
             }
         }
-        // Before the journal goes: after a power cut the name has all of the file, or the old one.
+        // Syncs before the journal is removed: after a power failure the name refers to the complete file or to the
+        // old one.
         if fsync == Fsync::Auto && self.is_rewindable() {
             let synced = io::sync_data(self.destination.fd()).map_err(failed("fdatasync"));
             if let Err(error) = synced {
@@ -182,7 +183,7 @@ impl Landing {
         self.destination.publish_synced(fsync).map_err(|error: DestinationError| error.into())
     }
 
-    /// Leaves it to a later run if that can go on with it; says so.
+    /// Keeps the partial file if a later run can resume it. Returns `true` if so.
     pub fn leave(mut self) -> bool {
         match &mut self.keeper {
             Some(keeper) if self.done != Ranges::default() => {
@@ -191,7 +192,7 @@ impl Landing {
                 self.destination.leave()
             }
             _ => {
-                // What cannot be removed now is removed by the next run.
+                // The next run removes leftovers that cannot be removed now.
                 drop(self.forget());
                 false
             }

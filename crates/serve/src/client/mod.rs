@@ -1,7 +1,7 @@
-//! Brings a file of a server, whole or not at all.
+//! Fetches a file from a server, completely or not at all.
 //!
-//! [`fetch`] asks for ranges from the first request on, so that whatever interrupts it can be gone on
-//! with; the rules of that are one pure function, [`resume::judge`]. It prints nothing.
+//! [`fetch`] sends range requests from the first one on, so that it can resume after any interruption. The rules for
+//! that are in a pure function, [`resume::judge`]. This module prints nothing.
 
 mod ask;
 mod body;
@@ -46,7 +46,7 @@ pub use target::Target;
 pub use tls::Trust;
 pub use watcher::{Progress, Watcher};
 
-/// Without TLS nobody has to be trusted.
+/// Without TLS no certificates are needed.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug, Default)]
 pub struct Trust;

@@ -1,4 +1,4 @@
-//! Users and passwords of servers, from the file in which ftp(1), wget and curl look for them.
+//! User names and passwords of servers, from the file that ftp(1), wget and curl also read.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -9,21 +9,21 @@ use thalweg_core::{
 
 use super::Error;
 
-/// What such a file says.
+/// The contents of a netrc file.
 #[derive(Clone, Debug, Default)]
 pub struct Netrc(Vec<Entry>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
-    /// `None`: of all servers that are not named before.
+    /// `None` for `default`, which matches every server that no earlier entry names.
     machine: Option<String>,
     login: String,
     password: String,
 }
 
 impl Netrc {
-    /// Reads the file; one that is not there says nothing. One that others may read keeps no secret: it is an
-    /// error, as with ftp(1), and so is one of another user.
+    /// Reads the file; a missing file counts as empty. A file that other users can read is an error, as with ftp(1),
+    /// because it keeps no secret. A file of another user is an error too.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = quoted(path);
         let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
@@ -46,7 +46,7 @@ impl Netrc {
         Self::parse(&text).map_err(|why| usage(&why))
     }
 
-    /// User and password for a server.
+    /// Returns the user name and password for a server.
     pub fn of(&self, host: &str) -> Option<(&str, &str)> {
         let is_its = |entry: &&Entry| {
             entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host))
@@ -81,7 +81,7 @@ impl Netrc {
     }
 }
 
-/// Words, bare or between double quotes, and `#` up to the end of its line.
+/// Splits text into words, bare or in double quotes. Skips `#` comments up to the end of the line.
 struct Words<'a>(&'a str);
 
 impl Words<'_> {
@@ -118,7 +118,7 @@ impl Words<'_> {
         Err("a quote that does not end".to_owned())
     }
 
-    /// A macro goes on to an empty line.
+    /// Skips a macro, which ends at an empty line.
     fn skip_macro(&mut self) {
         self.0 = self.0.split_once("\n\n").map_or("", |(_, rest)| rest);
     }

@@ -1,4 +1,4 @@
-//! How to fetch, whatever it is.
+//! Options for fetching a file or a tree.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use thalweg_core::atomic_file::Fsync;
 
 use super::{Answered, Connections, Expected, Extra, Proxies, Trust, Way};
 
-/// How to fetch.
+/// Options of a fetch.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whom to trust, for https.
+    /// Certificates that https servers must be signed with.
     pub trust: Trust,
-    /// Through whom servers are asked.
+    /// Proxies for requests.
     pub proxies: Proxies,
-    /// What requests carry.
+    /// Additional headers of each request.
     pub extra: Extra,
-    /// How bodies are moved.
+    /// Settings for moving bodies.
     pub way: Way,
-    /// The longest time in which nothing comes.
+    /// Longest time without a byte from the server.
     pub patience: Duration,
-    /// How often to try again when nothing came since the last try.
+    /// Number of retries after the last received byte.
     pub retries: u32,
     /// Servers that are retried although no connection to them can be made.
     pub answered: Answered,
-    /// How many connections bring one file.
+    /// Number of connections for one file.
     pub connections: Connections,
-    /// The hashes that the file must have.
+    /// Digests that the file must have.
     pub expected: Vec<Expected>,
-    /// Read it back from the device, and fail if nobody says what it must be.
+    /// `true` to read the file back from the device. Without a digest to compare with, the fetch fails.
     pub verify: bool,
-    /// What must be on stable storage.
+    /// Required durability: the data that must be on stable storage at the end.
     pub fsync: Fsync,
 }

@@ -1,4 +1,4 @@
-//! Waiting for a server: not for ever, and not after an interrupt.
+//! Waits for a server with a time limit, and notices cancellation.
 
 use std::{
     os::fd::BorrowedFd,
@@ -10,20 +10,20 @@ use thalweg_sys::{Errno, io};
 
 use super::Error;
 
-/// How often an interrupt is looked for.
+/// Interval at which cancellation is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who waits, and how long.
+/// A time limit and a check for cancellation.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// The longest time in which nothing comes.
+    /// Longest time without a byte from the server.
     pub most: Duration,
-    /// Whether to go on.
+    /// Returns an error if the caller cancelled.
     pub look: &'a (dyn Fn() -> Result<(), Cancelled> + Sync),
 }
 
 impl Patience<'_> {
-    /// Waits until something can be read, or written.
+    /// Waits until `fd` is readable or writable.
     pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), Error> {
         let until = Instant::now() + self.most;
         loop {
@@ -47,7 +47,7 @@ impl Patience<'_> {
         }
     }
 
-    /// Does nothing for so long.
+    /// Sleeps for `pause`; returns early if the caller cancels.
     pub fn sleep(&self, pause: Duration) -> Result<(), Cancelled> {
         let until = Instant::now() + pause;
         loop {

@@ -1,4 +1,4 @@
-//! Proxies, as the environment names them.
+//! Proxies from environment variables.
 
 use std::net::IpAddr;
 
@@ -8,27 +8,27 @@ use url::Url;
 
 use super::{Error, Target};
 
-/// Which servers are asked through which proxy.
+/// Decides which proxy serves which server.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Option<Proxy>,
     https: Option<Proxy>,
-    /// Servers that are asked directly.
+    /// Servers that are contacted directly.
     direct: Vec<String>,
 }
 
-/// A proxy over http.
+/// A proxy that is contacted over http.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     pub host: String,
     pub port: u16,
-    /// The value of the header Proxy-Authorization.
+    /// Value of the header Proxy-Authorization.
     pub authorization: Option<String>,
 }
 
 impl Proxies {
-    /// What `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say, in small letters or big ones. As with curl,
-    /// `HTTP_PROXY` does not count: a web server sets it for its programs to whatever a client sends.
+    /// Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower or upper case. As in curl,
+    /// `HTTP_PROXY` is ignored: a CGI server sets it to the value of a header that the client chose.
     pub fn of_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let named = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let any = |name: &str| named(name).or_else(|| named(&name.to_uppercase()));
@@ -43,7 +43,7 @@ impl Proxies {
         })
     }
 
-    /// The proxy that this server is asked through.
+    /// Returns the proxy for a server.
     pub fn of(&self, target: &Target) -> Option<&Proxy> {
         let proxy = if target.is_secure() { &self.https } else { &self.http };
         let (host, _) = target.host();
@@ -52,12 +52,12 @@ impl Proxies {
 }
 
 impl Proxy {
-    /// What messages call it.
+    /// Returns the name for messages.
     pub fn name(&self) -> String {
         format!("the proxy {}:{}", self.host, self.port)
     }
 
-    /// The request for a tunnel to a server.
+    /// Returns the CONNECT request for a tunnel to a server.
     pub fn connect(&self, target: &Target) -> String {
         let (host, port) = target.host();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
@@ -68,7 +68,7 @@ impl Proxy {
 
     fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        // It may hold a password: what it is is not repeated.
+        // The value may hold a password, so messages do not repeat it.
         let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
         let url = Url::parse(&full).map_err(|_| usage("no URL of a proxy"))?;
         if url.scheme() != "http" {
@@ -85,7 +85,7 @@ impl Proxy {
             let user = [decoded(url.username()), decoded(url.password().unwrap_or_default())];
             format!("Basic {}", STANDARD.encode(user.join(&b':')))
         });
-        // What curl takes where no port is said; `http://host:80` says one, and `url` forgets it.
+        // curl's default port. `http://host:80` names port 80 explicitly, but `url` drops it as the default of http.
         let says_80 = full.trim_end_matches('/').ends_with(":80");
         let port = url.port().unwrap_or(if says_80 { 80 } else { 1080 });
         Ok(Self { host, port, authorization })
@@ -97,7 +97,8 @@ fn hosts(list: &str) -> Vec<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// Whether a list of servers means this one: `*` all, a name itself and all below it, an address or a network.
+/// Returns `true` if a `no_proxy` entry matches the host: `*` matches all, a name matches itself and its subdomains.
+/// An entry may also be an address or a network.
 fn is_listed(host: &str, listed: &str) -> bool {
     let host = host.trim_end_matches('.').to_lowercase();
     if listed == "*" {

@@ -1,5 +1,5 @@
-//! One file over several connections at once. Each brings a span of it; all of them write into one part, of
-//! which one journal tells what is there.
+//! Fetches one file over several connections at once. Each fetches a span of it. All write into one partial file with
+//! one journal.
 
 use std::{
     cell::Cell,
@@ -27,50 +27,50 @@ use super::{
     watcher::{Progress, Watcher},
 };
 
-/// What the connections of one file share.
+/// State shared by the connections of one file.
 pub struct Pull<'a> {
     pub target: &'a Target,
     pub options: &'a Options,
     pub watcher: &'a dyn Watcher,
     pub known: &'a Remote,
     pub is_conditional: bool,
-    /// Bytes that were there before this run.
+    /// Bytes present before this run.
     pub resumed: u64,
     pub state: Mutex<State<'a>>,
     pub bell: Condvar,
 }
 
-/// What they change.
+/// The part of the state that the connections change.
 pub struct State<'a> {
     landing: &'a mut Landing,
     spans: Spans,
-    /// In the order in which they began.
+    /// Connections in the order in which they started.
     alive: Vec<usize>,
-    /// How many of them are to end, the last one first.
+    /// Number of connections that should end, the most recent first.
     unwanted: usize,
     error: Option<Error>,
-    /// An answer was not worth what it had to be: one connection finds out what that means.
+    /// `true` if a response was unexpected: a single connection then finds out the reason.
     is_upset: bool,
-    /// Bytes that were there before.
+    /// Bytes present before.
     had: u64,
     report: Report,
 }
 
-/// An answer whose body has not been read.
+/// A response with an unread body.
 pub struct Answer {
     pub connection: Connection,
     pub head: Head,
-    /// The bytes that it brings: the first one, and the one behind the last.
+    /// The bytes in its body: the first one, and one past the last.
     pub span: (u64, u64),
 }
 
-/// Less is not worth a request of its own.
+/// Smallest number of bytes worth a request of its own.
 pub const LEAST: u64 = 1 << 20;
 
-/// How several connections ended.
+/// The outcome of several connections.
 pub struct Pulled {
     pub report: Report,
-    /// `Ok(false)`: not all is there, and one connection has to go on.
+    /// `Ok(false)`: bytes are missing, and a single connection has to continue.
     pub ended: Result<bool, Error>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> State<'a> {
 }
 
 impl<'a> Pull<'a> {
-    /// Brings what is missing. `first` is the answer to a request for the first gap.
+    /// Fetches the missing bytes. `first` is the response to a request for the first gap.
     pub fn all(self, first: Answer) -> Pulled {
         let mut growth = Growth::new(self.options.connections);
         let at_once = match self.options.connections {
@@ -113,7 +113,7 @@ impl<'a> Pull<'a> {
                 pull.state().alive.push(own);
                 let work = move || faults.enter(|| pull.work(own, first));
                 let begun = thread::Builder::new().spawn_scoped(scope, work);
-                // A limit on threads may allow no more: those there are go on.
+                // A limit on threads may prevent more of them; the existing ones continue.
                 if begun.is_err() {
                     pull.state().alive.pop();
                 }
@@ -152,7 +152,7 @@ impl<'a> Pull<'a> {
             }
         });
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // What one moved beyond its span, before it knew that another had the rest, counts once.
+        // A connection may move bytes beyond its span before it notices that another has them; they count once.
         trim(&mut state.report, state.landing.done().bytes() - state.had);
         let is_whole = state.landing.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
@@ -163,12 +163,12 @@ impl<'a> Pull<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One connection after the other, until nothing is left for this thread.
+    /// Uses one connection after the other, until no span remains for this thread.
     fn work(&self, owner: usize, mut first: Option<Answer>) {
         let (mut tries, mut report) = (0, Report::default());
         loop {
             let answer = first.take();
-            // The span of an answer that is there is taken already.
+            // The span of an existing response is already assigned.
             let span = answer.as_ref().map(|answer| answer.span);
             let Some(span) = span.or_else(|| self.claim(owner)) else { break };
             let mut came = 0;
@@ -200,12 +200,12 @@ impl<'a> Pull<'a> {
         state.spans.claim(owner, state.landing.done(), LEAST)
     }
 
-    /// Whether this thread tries again after what went wrong.
+    /// Returns `true` if this thread should retry after an error.
     fn goes_on_after(&self, error: Error, tries: u32) -> bool {
         let is_alone = {
             let state = self.state();
             if state.is_over() {
-                // That is why this one stopped, too.
+                // The other thread's error is the reason why this one stopped, too.
                 return false;
             }
             state.alive.len() == 1
@@ -216,7 +216,7 @@ impl<'a> Pull<'a> {
             let look = || self.look();
             return Patience { most: pause, look: &look }.sleep(pause).is_ok();
         }
-        // A server may allow fewer connections than were tried; the others go on.
+        // A server may allow fewer connections than were opened; the others continue.
         let is_of_this_one = error.is_passing() || matches!(error, Error::Status { .. });
         if !is_of_this_one || is_alone {
             self.state().error.get_or_insert(error);
@@ -228,7 +228,7 @@ impl<'a> Pull<'a> {
         if self.state().is_over() { Err(Cancelled) } else { self.watcher.go_on() }
     }
 
-    /// One request, or the one that was answered already, and its body. `came` counts the bytes.
+    /// Sends a request, unless `first` already holds its response, and receives the body. `came` counts the bytes.
     fn bring(
         &self,
         owner: usize,
@@ -269,13 +269,13 @@ impl<'a> Pull<'a> {
             plans: None,
         };
         match body.bring(head.framing()?, Some(to - from)) {
-            // What follows is another's, or will be.
+            // The following bytes belong to another connection, or will.
             Err(Error::Cancelled) if is_at_end.get() => Ok(()),
             ended => ended.map(drop),
         }
     }
 
-    /// `None`: the answer is not what it has to be.
+    /// Sends a request; `None` if the response is unexpected.
     fn ask(
         &self,
         owner: usize,

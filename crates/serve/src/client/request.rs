@@ -1,22 +1,23 @@
-//! The head of a request.
+//! Builds the head of a request.
 
 use std::fmt::Write;
 
 use super::{Error, Target, proxy::Proxy, resume::Asked};
 
-/// What every request of a fetch carries besides what it asks for.
+/// Headers that every request of a fetch carries.
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
-    /// What a person added: names and values.
+    /// Headers that the user added: names and values.
     pub headers: Vec<(String, String)>,
-    /// The server is to say the hash of the file.
+    /// `true` to ask the server for the digest of the file.
     pub wants_digest: bool,
 }
 
-/// Headers that are told to the server they were meant for, and to no other.
+/// Headers that only the server named by the user receives.
 const SECRETS: &[&str] = &["authorization", "cookie", "proxy-authorization"];
 
-/// The text of a request. `is_own`: the server is the one that the person named. `proxy`: who hands it on.
+/// Returns the text of a request. `is_own`: `true` if the user named this server. `proxy`: the proxy that forwards
+/// the request.
 pub fn text(
     target: &Target,
     asked: &Asked<'_>,
@@ -24,7 +25,7 @@ pub fn text(
     (is_own, proxy): (bool, Option<&Proxy>),
 ) -> String {
     let own: Vec<_> = extra.headers.iter().filter(|(name, _)| is_own || !is_secret(name)).collect();
-    // In a tunnel nobody hands anything on.
+    // In a tunnel the proxy does not forward requests.
     let proxy = proxy.filter(|_| !target.is_secure());
     let whole = proxy.map(|_| format!("http://{}", target.authority())).unwrap_or_default();
     let (path, host) = (target.path(), target.authority());
@@ -45,7 +46,7 @@ pub fn text(
     }
     if extra.wants_digest {
         line("Want-Repr-Digest", "sha-256=10");
-        // A server that hashes the file first would else answer without the digest (RFC 7240, 4.3).
+        // Without this, a server that must first hash the file would respond without the digest (RFC 7240, 4.3).
         line("Prefer", "wait=3600");
     }
     if let Some((from, to)) = asked.range {
@@ -66,7 +67,8 @@ fn is_secret(name: &str) -> bool {
     SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
-/// A header as a person writes it, `NAME: VALUE`. Those by which this client knows what comes are its own.
+/// Parses a header in the form `NAME: VALUE`. Rejects headers that this client sets itself, because it depends on
+/// them to interpret the response.
 pub fn header(text: &str) -> Result<(String, String), Error> {
     let usage = |why: &str| Error::Usage(format!("--header '{text}': {why}"));
     let (name, value) = text.split_once(':').ok_or_else(|| usage("write it as NAME: VALUE"))?;

@@ -1,4 +1,4 @@
-//! The rules of ranges and resuming, as a function of what is known and what the server answers.
+//! Decides how a response to a (range) request may be used. Pure functions, after RFC 9110, sections 13 to 15.
 
 use thalweg_tree::journal::Remote;
 
@@ -8,21 +8,21 @@ use super::{
     validator::{Sameness, Validators, compare, validators},
 };
 
-/// What was asked for.
+/// The request that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The range, whose end is open where it is that of the file; `None`: all of it.
+    /// First byte, and one past the last byte or `None` for the end of the file. `None`: the whole file.
     pub range: Option<(u64, Option<u64>)>,
-    /// The file of which some is there already.
+    /// The version of the file of which a part is present.
     pub known: Option<&'a Remote>,
-    /// The request named it (If-Range).
+    /// `true` if the request carried `If-Range`.
     pub is_conditional: bool,
     /// `true` if the caller compares the whole file with a digest at the end.
     pub is_vouched: bool,
 }
 
 impl Asked<'_> {
-    /// A request for all of a file of which nothing is known.
+    /// A request for a whole file of which nothing is known.
     pub const ALL: Self =
         Self { range: None, known: None, is_conditional: false, is_vouched: false };
 
@@ -35,33 +35,33 @@ impl Asked<'_> {
     }
 }
 
-/// What the answer is worth.
+/// Result of classifying a response: the possible uses of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// Its body is the bytes up to `to` of those that were asked for.
+    /// The body holds the requested bytes up to `to`.
     Piece {
         to: u64,
         total: u64,
         /// Validators for later requests if the file was unknown; `None`: it cannot be resumed.
         validators: Option<Validators>,
     },
-    /// Its body is the whole file, of this size if that is said.
+    /// The body is the whole file, of this size if the server sent one.
     Whole(Option<u64>),
-    /// What is there is of another file: begin anew.
+    /// The local part belongs to another version of the file: discard it and restart.
     Another,
-    /// The server does not understand the condition: ask once more without it.
+    /// The server ignores `If-Range`: repeat the request without it.
     Unconditional,
-    /// Ask once more, for all of it.
+    /// Repeat the request without `Range`.
     Unranged,
 }
 
-/// Decides what an answer is worth.
+/// Classifies a response.
 pub fn judge(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     match head.status {
         206 => piece(asked, head),
         200 => whole(asked, head),
         416 if asked.known.is_some() => Ok(Worth::Another),
-        // Some servers refuse every range request so.
+        // Some servers refuse every range request with these statuses.
         400 | 403 | 416 | 501 if asked.range.is_some() && asked.known.is_none() => {
             Ok(Worth::Unranged)
         }
@@ -69,7 +69,7 @@ pub fn judge(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     }
 }
 
-/// The answer as an error.
+/// Converts the status of a response into an error.
 pub fn status(head: &Head) -> Error {
     let (status, reason) = (head.status, head.reason.clone());
     Error::Status { status, reason, after: head.retry_after() }
@@ -107,7 +107,7 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     let is_known = asked.known.is_some();
     let validators = (!is_known).then(|| validators(head, size, asked.is_vouched(head))).flatten();
     match size {
-        // A part that could not be joined with the next part.
+        // This part could not be joined with the next one.
         Some(total) if !is_known && validators.is_none() && range.to < total => Ok(Worth::Unranged),
         Some(total) => Ok(Worth::Piece { to: range.to, total, validators }),
         None => Ok(Worth::Unranged),
@@ -120,7 +120,7 @@ fn whole(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
         _ => None,
     };
     if let Some(known) = asked.known.filter(|_| asked.is_conditional) {
-        // Of a server that does not take its own validator there, or the file has changed.
+        // The server rejects its own validator in `If-Range`, or the file has changed.
         let is_same = size.is_none_or(|size| size == known.size)
             && asked.compare(known, head) == Sameness::Same;
         return Ok(if is_same { Worth::Unconditional } else { Worth::Another });
@@ -192,7 +192,7 @@ mod tests {
         let same = head(206, &format!("{range}ETag: \"a\"\r\n"));
         assert_eq!(judge(&asked(true), &same).unwrap(), on);
         assert_eq!(judge(&asked(false), &same).unwrap(), on);
-        // The same validator has to be in both. Without a condition there is no reason to leave it out.
+        // Both responses must have the same validator. A response to an unconditional request may not omit it.
         assert_eq!(judge(&asked(true), &head(206, range)).unwrap(), Worth::Unconditional);
         assert_eq!(judge(&asked(false), &head(206, range)).unwrap(), Worth::Another);
         for another in [

@@ -1,4 +1,4 @@
-//! How soon to ask again after what may pass, and of which servers.
+//! Decides how soon to retry after a temporary error, and for which servers.
 
 use std::{
     collections::BTreeSet,
@@ -8,12 +8,12 @@ use std::{
 
 use super::{Error, Target};
 
-/// A server that asks for more patience than this is not waited for.
+/// If a server asks for a longer delay, thalweg does not retry.
 pub const LONGEST: Duration = Duration::from_secs(300);
 const FIRST: Duration = Duration::from_millis(500);
 
-/// The pause before the n-th try, counted from 1, since something last came; `None`: no more tries.
-/// A server's own wish counts, if it is not beyond all patience.
+/// Returns the pause before the n-th retry since the last received byte, counted from 1; `None` if there should be no
+/// retry. A server's Retry-After counts up to [`LONGEST`].
 pub fn pause(tries: u32, most: u32, wish: Option<Duration>) -> Option<Duration> {
     if tries > most || wish.is_some_and(|wish| wish > LONGEST) {
         return None;
@@ -22,7 +22,7 @@ pub fn pause(tries: u32, most: u32, wish: Option<Duration>) -> Option<Duration> 
     Some(wish.map_or(doubled, |wish| wish.max(FIRST)))
 }
 
-/// Servers that are worth a retry if no connection can be made: those that have answered. Clones share the list.
+/// Servers that are retried if a connection fails, because they have answered before. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Answered {
     servers: Arc<Mutex<BTreeSet<String>>>,
@@ -30,18 +30,18 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Takes every server for one that has answered: the caller asked for retries.
+    /// Treats every server as if it had answered, because the caller asked for retries.
     pub fn assumed() -> Self {
         Self { is_assumed: true, ..Self::default() }
     }
 
-    /// Notes that the servers of these URLs have answered.
+    /// Records that the servers of these URLs have answered.
     pub(crate) fn note(&self, targets: [&Target; 2]) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.extend(targets.map(Target::authority));
     }
 
-    /// Returns the error of a request that began at `first`, such that it is passing if that server has answered.
+    /// Returns the error of a request for `first`, as a temporary one if that server has answered before.
     pub(crate) fn judge(&self, first: &Target, error: Error) -> Error {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = self.is_assumed || servers.contains(&first.authority());

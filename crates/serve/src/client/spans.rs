@@ -1,15 +1,15 @@
-//! Which connection fetches which bytes of a file. Each has a span; one that has none left takes the largest that
-//! nobody has, or the second half of the largest rest of another.
+//! Assigns the bytes of a file to connections. A connection without a span takes the largest unassigned one, or the
+//! second half of the largest rest of another connection.
 
 use thalweg_tree::Ranges;
 
-/// The bytes that a connection is to bring: `at` have come, `to` is its end.
+/// The bytes assigned to a connection: those before `at` have been received, `to` is the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     owner: usize,
     at: u64,
     to: u64,
-    /// It is the rest of this one's span, which goes on until the server has said yes to both.
+    /// The connection from which this span was split. It keeps the bytes until the server has confirmed this span.
     victim: Option<usize>,
 }
 
@@ -21,13 +21,13 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Nobody has any of so many bytes.
+    /// Creates the state for `size` bytes, all unassigned.
     pub fn of(size: u64) -> Self {
         Self { size, spans: Vec::new() }
     }
 
-    /// A span for this connection, which has none; `None`: there is nothing left, or nothing of which a half
-    /// would have `least` bytes.
+    /// Assigns a span to a connection that has none. Returns `None` if nothing is left, or if each half of the
+    /// largest rest would have fewer than `least` bytes.
     pub fn claim(&mut self, owner: usize, done: &Ranges, least: u64) -> Option<(u64, u64)> {
         if let Some(span) = self.free(done) {
             self.take(owner, span);
@@ -36,12 +36,12 @@ impl Spans {
         self.split(owner, least)
     }
 
-    /// The connection brings these, which are nobody's, and no others.
+    /// Assigns unassigned bytes to the connection, which has no other span.
     pub fn take(&mut self, owner: usize, (from, to): (u64, u64)) {
         self.spans.push(Span { owner, at: from, to, victim: None });
     }
 
-    /// The largest stretch that is neither there nor somebody's.
+    /// Returns the largest gap that is neither present nor assigned.
     fn free(&self, done: &Ranges) -> Option<(u64, u64)> {
         let mut taken = done.clone();
         self.spans.iter().for_each(|span| taken.add(span.at, span.to));
@@ -60,13 +60,13 @@ impl Spans {
         Some((to - half, to))
     }
 
-    /// Where a span ends if every connection that asks for a rest of it gets it.
+    /// Returns the end of a span if all splits of it are confirmed.
     fn kept(&self, span: &Span) -> u64 {
         let asking = self.spans.iter().filter(|other| other.victim == Some(span.owner));
         asking.map(|other| other.at).fold(span.to, u64::min)
     }
 
-    /// The server has said yes to a span that was claimed: it is nobody else's any more.
+    /// Confirms a split span, because the server has accepted the request for it. Its bytes leave the other span.
     pub fn confirm(&mut self, owner: usize) {
         let Some(own) = self.spans.iter_mut().find(|span| span.owner == owner) else { return };
         let (from, victim) = (own.at, own.victim.take());
@@ -75,7 +75,8 @@ impl Spans {
         }
     }
 
-    /// The connection has got up to here; whether that is the end of its span, which may have come nearer.
+    /// Records that the connection has reached offset `at`. Returns `true` if that is the end of its span, which a
+    /// split may have moved.
     pub fn advance(&mut self, owner: usize, at: u64) -> bool {
         let span = self.spans.iter_mut().find(|span| span.owner == owner);
         span.is_none_or(|span| {
@@ -84,7 +85,7 @@ impl Spans {
         })
     }
 
-    /// The connection brings no more of its span.
+    /// Ends the connection's span. Its missing bytes become unassigned.
     pub fn release(&mut self, owner: usize) {
         self.spans.retain(|span| span.owner != owner);
         for asking in self.spans.iter_mut().filter(|span| span.victim == Some(owner)) {
@@ -105,7 +106,7 @@ mod tests {
         done.add(0, 20);
         assert!(!spans.advance(0, 20));
         assert_eq!(spans.claim(1, &done, 10), Some((60, 100)));
-        // As long as the server has not said yes, the first one goes on.
+        // The first connection keeps the span until the server confirms the second request.
         assert_eq!(spans.claim(2, &done, 10), Some((40, 60)));
         spans.release(2);
         assert!(!spans.advance(0, 59));
@@ -141,7 +142,8 @@ mod tests {
                         places[owner] = None;
                     }
                     Some(at) => {
-                        // As much comes as the socket had, beyond the span's end too, not beyond the file's.
+                        // A read returns all that the socket holds, also beyond the end of the span, but not beyond
+                        // the file's.
                         let to = (at + bytes).min(size);
                         done.add(at, to);
                         places[owner] = Some(to);
@@ -152,7 +154,7 @@ mod tests {
                     }
                 }
             }
-            // One connection alone ends it.
+            // A single connection then completes the file.
             (0..4).for_each(|owner| spans.release(owner));
             while let Some((from, to)) = spans.claim(9, &done, u64::MAX) {
                 prop_assert!(from < to && to <= size);

@@ -1,4 +1,4 @@
-//! Digests from a list that was published beside the files: lines of `sha256sum`, `b3sum` and `xxhsum`.
+//! Digests from a list published with the files: lines of `sha256sum`, `b3sum` and `xxhsum`.
 
 use std::{
     cell::Cell,
@@ -22,11 +22,11 @@ use super::{
 #[derive(Debug)]
 pub struct Sums {
     lines: Manifest,
-    /// Its own name says that it holds MD5 digests, which have as many digits as XXH128.
+    /// `true` if the name of the list contains `md5`. MD5 digests have as many digits as XXH128.
     is_of_md5: bool,
 }
 
-/// Of a digest that was read as XXH128 because it has 32 digits.
+/// The origin of a digest that was read as XXH128 because it has 32 digits.
 const BARE: &str =
     "--sums says (32 digits without the name of a hash are read as XXH128; MD5 is not supported)";
 
@@ -36,20 +36,19 @@ fn unsupported(hash: &str, shown: &str) -> Error {
     ))
 }
 
-/// No list of files that a person fetches by name is longer.
+/// Longest list, in bytes. Lists of files that a user names one by one are shorter.
 const LONGEST: u64 = 64 << 20;
 
 impl Sums {
-    /// Reads the lines. Those that are none of such a list are passed over: lists are often signed within
-    /// themselves.
-    /// `from`: its path or URL.
+    /// Parses the lines and skips all that are not digests, because lists are often signed inline. `from`: path or
+    /// URL of the list.
     pub fn parse(text: &[u8], from: &str) -> Self {
         let name = from.rsplit('/').next().unwrap_or_default();
         let is_of_md5 = name.to_ascii_lowercase().contains("md5");
         Self { lines: Manifest::parse(text), is_of_md5 }
     }
 
-    /// Reads them from a server.
+    /// Fetches a list from a server.
     pub fn fetch(
         target: &Target,
         options: &Options,
@@ -88,8 +87,7 @@ impl Sums {
         Ok(Self::parse(&text, &target.path()))
     }
 
-    /// What the file of this name has to have: that of the only line that names it, with folders in front or
-    /// without.
+    /// Returns the expected digest of a file, from the only line that names it, with or without directories in front.
     pub fn of(&self, name: &OsStr) -> Result<Expected, Error> {
         let last =
             |stated: &[u8]| stated.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes());
@@ -107,7 +105,7 @@ impl Sums {
                 "--sums: lines that contradict each other about {shown}"
             )));
         }
-        // Of 64 digits without a tag nobody knows which of two hashes they are.
+        // 64 digits without a tag may be of either of two hashes.
         let is_either = stated.hash.is_none();
         let hash = stated.hash.unwrap_or(Hash::Sha256);
         let or = is_either.then_some(Hash::Blake3);
@@ -115,7 +113,7 @@ impl Sums {
         Ok(Expected { hash, or, digest: stated.digest, by })
     }
 
-    /// Why there is no digest of a file.
+    /// Returns the reason why the list has no digest of a file.
     fn unnamed(&self, shown: &str, last: impl Fn(&[u8]) -> bool) -> Error {
         for (number, why) in &self.lines.malformed {
             match why {

@@ -1,4 +1,4 @@
-//! What a person asks for: a URL, and what it says about the request and the file's name.
+//! The URL to fetch, and the parts of it that determine the request and the file name.
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -13,12 +13,12 @@ use url::Url;
 
 use super::Error;
 
-/// A URL of a scheme that can be fetched, with a host.
+/// A URL with a supported scheme and a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Url);
 
 impl Target {
-    /// Reads what a person wrote.
+    /// Parses a URL that the user wrote.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let url = Url::parse(text).map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => {
@@ -32,7 +32,7 @@ impl Target {
         Self::of(url)
     }
 
-    /// Where a redirect leads from here. From TLS it leads to nothing less.
+    /// Resolves the target of a redirect. A redirect from https to http is an error.
     pub fn join(&self, location: &str) -> Result<Self, Error> {
         let joined = self.0.join(location);
         let url =
@@ -60,36 +60,36 @@ impl Target {
         Ok(Self(url))
     }
 
-    /// Whether it is asked for over TLS.
+    /// Returns `true` if the scheme is https.
     pub fn is_secure(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// Whether both are of one server, to which the same secrets may be told.
+    /// Returns `true` if both URLs have one origin, which may receive the user's secrets.
     pub fn is_beside(&self, other: &Self) -> bool {
         self.0.origin() == other.0.origin()
     }
 
-    /// Where to connect to.
+    /// Returns the host and port to connect to.
     pub fn host(&self) -> (String, u16) {
         let host = self.0.host_str().unwrap_or_default();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         (bare.unwrap_or(host).to_owned(), self.0.port_or_known_default().unwrap_or(80))
     }
 
-    /// The value of the header Host.
+    /// Returns the value of the header Host.
     pub fn authority(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// What stands in the first line of the request.
+    /// Returns the path and query for the request line.
     pub fn path(&self) -> String {
         let query = self.0.query().map(|query| format!("?{query}")).unwrap_or_default();
         format!("{}{query}", self.0.path())
     }
 
-    /// The value of the header Authorization, if the URL holds a user.
+    /// Returns the value of the header Authorization, if the URL holds a user.
     pub fn authorization(&self) -> Option<String> {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (user, password) = (self.0.username(), self.0.password());
@@ -100,8 +100,8 @@ impl Target {
         Some(format!("Basic {}", STANDARD.encode(pair)))
     }
 
-    /// The file name that the URL ends in. One that is hidden, is a path or is kept for unfinished
-    /// files is none.
+    /// Returns the file name at the end of the URL. `None` if it is hidden, contains a slash, or is reserved for
+    /// partial files.
     pub fn name(&self) -> Option<OsString> {
         let last = self.0.path_segments()?.next_back()?;
         let name: Vec<u8> = percent_decode_str(last).collect();
@@ -112,16 +112,16 @@ impl Target {
         (!is_reserved(&name)).then(|| OsString::from_vec(name.into_bytes()))
     }
 
-    /// The same for this user, if the URL names none.
+    /// Returns this URL with the given user, unless it already names one.
     #[must_use]
     pub fn for_user(self, user: &str, password: &str) -> Self {
-        // A URL decodes what looks encoded; all else it encodes by itself.
+        // `url` decodes sequences that look encoded, and encodes all other characters.
         let encoded = |text: &str| text.replace('%', "%25");
         self.for_encoded_user(&encoded(user), Some(&encoded(password)))
     }
 
-    /// The same for the user of `other`, if both are of one server and the URL names none: an absolute redirect
-    /// leaves the user out.
+    /// Returns this URL with the user of `other`, if both have one origin and this one names none: an absolute
+    /// redirect leaves the user out.
     #[must_use]
     pub fn for_user_of(self, other: &Self) -> Self {
         if !self.is_beside(other) || other.authorization().is_none() {
@@ -139,14 +139,14 @@ impl Target {
         Self(url)
     }
 
-    /// The name of the folder that the URL ends in, under the same rules.
+    /// Returns the name of the directory at the end of the URL, under the rules of [`Self::name`].
     pub fn folder_name(&self) -> Option<OsString> {
         let mut url = self.0.clone();
         url.path_segments_mut().ok()?.pop_if_empty();
         Self(url).name()
     }
 
-    /// The same as a folder: with a slash at the end.
+    /// Returns the URL with a slash at the end and without a query.
     #[must_use]
     pub fn as_folder(&self) -> Self {
         let mut url = self.0.clone();
@@ -158,7 +158,7 @@ impl Target {
         Self(url)
     }
 
-    /// Where a thalweg server lists this folder.
+    /// Returns the URL at which a thalweg server lists this directory.
     #[must_use]
     pub fn manifest(&self) -> Self {
         let mut url = self.0.clone();
@@ -166,7 +166,7 @@ impl Target {
         Self(url)
     }
 
-    /// Below this folder, at a path that is encoded and has no `.` or `..` in it.
+    /// Returns the URL of an entry below this directory. `path` is percent-encoded and contains no `.` or `..`.
     #[must_use]
     pub fn below(&self, path: &str) -> Self {
         let mut url = self.0.clone();
@@ -175,7 +175,7 @@ impl Target {
         Self(url)
     }
 
-    /// Whether the file's own name says that it is compressed so: servers call `a.gz` an encoding.
+    /// Returns `true` if the extension of the file shows this compression: servers report `a.gz` with an encoding.
     pub fn is_named_after(&self, encoding: &str) -> bool {
         let endings: &[&str] = match &*encoding.to_ascii_lowercase() {
             "gzip" | "x-gzip" => &["gz", "tgz", "svgz"],
@@ -192,11 +192,11 @@ impl Target {
     }
 }
 
-/// Without the secrets in it.
+/// Prints the URL without user and password.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.0.clone();
-        // They fail for URLs that cannot have them.
+        // Both fail for URLs that cannot have a user.
         let _ = url.set_password(None);
         let _ = url.set_username("");
         write!(f, "{url}")

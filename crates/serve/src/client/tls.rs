@@ -1,4 +1,4 @@
-//! Whom to trust, and a connection that nobody else reads or changes: `rustls` over a socket.
+//! TLS connections and trusted certificates: `rustls` over a socket.
 
 use std::{
     path::PathBuf,
@@ -20,24 +20,24 @@ use rustls::{
 
 use super::Error;
 
-/// The authorities that say who a server is: those of the system, or those of a file.
+/// The certificate authorities that are trusted: those of the system, or those in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// A file of certificates in PEM form, instead of the system's.
+    /// A PEM file of certificates that replaces those of the system.
     pub file: Option<PathBuf>,
-    /// Read when the first server wants it.
+    /// Loaded for the first https server.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 impl Trust {
-    /// In the certificates of this file, if there is one, and else in those of the system.
+    /// Trusts the certificates in `file`, or those of the system if it is `None`.
     pub fn of(file: Option<PathBuf>) -> Self {
         Self { file, config: OnceLock::new() }
     }
 
     fn read(&self) -> Result<Arc<ClientConfig>, Error> {
         let mut roots = RootCertStore::empty();
-        // What a store holds of unknown kinds keeps nobody from the rest.
+        // Certificates of unknown kinds in a store are skipped.
         let named = self.certificates()?;
         roots.add_parsable_certificates(named.iter().cloned());
         if roots.is_empty() {
@@ -69,7 +69,7 @@ impl Trust {
         read.map_err(|error| Error::Usage(format!("--cacert '{name}': {error}")))
     }
 
-    /// The secret side of a connection to this server.
+    /// Returns the TLS state for a connection to this server.
     pub fn begin(&self, host: &str) -> Result<ClientConnection, Error> {
         let config = if let Some(config) = self.config.get() {
             config.clone()
@@ -85,8 +85,8 @@ impl Trust {
     }
 }
 
-/// Verifies servers by the certificates of `--cacert`. A server may also present one of these itself, although it is one
-/// of an authority: `openssl req -x509` makes such certificates, and other clients accept them.
+/// Verifies servers by the certificates of `--cacert`. A server may also present one of these itself, even if it is
+/// an authority's certificate: `openssl req -x509` creates such certificates, and other clients accept them.
 #[derive(Debug)]
 struct Named {
     usual: Arc<WebPkiServerVerifier>,
@@ -147,7 +147,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Whether all that is wrong with a certificate is that it is one of an authority. rustls has no variant for it.
+/// Returns `true` if the only error is that the certificate is an authority's. rustls has no variant for it.
 fn is_of_authority(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;
@@ -155,13 +155,13 @@ fn is_of_authority(error: &rustls::Error) -> bool {
     other.0.to_string() == "CaUsedAsEndEntity"
 }
 
-/// Why a server is not trusted, from what reading from it answered.
+/// Returns the reason why a server is not trusted, from the error of a read.
 pub fn why(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.map_or_else(|| error.to_string(), words)
 }
 
-/// What rustls says, in words where a person can do something about it.
+/// Returns the message of a rustls error, in plain words if the user can act on it.
 fn words(error: &rustls::Error) -> String {
     use CertificateError as Wrong;
     let rustls::Error::InvalidCertificate(wrong) = error else { return error.to_string() };

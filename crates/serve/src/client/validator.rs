@@ -7,12 +7,12 @@ use thalweg_tree::journal::{LONGEST_VALIDATOR, Remote};
 
 use super::head::Head;
 
-/// Validators of the response that brought the first bytes.
+/// Validators of the response that sent the first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// Strong ETag with its quotes, or a date that is strong.
+    /// Strong ETag with its quotes, or a strong date.
     pub strong: String,
-    /// Weak ETag beside a strong date: never a proof, but another one disproves.
+    /// Weak ETag, in addition to a strong date. An equal tag proves nothing; a different tag proves another version.
     pub weak: Option<String>,
 }
 
@@ -27,8 +27,8 @@ pub enum Sameness {
     Different,
 }
 
-/// A date is a strong validator only if the file could not have changed twice within its second
-/// (RFC 9110, 8.8.2.2). The margin is for clocks that differ.
+/// `Last-Modified` counts as strong only if it is at least this much older than `Date` (RFC 9110, 8.8.2.2). The file
+/// then cannot have changed twice within its second. The margin covers clock differences.
 const SETTLED: Duration = Duration::from_secs(60);
 /// 1990-01-01. Older dates are constants that archives and reproducible builds set.
 const FIRST_CREDIBLE: Duration = Duration::from_secs(631_152_000);
@@ -37,7 +37,7 @@ const CONSTANTS: [u128; 3] = [0, 1, 315_532_800];
 
 /// Returns the validators by which later responses can be joined to this one.
 ///
-/// `is_vouched`: a digest of the whole file is compared at the end, so that constant dates may be used.
+/// `is_vouched`: `true` if a digest of the whole file is compared at the end, so that constant dates may be used.
 pub fn validators(head: &Head, size: Option<u64>, is_vouched: bool) -> Option<Validators> {
     let tag = head.get("etag");
     let date = || head.get("last-modified").filter(|_| is_date_strong(head));
@@ -49,8 +49,8 @@ pub fn validators(head: &Head, size: Option<u64>, is_vouched: bool) -> Option<Va
     Some(Validators { strong: strong.to_owned(), weak: weak.map(str::to_owned) })
 }
 
-/// Compares a response with the file whose first bytes came earlier. Resuming, reconnecting and further connections
-/// all decide by this.
+/// Compares a response with the file that was partly received earlier. Resuming, reconnecting and additional
+/// connections all use this decision.
 pub fn compare(first: &Remote, next: &Head, is_vouched: bool) -> Sameness {
     let is_tag = first.validator.starts_with('"');
     let said = next.get(if is_tag { "etag" } else { "last-modified" });
@@ -73,7 +73,7 @@ fn is_date_strong(head: &Head) -> bool {
     age.is_some_and(|age| age.is_ok_and(|age| age >= SETTLED))
 }
 
-/// Whether a validator is, or may be derived from, a date that is the same for every version of a file.
+/// Returns `true` if a validator is, or may be derived from, a date that is equal for every version of a file.
 fn is_constant(validator: &str, head: &Head, size: Option<u64>) -> bool {
     let date = |text: &str| httpdate::parse_http_date(text).ok();
     if !validator.starts_with('"') {
@@ -84,18 +84,18 @@ fn is_constant(validator: &str, head: &Head, size: Option<u64>) -> bool {
     if words.iter().any(|word| is_recent_time(word)) {
         return false;
     }
-    // Hashes of date and size cannot be told from hashes of the contents.
+    // A hash of date and size cannot be distinguished from a hash of the contents.
     head.get("last-modified").and_then(date).is_some_and(is_constant_date)
         || size.is_some_and(|size| is_of_constant(&words, size))
 }
 
-/// Before 1990, or the first second of a year.
+/// Returns `true` for a date before 1990, or the first second of a year.
 fn is_constant_date(date: SystemTime) -> bool {
     let text = httpdate::fmt_http_date(date);
     date < UNIX_EPOCH + FIRST_CREDIBLE || text.contains(", 01 Jan") && text.contains(" 00:00:00 ")
 }
 
-/// `"MTIME-SIZE"` of nginx, `"SIZE-MTIME"` of Apache, and others, with a constant time.
+/// Returns `true` for tags such as nginx's `"MTIME-SIZE"` and Apache's `"SIZE-MTIME"` with a constant time.
 fn is_of_constant(words: &[&str], size: u64) -> bool {
     let is_constant = |number: u128| {
         let units = [1, 1_000, 1_000_000, 1_000_000_000];
@@ -108,7 +108,7 @@ fn is_of_constant(words: &[&str], size: u64) -> bool {
         .any(|of_size| all.clone().any(|at| at != of_size && is(at, &is_constant)))
 }
 
-/// Whether a word of a tag is a time since 1990 in micro- or nanoseconds. A tag that has one is not derived from a
+/// Returns `true` if a word of a tag is a time since 1990 in micro- or nanoseconds. Such a tag is not derived from a
 /// constant date alone: `thalweg serve` adds the time of change, which builds cannot set.
 fn is_recent_time(word: &str) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -118,7 +118,7 @@ fn is_recent_time(word: &str) -> bool {
     })
 }
 
-/// The numbers that a word can be: hexadecimal and decimal.
+/// Returns the numbers that a word can represent: hexadecimal and decimal.
 fn readings(word: &str) -> impl Iterator<Item = u128> {
     [u128::from_str_radix(word, 16), word.parse()].into_iter().flatten()
 }
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(strong(&date), None, "{date}");
             assert_eq!(strong(&format!("ETag: \"0123456789abcdef\"\r\n{date}")), None, "{date}");
             assert!(validators(&head(&date), None, true).is_some());
-            // `thalweg serve` has the time of change in its tags.
+            // `thalweg serve` includes the time of change in its tags.
             let own = format!("ETag: \"1f-493e0-0-18a0b1c2d3e4f567\"\r\n{date}");
             assert!(strong(&own).is_some(), "{own}");
         }

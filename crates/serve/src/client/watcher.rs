@@ -1,24 +1,24 @@
-//! Somebody who looks on while a file is fetched.
+//! Observer of a fetch.
 
 use thalweg_core::Cancelled;
 
-/// How far a fetch is.
+/// Progress of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Bytes that were there before.
+    /// Bytes present before this run.
     pub resumed: u64,
-    /// Bytes that are there.
+    /// Bytes present now.
     pub there: u64,
-    /// Bytes of the file, where the server says.
+    /// Size of the file in bytes, if the server sent it.
     pub size: Option<u64>,
 }
 
-/// Somebody who looks on.
+/// Observer of a fetch.
 pub trait Watcher: Sync {
-    /// Called while bytes come.
+    /// Called while bytes are received.
     fn progress(&self, now: Progress) -> Result<(), Cancelled>;
-    /// Called now and then while nothing does.
+    /// Called regularly while no bytes are received; an error cancels the fetch.
     fn go_on(&self) -> Result<(), Cancelled>;
-    /// What a person may want to know meanwhile.
+    /// Called with a message for the user.
     fn tell(&self, news: &str);
 }

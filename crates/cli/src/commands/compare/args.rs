@@ -75,7 +75,7 @@ pub struct CompareArgs {
     pub export: Vec<Export>,
 }
 
-/// A name and the values that are put in its place.
+/// A placeholder and its values.
 #[derive(Clone, Debug)]
 pub struct Scan {
     pub name: String,
@@ -83,7 +83,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads `name=1,2,4`.
+    /// Parses `name=1,2,4`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, values) = text.split_once('=').ok_or("a scan is written NAME=A,B,...")?;
         if name.is_empty() || name.contains(['{', '}']) {
@@ -93,16 +93,16 @@ impl Scan {
         Ok(Self { name: name.to_owned(), values })
     }
 
-    /// What stands for a value in a command.
+    /// Returns the placeholder as written in a command.
     pub fn pattern(&self) -> String {
         format!("{{{}}}", self.name)
     }
 }
 
-/// When the comparison is a failure.
+/// The condition under which a comparison fails.
 #[derive(Clone, Copy, Debug)]
 pub struct FailIf {
-    /// By so large a share more.
+    /// The smallest slowdown that counts, as a fraction.
     pub by: f64,
 }
 
@@ -122,7 +122,7 @@ impl FailIf {
     }
 }
 
-/// The forms of the answer.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -131,7 +131,7 @@ pub enum Form {
     Csv,
 }
 
-/// A form, and the file that it goes into.
+/// An output format, and the file to write.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub form: Form,

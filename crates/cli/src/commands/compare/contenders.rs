@@ -1,4 +1,4 @@
-//! From the command line to the commands that are run, one for each value that is scanned.
+//! Builds the commands to run from the command line, one for each value of a scan.
 
 use std::ffi::{OsStr, OsString};
 use thalweg_lab::{
@@ -12,11 +12,11 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// A value of each scan, in their order.
+/// A value of each scan, in order.
 type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
-/// The commands; several are compared with the first one of the same values, one alone with itself at
-/// the first values.
+/// Returns the commands. Several commands are compared with the first one at equal values. A single command is
+/// compared with itself at the first values.
 pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
     let commands = commands(args)?;
     let option = |option, text: &Option<String>| {
@@ -49,15 +49,15 @@ pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
     Ok(contenders)
 }
 
-/// A command as it was given.
+/// A command as given by the user.
 struct Given {
     words: Vec<OsString>,
-    /// The same as a person wrote them.
+    /// The words as the user wrote them.
     written: Vec<OsString>,
 }
 
-/// The commands between the `--`. A group whose first word is a whole command in quotes holds nothing
-/// else; any other is one command.
+/// Splits the arguments at `--` into commands. If the first word of a group is a whole command in quotes, every word
+/// of the group is one; otherwise the group is one command.
 fn commands(args: &CompareArgs) -> Result<Vec<Given>, Failure> {
     let mut commands = Vec::new();
     for group in args.commands.split(|word| word == "--").filter(|group| !group.is_empty()) {
@@ -89,7 +89,7 @@ fn commands(args: &CompareArgs) -> Result<Vec<Given>, Failure> {
     Ok(commands)
 }
 
-/// Words as a person would write them; one alone is a whole command already.
+/// Joins words as a user would write them. A single word is already a whole command.
 fn joined(words: &[OsString]) -> String {
     let texts = words.iter().map(|word| word.to_string_lossy());
     let texts: Vec<_> = texts.collect();
@@ -101,7 +101,7 @@ fn joined(words: &[OsString]) -> String {
     }
 }
 
-/// The words of a command given as one text: a shell's, or split here.
+/// Returns the words of a command that is given as text: for a shell, or split here.
 fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
     match &args.shell {
         Some(shell) => Ok(vec![shell.into(), "-c".into(), text.into()]),
@@ -109,7 +109,7 @@ fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString
     }
 }
 
-/// A scan whose name stands nowhere would run the same again and again.
+/// Returns an error if a scan's placeholder occurs nowhere: all runs would be identical.
 fn refuse_unused(
     args: &CompareArgs,
     commands: &[Given],
@@ -127,7 +127,7 @@ fn refuse_unused(
     Ok(())
 }
 
-/// Every value of each scan with every one of the others.
+/// Returns all combinations of the scans' values.
 fn combinations(scans: &[Scan]) -> Vec<Values<'_>> {
     let mut all: Vec<Values<'_>> = vec![Vec::new()];
     for scan in scans {
@@ -154,7 +154,7 @@ fn filled(words: &[OsString], values: &Values<'_>) -> Vec<OsString> {
     words.iter().map(fill_all).collect()
 }
 
-/// `name, n=4`.
+/// Returns text such as `name, n=4`.
 fn named(name: &str, values: &Values<'_>) -> String {
     let values = values.iter().map(|(scan, value)| format!(", {}={value}", scan.name));
     values.fold(name.to_owned(), |name, value| name + &value)

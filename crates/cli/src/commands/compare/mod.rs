@@ -1,4 +1,4 @@
-//! `thalweg compare`: any commands, judged as the lab judges its arms.
+//! `thalweg compare`: compares arbitrary commands with the statistics of the lab.
 
 mod args;
 mod contenders;
@@ -29,8 +29,8 @@ use crate::{
 impl Subcommand for CompareArgs {
     fn run(&self, color: bool) -> Result<Exit, Failure> {
         let contenders = contenders::read(self)?;
-        // Not as other commands do: that blocks signals in this thread, and a program started with SIGTERM
-        // blocked could not be asked to end. It fails for no signal that exists.
+        // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
+        // be ended by it. The call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         let metric = self.metric.get();
         let runs = Runs::new(!self.json);
@@ -61,7 +61,7 @@ impl Subcommand for CompareArgs {
         let shown = match (self.json, self.markdown) {
             (true, _) => Some(Form::Json),
             (_, true) => Some(Form::Markdown),
-            // What is exported to standard output takes the place of the table.
+            // An export to standard output replaces the table.
             _ => self.export.iter().all(|export| export.file.is_some()).then_some(Form::Text),
         };
         if let Some(form) = shown {

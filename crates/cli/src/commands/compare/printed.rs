@@ -1,4 +1,4 @@
-//! What a comparison found: for people, for a pull request, and every run for a spreadsheet.
+//! Output of a comparison: text, Markdown for a pull request, and CSV with every run.
 
 use std::fmt::Write;
 use thalweg_core::shown;
@@ -14,7 +14,7 @@ use crate::output::{
     ratio::{bar, interval, number},
 };
 
-/// What is printed, and how.
+/// The data to print, and the options of printing.
 pub struct Printed<'f> {
     pub found: &'f Comparison,
     pub metric: &'f Metric,
@@ -22,7 +22,7 @@ pub struct Printed<'f> {
 }
 
 impl Printed<'_> {
-    /// The answers, then the table.
+    /// Formats the answers, then the table.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for row in &self.found.rows {
@@ -47,7 +47,7 @@ impl Printed<'_> {
         text + "\n" + &self.conditions() + "\n"
     }
 
-    /// `thalweg copy A B: faster than cp A B: 0.65 [0.60, 0.70] of its time`.
+    /// Returns text such as `thalweg copy A B: faster than cp A B: 0.65 [0.60, 0.70] of its time`.
     fn answer(&self, row: &Row) -> Option<String> {
         let (other, judged) = (self.found.rows.get(row.against?)?, row.judged());
         let (name, other) = (shown(&row.name), shown(&other.name));
@@ -67,7 +67,7 @@ impl Printed<'_> {
         let value = figure.value.map_or("-".to_owned(), |value| self.number(figure, value.median));
         let mut line = format!("  {:10} {value:>9}", figure_name(&figure.metric));
         if let Some((ratio, verdict)) = figure.ratio.as_ref().zip(figure.verdict) {
-            // The bar goes to the right where the number is smaller, whichever is better.
+            // The bar extends to the right for smaller numbers, even if larger ones are better.
             let bar = bar(ratio, Better::Lower);
             let _ =
                 write!(line, " {:17} {bar:14} {}", interval(ratio), word(&figure.metric, verdict));
@@ -83,7 +83,8 @@ impl Printed<'_> {
         }
     }
 
-    /// `judged by wall, lower is better; 20 rounds; two runs of one command differ by up to 3 %`.
+    /// Returns text such as `judged by wall, lower is better; 20 rounds; two runs of one command differ by up to 3
+    /// %`.
     fn conditions(&self) -> String {
         let found = self.found;
         let noise = found.noise.first().copied().unwrap_or_default() * 100.0;
@@ -99,7 +100,7 @@ impl Printed<'_> {
         text
     }
 
-    /// A table that GitHub and others show.
+    /// Formats a Markdown table.
     pub fn markdown(&self) -> String {
         let mut text = "| command | figure | median | ratio [95 %] | verdict |\n".to_owned();
         text.push_str("|---|---|---:|---:|---|\n");
@@ -117,7 +118,7 @@ impl Printed<'_> {
         text + "\n" + &self.conditions() + "\n"
     }
 
-    /// Every run, in the order in which they were made.
+    /// Formats every run, in the order of execution.
     pub fn csv(&self) -> String {
         let mut text =
             "round,command,wall_seconds,user_seconds,sys_seconds,minor_faults,major_faults,\

@@ -37,7 +37,7 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// What to copy, then where to
-    // An empty name is an operand like others: that there is no such file is an error of its own.
+    // An empty name is accepted here, because a missing file is a separate error, reported later.
     #[arg(required_unless_present = "shard", num_args = 1.., value_name = "SRC... DST")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,
@@ -176,7 +176,7 @@ pub struct CopyArgs {
 }
 
 impl CopyArgs {
-    /// Returns `true` if each copy is to be named.
+    /// Returns `true` if each copied file should be named.
     pub fn is_verbose(&self) -> bool {
         self.verbose || self.debug
     }
@@ -239,10 +239,10 @@ pub enum Reflink {
     Never,
 }
 
-/// How to compare.
+/// Options of the verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verify {
-    /// By which hash.
+    /// The hash function.
     pub hash: Hash,
     /// `true` if copies are read from the device, not from the page cache.
     pub device: bool,
@@ -263,7 +263,7 @@ impl Verify {
         Ok(Self { hash: hash.unwrap_or(Hash::Blake3), device })
     }
 
-    /// The name of the hash.
+    /// Returns the name of the hash function.
     pub fn hash_name(self) -> &'static str {
         if self.hash == Hash::Xxh3 { "xxh3" } else { "blake3" }
     }

@@ -1,4 +1,4 @@
-//! `thalweg copy --shard`: one worker of a copy that many work on.
+//! `thalweg copy --shard`: one worker of a copy that several processes share.
 
 use std::{
     fmt::Write,
@@ -30,7 +30,7 @@ use crate::{
     progress::{Counting, Meter},
 };
 
-/// Works as one of many, or says which one this would be.
+/// Works as one of several workers, or prints the detected rank.
 pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     if shard == Shard::List {
         return print(&listed()).map(|()| Exit::Done);
@@ -54,7 +54,7 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     exit(&report)
 }
 
-/// The folder to copy, and the one to make.
+/// Returns the source directory and the destination.
 fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
     let usage = |message: &str| Failure::new(Exit::Usage, message);
     let (sources, destination) = operands(args)?;
@@ -90,7 +90,7 @@ fn refused(error: &Error) -> Failure {
     }
 }
 
-/// The object, or the lines.
+/// Prints the JSON object, or the lines.
 fn tell(
     args: &CopyArgs,
     Rank { rank, size }: Rank,
@@ -132,7 +132,7 @@ fn tell(
     Ok(())
 }
 
-/// `rank 1 of 2: 12 of 40 tasks; copied 3 files ...; another finishes`.
+/// Returns text such as `rank 1 of 2: 12 of 40 tasks; copied 3 files ...; another rank finishes, or has finished`.
 fn line(rank: u32, size: u32, report: &FleetReport) -> String {
     let copied = summary::line(&report.tree, false);
     let end = match report.end {
@@ -144,7 +144,7 @@ fn line(rank: u32, size: u32, report: &FleetReport) -> String {
     format!("rank {rank} of {size}: {done} of {tasks}; {}{end}", copied.trim_end())
 }
 
-/// `node-7, rank 1 (process 4242): 12 tasks, 1.4 GiB in 2.0 s: 0.7 GiB/s by splice`.
+/// Returns text such as `node-7, rank 1 (process 4242): 12 tasks, 1.4 GiB in 2.0 s: 0.7 GiB/s by splice`.
 pub fn of_worker(worker: &WorkerRecord) -> String {
     let took = Duration::try_from_secs_f64(worker.seconds).unwrap_or_default();
     let mut text = format!(
@@ -181,7 +181,7 @@ fn exit(report: &FleetReport) -> Result<Exit, Failure> {
             let message = format!("the destination is full; {goes_on}");
             return Err(Failure::new(Exit::Incomplete, message));
         }
-        // What this worker met, who finishes meets too, and tells.
+        // The worker that finishes the copy also meets this worker's errors, and reports them.
         (FleetEnd::Others | FleetEnd::There, None) => return Ok(Exit::Done),
         (FleetEnd::Unfinished, None) => return Err(Failure::new(Exit::Incomplete, goes_on)),
         (FleetEnd::Finished, None) => {}

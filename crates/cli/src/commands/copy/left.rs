@@ -1,4 +1,4 @@
-//! What a copy that did not come to its end has left, and how to go on with it or remove it.
+//! Describes what an interrupted or failed copy leaves behind, and how to resume or remove it.
 
 use std::{fmt::Write, path::PathBuf};
 use thalweg_core::shown;
@@ -6,26 +6,26 @@ use thalweg_tree::TreeReport;
 
 use crate::{exit::Exit, output::quantity};
 
-/// More paths than this are only counted.
+/// Longest list of paths; further ones are only counted.
 const SHOWN: usize = 3;
 
 pub struct Left<'r> {
-    /// What keeps its temporary name.
+    /// Files that keep their temporary name.
     unfinished: &'r [PathBuf],
-    /// What was there and is written into in part.
+    /// Existing files that were written in part.
     torn: &'r [PathBuf],
-    /// Bytes that were written.
+    /// Bytes written.
     bytes: u64,
-    /// Something has its final name.
+    /// `true` if at least one file has its final name.
     has_copied: bool,
-    /// `--resume` was given already.
+    /// `true` if `--resume` was given.
     resumes: bool,
-    /// A folder has its final name that was not there before: the same command would copy into it.
+    /// `true` if a new directory has its final name: a repeated command would copy into it.
     made_folder: bool,
 }
 
 impl<'r> Left<'r> {
-    /// What `report` tells. `makes_folder`: the destination was to become a new folder.
+    /// Extracts the leftovers from `report`. `makes_folder`: `true` if the destination was to become a new directory.
     pub fn of(report: &'r TreeReport, resumes: bool, makes_folder: bool) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;
         let made_folder = makes_folder && report.halted.is_none();
@@ -33,21 +33,21 @@ impl<'r> Left<'r> {
         Self { unfinished, torn, bytes: report.bytes, has_copied, resumes, made_folder }
     }
 
-    /// Whether the same command with `--resume` goes on.
+    /// Returns `true` if the same command with `--resume` continues.
     fn goes_on(&self) -> bool {
         !self.made_folder && (self.has_copied || !self.unfinished.is_empty())
     }
 
-    /// The exit status of a copy that ended early and was not interrupted.
+    /// Returns the exit status of a copy that ended early without an interrupt.
     pub fn exit(&self) -> Exit {
         if self.goes_on() { Exit::Incomplete } else { Exit::Failed }
     }
 
-    /// What is left, and what to do next.
+    /// Describes the leftovers, and what to do next.
     pub fn advice(&self) -> String {
         let mut text = self.of_the_others();
         if !self.torn.is_empty() {
-            // Of several files only the sum is known.
+            // For several files only the total is known.
             let is_alone = self.torn.len() == 1 && !self.has_copied;
             let written =
                 if is_alone { format!(", {}", quantity::exact(self.bytes)) } else { String::new() };
@@ -76,7 +76,7 @@ impl<'r> Left<'r> {
     }
 }
 
-/// The first paths, and how many more there are.
+/// Returns the first paths, and the number of further ones.
 fn listed(paths: &[PathBuf]) -> String {
     let first: Vec<_> = paths.iter().take(SHOWN).map(|path| format!("'{}'", shown(path))).collect();
     let more = match paths.len().saturating_sub(SHOWN) {

@@ -1,4 +1,4 @@
-//! `thalweg copy`: what was asked for goes to the tree copier, what happened goes to people.
+//! `thalweg copy`: translates the arguments for the tree copier, and reports its results.
 
 use std::{
     ffi::OsStr,
@@ -44,7 +44,7 @@ pub use fleet::of_worker;
 use left::Left;
 use watcher::Watcher;
 
-/// The most bytes of a file that is copied in a moment where nothing hinders it.
+/// Largest file, in bytes, that is usually copied in a moment.
 const SHORT: u64 = 64 << 20;
 
 impl Subcommand for CopyArgs {
@@ -57,7 +57,7 @@ impl Subcommand for CopyArgs {
             return fleet::run(self, shard);
         }
         let (sources, destination) = operands(self)?;
-        // Before interrupts are caught: Ctrl-C ends a wait for a list.
+        // Runs before interrupts are caught, so that Ctrl-C ends the process while it waits for a list.
         let choice = Choice::of(self, &sources, &destination)?;
         if is_brief(self, &sources, &destination) {
             interrupt::catch_if_it_lasts();
@@ -76,11 +76,11 @@ impl Subcommand for CopyArgs {
     }
 }
 
-/// Whether this is one short file that gets a name of its own: where a kill ends it, nothing is left under that name.
+/// Returns `true` if one short file is copied to a new name. A kill then leaves nothing under that name.
 fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
     let [source] = sources else { return false };
     let is_stream = is_dash(source) || is_dash(destination);
-    // A person is promised words about what is left; and with --parents the name is another one.
+    // With these options the user expects a message about leftovers. With `--parents` the name is a different one.
     let words = [args.interactive, args.inplace, args.parents, args.resume, args.tune];
     let asks_for_more = args.limit.is_some() || words.contains(&true);
     let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
@@ -96,7 +96,7 @@ fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The sources and the destination.
+/// Returns the sources and the destination.
 fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
     let mut sources = args.paths.clone();
     let destination = match &args.target_directory {
@@ -114,8 +114,8 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
     Ok((sources, destination))
 }
 
-/// Refuses what lies in an object store, by decision (docs/fleet.md): its bytes come through TLS, and there is
-/// nothing to choose from.
+/// Rejects paths in an object store, by decision (docs/fleet.md): their bytes arrive over TLS, which leaves no choice
+/// of mechanism.
 fn expect_path(path: &Path) -> Result<(), Failure> {
     let text = path.as_os_str().as_bytes();
     let is_store =
@@ -128,14 +128,14 @@ fn expect_path(path: &Path) -> Result<(), Failure> {
     Err(Failure::new(Exit::Unsupported, message))
 }
 
-/// A path without the slashes at its end; `/` stays.
+/// Removes the slashes at the end of a path, except for `/`.
 fn without_slashes(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |at| at + 1);
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// `copy FILE -`.
+/// Executes `copy FILE -`.
 fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let [path] = sources else { return usage("several sources cannot go to standard output") };
@@ -181,7 +181,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
     stream.run()
 }
 
-/// `copy - FILE`: standard input is opened by name, like any other source.
+/// Executes `copy - FILE`. Standard input is opened by name, like any other source.
 fn from_standard_input(
     args: &CopyArgs,
     options: CopyOptions,
@@ -225,11 +225,11 @@ struct Run<'r> {
     color: bool,
     sources: &'r [PathBuf],
     destination: &'r Path,
-    /// The one source is to become the destination, which is not there yet: a folder of its own.
+    /// `true` if the sources are directories and the destination does not exist, so that it becomes a new directory.
     makes_folder: bool,
 }
 
-/// What `--tune` found, and the profile that keeps it for later copies.
+/// Result of `--tune`, and the profile in which it was saved.
 struct Tuned {
     result: TuneResult,
     kept: Option<PathBuf>,
@@ -255,7 +255,7 @@ impl<'r> Run<'r> {
         let report = copied.map_err(|error| begun_in_vain(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
         let report = report?;
-        // What files saw that were copied beside others says nothing of one alone.
+        // Files that were copied concurrently give no evidence about a single copy.
         if report.files == 1 {
             saved.learn(&report.looks);
         }
@@ -269,14 +269,14 @@ impl<'r> Run<'r> {
             }
             None => exit,
         };
-        // As cp does since coreutils 9.2.
+        // cp behaves this way since coreutils 9.2.
         exit.map(|exit| match exit {
             Exit::Done if watcher.has_declined() => Exit::Failed,
             exit => exit,
         })
     }
 
-    /// Writes the manifest of what is there now.
+    /// Writes the manifest of the copied files.
     fn list(&self, path: &Path, report: &TreeReport) -> Result<Exit, Failure> {
         let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
         let findings = Findings::new(self.args.shown);
@@ -286,8 +286,8 @@ impl<'r> Run<'r> {
         manifest::publish(path, &made.map_err(|error| begun_in_vain(&error))?)
     }
 
-    /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy; and
-    /// what the copy will refuse, a folder without `-r`, is not measured first.
+    /// Measures, and saves the results. A failed measurement does not prevent the copy. Sources that the copy will
+    /// reject, such as a directory without `-r`, are not measured.
     fn tune(&self, saved: &Saved, options: &mut CopyOptions) -> Result<Option<Tuned>, Failure> {
         if self.args.chosen.is_part() {
             complain("not measured: --tune would read what is not to be copied of SRC");
@@ -309,7 +309,7 @@ impl<'r> Run<'r> {
         let mut kept = None;
         if let Some(path) = &saved.path {
             let written = Profile::turn(path).and_then(|_turn| {
-                // Another process may have written it while we measured.
+                // Another process may have saved the profile during the measurement.
                 let mut profile = Saved::find(true).current.unwrap_or_default();
                 profile.merge(result.kept());
                 profile.save(path)
@@ -319,7 +319,7 @@ impl<'r> Run<'r> {
                 Err(error) => complain(&format!("the measurement is not kept: {error}")),
             }
         }
-        // This copy goes by this measurement alone: it is about the same bytes, and just made.
+        // This copy uses only this measurement, because it is recent and about the same data.
         let mut fresh = Profile::new();
         result.teach(&mut fresh, &mut options.request);
         options.profile = Some(Arc::new(fresh));
@@ -329,7 +329,7 @@ impl<'r> Run<'r> {
         Ok(Some(Tuned { result, kept }))
     }
 
-    /// The bytes of the sources, where they can be known without a walk.
+    /// Returns the bytes of the sources, if they are known without a walk.
     fn expected(&self) -> Option<u64> {
         let sizes = self.sources.iter().map(|source| {
             let meta = fs::metadata(source).ok().filter(Metadata::is_file);
@@ -338,7 +338,7 @@ impl<'r> Run<'r> {
         sizes.sum()
     }
 
-    /// The line at the end, the screen of `--tune`, or the JSON object.
+    /// Prints the final line, the screen of `--tune`, or the JSON object.
     fn tell(&self, report: &TreeReport, tuned: Option<&Tuned>) -> Result<(), Failure> {
         let args = self.args;
         if args.shown.json {
@@ -359,8 +359,8 @@ impl<'r> Run<'r> {
         if args.dry_run {
             return print(&line);
         }
-        // Scripts read the lines of -v, and nothing where they asked for nothing. The line answers
-        // --verify and --resume.
+        // Scripts read the lines of -v, and expect no output otherwise. The summary line is the result of --verify
+        // and --resume.
         let is_watched =
             args.shown.is_watched() || args.verify.is_some() || args.resume || args.debug;
         if is_watched {
@@ -399,7 +399,7 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Nothing was begun.
+/// Returns the failure of a copy that did not start.
 fn begun_in_vain(error: &Error) -> Failure {
     let exit = match error {
         Error::Usage(_) => Exit::Usage,
@@ -408,7 +408,8 @@ fn begun_in_vain(error: &Error) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// Where nothing was copied because this machine cannot do what was asked for, it says so.
+/// Returns the exit status of a copy with errors: `Unsupported` if nothing was copied because the machine lacks
+/// support.
 fn exit_of_problems(report: &TreeReport) -> Exit {
     let refusals = || {
         report.errors.iter().map(|error| match error {
@@ -427,7 +428,7 @@ fn exit_of_problems(report: &TreeReport) -> Exit {
     }
 }
 
-/// The kernel or the file system has no such thing (`--reflink=always`).
+/// Returns `true` if the kernel or the file system does not support the operation (`--reflink=always`).
 fn not_known_here(report: &TreeReport) -> bool {
     let unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::XDEV];
     report.errors.iter().all(|error| error.errno().is_some_and(|errno| unknown.contains(&errno)))

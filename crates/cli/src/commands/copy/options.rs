@@ -1,4 +1,4 @@
-//! From flags to the tree copier's options.
+//! Converts flags to the tree copier's options.
 
 use std::{ffi::OsString, path::Path};
 use thalweg_tree::{self as tree, Becomes, CopyOptions, Target, When};
@@ -10,7 +10,7 @@ use crate::{
     output::text::complain,
 };
 
-/// What the flags mean.
+/// Returns the options that the flags specify.
 pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
     let backup = backup(args)?;
     conflicts(args, backup)?;
@@ -77,7 +77,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
     })
 }
 
-/// Whether and how backups are made: `-b`, `--backup`, `-S`, and VERSION_CONTROL as in cp.
+/// Returns the backup mode: `-b`, `--backup`, `-S`, and VERSION_CONTROL as in cp.
 fn backup(args: &CopyArgs) -> Result<tree::Backup, Failure> {
     let asked = args.backups || args.suffix.is_some();
     let control = match args.backup.or(asked.then_some(Backup::Unsaid)) {
@@ -99,14 +99,14 @@ fn backup(args: &CopyArgs) -> Result<tree::Backup, Failure> {
     })
 }
 
-/// What simple backups end with; as in cp, one with a slash is not used.
+/// Returns the suffix of simple backups. As in cp, a suffix with a slash is ignored.
 fn suffix(args: &CopyArgs) -> OsString {
     let environment = || std::env::var_os("SIMPLE_BACKUP_SUFFIX");
     let said = args.suffix.clone().or_else(environment).unwrap_or_default();
     if said.as_encoded_bytes().contains(&b'/') { OsString::new() } else { said }
 }
 
-/// Flags that contradict each other.
+/// Rejects contradictory flags.
 fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
     let makes_backups = args.backup.is_some() || args.backups || backup != tree::Backup::None;
     let sparse = args.sparse != Sparse::Auto;
@@ -130,7 +130,7 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
     Ok(())
 }
 
-/// SELinux labels: what cannot be had is refused where cp refuses it, and told where cp tells it.
+/// Handles SELinux labels: fails or warns in the cases in which cp does.
 fn labels(args: &CopyArgs) -> Result<(), Failure> {
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
     if args.kept.preserve.context && !has_selinux {

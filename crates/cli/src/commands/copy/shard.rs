@@ -1,38 +1,38 @@
-//! Which of many processes this is: as it was told, or as the scheduler that started it says in the environment.
+//! Determines this process's rank, from the option or from the environment variables of the scheduler.
 
 use std::{env, fmt::Write, num::NonZero, thread};
 use thalweg_sys::host::{ThreadStatus, cores_online};
 
 use crate::exit::{Exit, Failure};
 
-/// What `--shard` says.
+/// The value of `--shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shard {
-    /// Say what the environment says.
+    /// Print the environment variables and the rank they give.
     List,
-    /// Do what it says.
+    /// Use the rank from the environment.
     Auto,
-    /// This one.
+    /// Use this rank.
     At(Rank),
 }
 
-/// A process among others.
+/// The rank of a process, and the number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     pub rank: u32,
     pub size: u32,
 }
 
-/// A scheduler, and the variables by which it tells.
+/// A scheduler, and the environment variables that it sets.
 struct Scheduler {
     name: &'static str,
     rank: &'static str,
     size: &'static str,
-    /// How many it started on this machine, if it tells; Slurm has a list of all machines.
+    /// Variable with the number of processes on this machine, if any; Slurm lists all machines.
     here: Option<&'static str>,
 }
 
-/// Who may have started this process; the first that did counts. MPI may run under Slurm.
+/// Schedulers that may have started this process, in order of precedence: MPI may run under Slurm.
 const SCHEDULERS: [Scheduler; 4] = [
     Scheduler {
         name: "Open MPI",
@@ -52,7 +52,7 @@ const SCHEDULERS: [Scheduler; 4] = [
         size: "SLURM_NTASKS",
         here: Some("SLURM_TASKS_PER_NODE"),
     },
-    // Its size is in the job, and only who wrote that can put it into the environment.
+    // Kubernetes does not set the size: the author of the job must pass it in the environment.
     Scheduler {
         name: "Kubernetes Indexed Job",
         rank: "JOB_COMPLETION_INDEX",
@@ -61,20 +61,20 @@ const SCHEDULERS: [Scheduler; 4] = [
     },
 ];
 
-/// So many ranks share so many processors.
+/// Returns the share of each rank if `ranks` ranks share `processors` CPUs.
 fn share(ranks: u32, processors: u64) -> usize {
     usize::try_from(processors.div_ceil(u64::from(ranks.max(1)))).unwrap_or(usize::MAX)
 }
 
-/// How many ranks the scheduler started on this machine.
+/// Returns the number of ranks that the scheduler started on this machine.
 fn ranks_here(look: Look<'_>) -> Option<u32> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some())?;
     let list = look(one.here?)?;
-    // Slurm: "2(x3),1" are three machines of two, and one of one.
+    // Slurm: "2(x3),1" means three machines with two ranks each, and one machine with one.
     list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// An array of Slurm is a list of jobs, each with the processes above.
+/// A Slurm array is a list of jobs. Each job may have several processes, as above.
 const ARRAY: [&str; 4] = [
     "SLURM_ARRAY_TASK_ID",
     "SLURM_ARRAY_TASK_COUNT",
@@ -82,7 +82,7 @@ const ARRAY: [&str; 4] = [
     "SLURM_ARRAY_TASK_STEP",
 ];
 
-/// More processes than this are a mistake.
+/// A larger number of processes is taken for a mistake.
 const MOST: u32 = 1 << 20;
 
 type Look<'l> = &'l dyn Fn(&str) -> Option<String>;
@@ -101,7 +101,7 @@ impl Shard {
         numbers.ok_or_else(bad)?.checked().map(Self::At)
     }
 
-    /// The rank to work as.
+    /// Returns the rank of this process.
     pub fn rank(self) -> Result<Rank, Failure> {
         match self {
             Self::At(rank) => Ok(rank),
@@ -112,13 +112,13 @@ impl Shard {
         }
     }
 
-    /// The threads that are this rank's share of the machine; 0 where nothing divides it. A rank that the
-    /// scheduler keeps to some processors has its share by that.
+    /// Returns this rank's share of the machine in threads; 0 if the machine is not divided. If the scheduler binds
+    /// the rank to some CPUs, that binding is its share.
     pub fn threads(self) -> usize {
         let ranks = ranks_here(&|name| env::var(name).ok());
         match (self, ranks, cores_online(), ThreadStatus::now().allowed()) {
             (Self::Auto, Some(ranks), Some(all), Some(allowed)) if allowed >= all => {
-                // No more than a limit of a control group leaves.
+                // At most as many as the cgroup limit allows.
                 let most = thread::available_parallelism().map_or(1, NonZero::get);
                 share(ranks, all).min(most)
             }
@@ -140,7 +140,7 @@ impl Rank {
     }
 }
 
-/// What the environment says, and who says it.
+/// Returns the rank from the environment, and the scheduler that set it.
 fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some());
     let array = look(ARRAY[0]).is_some();
@@ -148,7 +148,7 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
         Some(one) => {
             let rank = number(look, one.rank)?.unwrap_or_default();
             let size = number(look, one.size)?;
-            // A step of Slurm that is one process need not say so.
+            // A Slurm step with a single process need not set the size.
             let size = size.or((array && rank == 0).then_some(1));
             let size = size.ok_or_else(|| {
                 format!(
@@ -179,7 +179,7 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
     Ok((rank, format!("{name}, in a job array of Slurm")))
 }
 
-/// The place of this job in its array.
+/// Returns the position of this job in its array.
 fn array_rank(look: Look<'_>) -> Result<Rank, String> {
     let told =
         |name| number(look, name)?.ok_or_else(|| format!("{name} is not set: use --shard R/N"));
@@ -196,7 +196,7 @@ fn number(look: Look<'_>, name: &str) -> Result<Option<u32>, String> {
     text.trim().parse().map(Some).map_err(|_| format!("{name} is '{text}', which is no number"))
 }
 
-/// What was looked for, what was found, and what follows.
+/// Returns the examined variables, their values, and the resulting rank.
 pub fn listed() -> String {
     told(&|name| env::var(name).ok())
 }

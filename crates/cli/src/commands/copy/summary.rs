@@ -1,4 +1,4 @@
-//! What a copy amounted to: one line for people, one object for programs.
+//! Summary of a copy: one line of text, or one JSON object.
 
 use std::{fmt::Write, time::Duration};
 use thalweg_core::{Tuning, shown};
@@ -12,7 +12,7 @@ use crate::output::{
     quantity,
 };
 
-/// `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
+/// Returns text such as `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
 pub fn line(report: &TreeReport, dry_run: bool) -> String {
     let mut things = vec![quantity::count(report.files, "file", "files")];
     for (number, one, many) in [
@@ -43,7 +43,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         let _ = write!(line, ": {rate} by {}", named(share.mechanism, &share.tuning));
         let percent = share.bytes.saturating_mul(100) / report.bytes.max(1);
         if report.shares.len() > 1 && percent < 100 {
-            // Small files and large ones go by ways of their own.
+            // Small and large files may use different mechanisms.
             let _ = write!(line, " ({percent} % of the bytes{})", others(report, share));
         }
     }
@@ -77,7 +77,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     line + "\n"
 }
 
-/// `, else by read-write`.
+/// Returns text such as `, else by read-write`.
 fn others(report: &TreeReport, main: &MechanismShare) -> String {
     let names = report.shares.iter().map(|share| share.mechanism);
     let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();
@@ -86,10 +86,10 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
     if names.is_empty() { String::new() } else { format!(", else by {}", names.join(", ")) }
 }
 
-/// A line for every change of mechanism; those of many files for the same reason are one line.
+/// Formats a line for every change of mechanism. Changes of several files for the same reason share one line.
 ///
-/// What was refused before it moved a byte (a clone on a file system that has none) was tried because
-/// only the kernel knows. That is no news unless `all` was asked for.
+/// Some mechanisms are tried because only the kernel knows whether they work, and fail before they move a byte (a
+/// clone on a file system without clones). These changes are included only if `all` is `true`.
 pub fn steps_down(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
     let mut told: Vec<String> = Vec::new();
@@ -103,12 +103,12 @@ pub fn steps_down(report: &TreeReport, all: bool) -> String {
     text
 }
 
-/// A line for every time that mechanisms took turns.
+/// Formats a line for every trial in which mechanisms took turns.
 pub fn looks(report: &TreeReport) -> String {
     report.looks.iter().map(|look| look_in_words(look) + "\n").collect()
 }
 
-/// `splice (pipe=64K)`.
+/// Returns text such as `splice (pipe=64K)`.
 pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }
 }

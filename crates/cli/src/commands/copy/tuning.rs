@@ -1,4 +1,4 @@
-//! `--tune`: a few seconds of measuring before the copy, and one screen about it afterwards.
+//! `--tune`: measures for a few seconds before the copy, and prints one screen afterwards.
 
 use std::{
     fmt::Write,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// As long as people wait without wondering. The engine takes less for a copy that is shorter.
+/// Time that users accept without a progress display. The engine uses less for a shorter copy.
 const BUDGET: Duration = Duration::from_secs(3);
 
 /// Measures on the user's own data.
@@ -45,7 +45,7 @@ pub fn measure(
     })
 }
 
-/// An existing folder on the file system of the destination.
+/// Returns an existing directory on the destination's file system.
 fn folder_of(destination: &Path, exact: bool) -> &Path {
     match destination.parent() {
         _ if !exact && destination.is_dir() => destination,
@@ -54,9 +54,9 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
     }
 }
 
-/// What was measured, what came out, what could not take part.
+/// Formats the conditions, the results, and the mechanisms that could not take part.
 ///
-/// `copied` is what the copy itself took; `kept` is where the measurement is kept for later ones.
+/// `copied`: duration of the copy. `kept`: the file in which the measurement was saved.
 pub fn screen(
     tuned: &TuneResult,
     (copied, kept): (Duration, Option<&Path>),
@@ -83,7 +83,7 @@ pub fn screen(
     text
 }
 
-/// What is left of the measurement, and whether it was worth its time.
+/// Formats where the measurement was saved, and whether it was worth its time.
 fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -> String {
     let (mut text, kept_cells) = (other_work(tuned), tuned.kept().len());
     if let Some(path) = kept.filter(|_| kept_cells > 0) {
@@ -108,7 +108,7 @@ fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -
     text
 }
 
-/// What else the machine did, where that is no longer idle: this copy goes by it all the same.
+/// Describes other work, if the machine was not idle. This copy uses the measurement nevertheless.
 fn other_work(tuned: &TuneResult) -> String {
     match (&tuned.busy, tuned.kept_as()) {
         (Some(busy), load) if load != Some(Load::Idle) && busy.is_crowded() => {
@@ -122,7 +122,7 @@ fn other_work(tuned: &TuneResult) -> String {
     }
 }
 
-/// `, one for each processor: ...`.
+/// Returns text such as `, one for each processor: ...`.
 fn why_so_many(tuned: &TuneResult, jobs: usize) -> String {
     let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
     match measured.iter().max() {
@@ -134,7 +134,7 @@ fn why_so_many(tuned: &TuneResult, jobs: usize) -> String {
     }
 }
 
-/// Why the chosen one is not the first of the table, if it is not.
+/// Explains why the chosen mechanism is not the first in the table, if so.
 fn why_not_the_first(tuned: &TuneResult) -> String {
     let ranked = ranked(tuned);
     let Some(winner) = &tuned.winner else { return String::new() };
@@ -150,7 +150,7 @@ fn why_not_the_first(tuned: &TuneResult) -> String {
     format!("{} is chosen and not {first}: {why}\n", winner.mechanism)
 }
 
-/// A line for every mechanism at its best tuning, and for `cp`.
+/// Formats a line for every mechanism at its best tuning, and for `cp`.
 fn arms(tuned: &TuneResult, color: bool) -> String {
     let mut rows = table(&["  WAY", "TIME/CP", "INTERVAL", "CP STARTED", "PROCESSOR/CP", ""]);
     let ratio = |ratio: Option<Ratio>| ratio.map_or("-".to_owned(), |r| format!("{:.2}x", r.ratio));
@@ -214,7 +214,7 @@ fn conditions(tuned: &TuneResult) -> String {
     )
 }
 
-/// Best first; what was not compared comes last.
+/// Sorts the variants by ratio, best first; those that were not compared come last.
 fn ranked(tuned: &TuneResult) -> Vec<&ArmResult> {
     let mut arms: Vec<&ArmResult> = tuned.arms.iter().collect();
     let score = |arm: &ArmResult| {
@@ -228,13 +228,13 @@ fn ranked(tuned: &TuneResult) -> Vec<&ArmResult> {
 fn interval(ratio: &Ratio) -> String {
     match ratio {
         ratio if *ratio == Ratio::ONE => String::new(),
-        // Few samples on a busy machine have no upper end that means anything.
+        // With few samples on a busy machine the upper end is meaningless.
         ratio if ratio.hi > 100.0 => format!("{:.2} - more", ratio.lo),
         ratio => format!("{:.2} - {:.2}", ratio.lo, ratio.hi),
     }
 }
 
-/// Whether this arm is what the planner takes.
+/// Returns `true` if the planner chooses this variant.
 fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
     if arm.jobs.is_some() {
         return arm.jobs == tuned.jobs;
@@ -243,7 +243,7 @@ fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
     winner.is_some_and(|w| arm.mechanism == Some(w.mechanism) && arm.tuning == w.tuning)
 }
 
-/// `faster, shares blocks instead of copying, chosen`.
+/// Returns text such as `faster, shares blocks instead of copying, chosen`.
 fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
     let mut words: Vec<String> = Vec::new();
     if let Some(verdict) = arm.against_cp.filter(|_| arm.ratio_to_cp != Some(Ratio::ONE)) {
@@ -261,7 +261,7 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
     words.join(", ")
 }
 
-/// The same for programs.
+/// Returns the results for JSON output.
 pub fn answer(tuned: &TuneResult) -> Tuned {
     let arms = ranked(tuned).into_iter().map(|arm| Arm {
         name: arm.name.clone(),
@@ -271,7 +271,7 @@ pub fn answer(tuned: &TuneResult) -> Tuned {
     Tuned { arms: arms.collect() }
 }
 
-/// The mechanisms that could not take part.
+/// Returns the mechanisms that could not take part.
 pub fn unavailable(tuned: &TuneResult) -> Vec<Unavailable> {
     let unavailable = tuned.unavailable.iter();
     unavailable.map(|u| Unavailable { name: u.name.to_owned(), reason: u.reason.clone() }).collect()

@@ -1,4 +1,4 @@
-//! What is said while a copy runs. The copier calls from several threads.
+//! Output during a copy. The copier calls from several threads.
 
 use std::{
     ffi::OsStr,
@@ -23,25 +23,25 @@ use crate::{
     progress::{Counting, Meter},
 };
 
-/// How often to look whether an interrupt came instead of an answer: no signal reaches this thread.
+/// Interval at which the wait for an answer checks for an interrupt: no signal reaches this thread.
 const LOOK: Duration = Duration::from_millis(100);
-/// More of an answer is read and not looked at.
+/// Longest part of an answer that is kept; the rest is read and discarded.
 const LONGEST: usize = 64;
 
-/// Prints problems, and with `-v` everything; shows how far it is; asks.
+/// Prints problems (all events with `-v`), shows progress, and asks the user.
 pub struct Watcher<'w> {
     args: &'w CopyArgs,
     meter: Mutex<Meter>,
     is_unlinked: AtomicBool,
     is_undressed: AtomicBool,
     is_unlisted: AtomicBool,
-    /// `true` once an answer to `-i` was no.
+    /// `true` if the user answered no to `-i` at least once.
     has_declined: AtomicBool,
     counting: Mutex<Counting>,
 }
 
 impl<'w> Watcher<'w> {
-    /// One for this command.
+    /// Creates the watcher of a command.
     pub fn new(args: &'w CopyArgs, meter: Meter, counting: Counting) -> Self {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
         let [is_unlinked, is_undressed, is_unlisted, has_declined] =
@@ -49,7 +49,7 @@ impl<'w> Watcher<'w> {
         Self { args, meter, is_unlinked, is_undressed, is_unlisted, has_declined, counting }
     }
 
-    /// Takes the progress away.
+    /// Removes the progress display.
     pub fn finish(&self, bytes: u64) {
         self.with_meter(|meter| meter.finish(bytes, false));
     }
@@ -63,7 +63,7 @@ impl<'w> Watcher<'w> {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// For those who asked for it: on standard output, unless that is for programs.
+    /// Prints a line that the user asked for: on standard output, unless JSON is printed there.
     fn tell(&self, line: &str) {
         if self.args.shown.quiet {
             return;
@@ -79,7 +79,7 @@ impl<'w> Watcher<'w> {
         });
     }
 
-    /// One word for all of a kind unless every file is named; the summary has their number.
+    /// Prints one message per kind of problem, or all of them with `-v`; the summary has their number.
     fn complain_once(&self, was_said: &AtomicBool, message: impl FnOnce() -> String) {
         if self.args.is_verbose() || !was_said.swap(true, Ordering::Relaxed) {
             self.complain(&message());
@@ -122,7 +122,7 @@ impl Events for Watcher<'_> {
                     Skip::Declined => "declined",
                     Skip::Done => "an earlier run finished it",
                 };
-                // Not on standard output: what is said there was copied.
+                // Lines on standard output name copied files only.
                 self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
             }
             Event::LeftOut { source } => {
@@ -193,7 +193,7 @@ impl Events for Watcher<'_> {
 
     fn progress(&self, progress: Progress) {
         self.with_meter(|meter| {
-            // A short copy starts no threads for what nobody will see.
+            // A short copy needs no threads, because its progress is never shown.
             if meter.is_lasting() {
                 meter.listen();
                 self.counting.lock().unwrap_or_else(PoisonError::into_inner).begin(meter);
@@ -229,8 +229,8 @@ impl Events for Watcher<'_> {
     }
 }
 
-/// A line of standard input, as far as it came before the input ended or an interrupt came. The
-/// standard library would go on reading after one.
+/// Reads a line from standard input, until its end or an interrupt. The standard library would continue to read after
+/// an interrupt.
 fn answer() -> Vec<u8> {
     let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
     while !interrupt::is_interrupted() {

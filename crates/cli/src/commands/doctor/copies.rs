@@ -1,4 +1,4 @@
-//! libc's own thresholds, and, for who asks, what other ones would do to memcpy here.
+//! Thresholds of libc's memcpy, and on request the effect of other thresholds on this machine.
 
 use serde::Serialize;
 use std::{
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What was read, and what was measured.
+/// The thresholds in effect, and the measurements.
 #[derive(Debug, Serialize)]
 pub struct Copies {
     #[serde(flatten)]
@@ -31,10 +31,10 @@ pub struct Copies {
     measured: Option<ThresholdsResult>,
 }
 
-/// This very program, whatever its file is called by now.
+/// Path of this program, even if its file was renamed.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// Reads them; measures where that was asked for.
+/// Reads the thresholds, and measures if requested.
 pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
     let (effective, unknown) = match Effective::now(Path::new(OURSELVES)) {
         Ok(effective) => (Some(effective), None),
@@ -133,7 +133,7 @@ fn crossed(crossover: &Crossover) -> String {
     }
 }
 
-/// A row for each setting; those measured once more come last.
+/// Formats a row for each setting; those measured a second time come last.
 fn effects(tried: Vec<&Tried>) -> String {
     let sizes: Vec<String> = tried.first().map_or_else(Vec::new, |one| {
         one.effects.iter().map(|effect| Size(effect.size).to_string()).collect()

@@ -1,16 +1,16 @@
-//! The facts that decide what is fast and what is allowed.
+//! Facts about the machine that decide which mechanisms are fast or allowed.
 
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 use thalweg_core::{cpu, error::errno_name, profile::Machine, quantity::Size};
 use thalweg_sys::{host, uring::Uring};
 
-/// One fact, and what it means if that is not plain.
+/// A fact, and its meaning if that is not obvious.
 #[derive(Debug)]
 pub struct Fact {
     pub name: String,
     pub value: String,
-    /// What follows from it.
+    /// Consequence of the fact.
     pub meaning: String,
 }
 
@@ -24,7 +24,7 @@ impl Fact {
         self
     }
 
-    /// The value, and its meaning in brackets.
+    /// Returns the value, with its meaning in parentheses.
     pub fn shown(&self) -> String {
         if self.meaning.is_empty() {
             self.value.clone()
@@ -34,7 +34,7 @@ impl Fact {
     }
 }
 
-/// The keys of a profile first, then limits and permissions.
+/// Returns the keys of the profile, then limits and permissions.
 pub fn facts() -> Vec<Fact> {
     let machine = Machine::this();
     let keys = machine.iter().map(|(key, value)| match (key, value.parse::<u64>()) {
@@ -72,7 +72,7 @@ pub fn facts() -> Vec<Fact> {
     facts
 }
 
-/// Tries to make a ring.
+/// Tries to create a ring.
 fn io_uring() -> Fact {
     let setting = match host::io_uring_disabled() {
         Some(1) => "kernel.io_uring_disabled = 1: for a group only",
@@ -85,7 +85,8 @@ fn io_uring() -> Fact {
     }
 }
 
-/// `none`, `all`, or how many; whether pipes may grow past the limit of ordinary users.
+/// Returns `none`, `all`, or the number of capabilities, and whether CAP_SYS_RESOURCE is missing: with it, pipes may
+/// exceed the limit of unprivileged users.
 fn capabilities(hex: &str) -> String {
     // linux/capability.h
     const SYS_RESOURCE: u32 = 24;

@@ -1,4 +1,4 @@
-//! Every mechanism, tried on every pair it claims.
+//! Tries every mechanism on every pair of ends that it claims to support.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write, path::Path};
@@ -14,7 +14,7 @@ use crate::output::{
     table::{render, table},
 };
 
-/// What became of one mechanism.
+/// The results of one mechanism.
 #[derive(Debug, Serialize)]
 pub struct Tried {
     name: &'static str,
@@ -26,9 +26,9 @@ pub struct Tried {
 struct Works {
     source: Kind,
     sink: Kind,
-    // Null where the question makes no sense: the source is gone, or nobody can look at the sink.
+    // Null if the question does not apply: the source no longer exists, or the sink cannot be inspected.
     alias: Option<Alias>,
-    // It shows later changes although it promises not to.
+    // `true` if the sink shows later changes of the source although the mechanism guarantees a stable copy.
     broken_promise: bool,
 }
 
@@ -39,7 +39,7 @@ struct Fails {
     reason: String,
 }
 
-/// Tries them all, with files in `folder`.
+/// Tries all mechanisms, with files in `folder`.
 pub fn all(folder: &Path) -> Vec<Tried> {
     let site = Site::at(folder);
     let movers = MECHANISMS.iter().filter(|m| m.info().role != Role::Harness);
@@ -63,7 +63,7 @@ fn tried(mechanism: &dyn Mechanism, site: &Site) -> Tried {
     Tried { name: mechanism.info().name, works, fails }
 }
 
-/// The answer in a sentence or two, before the evidence.
+/// Summarizes the results in a sentence or two, before the details.
 pub fn answer(tried: &[Tried]) -> String {
     let names = |is: fn(&&Tried) -> bool| -> Vec<&str> {
         tried.iter().filter(is).map(|mechanism| mechanism.name).collect()
@@ -83,7 +83,8 @@ pub fn answer(tried: &[Tried]) -> String {
     text + ".\n"
 }
 
-/// What works, and the reasons of what works nowhere; of the others where it is wished.
+/// Formats the pairs that work, and the reasons for mechanisms that work nowhere; with `all` also the reasons of the
+/// others.
 pub fn printed(tried: &[Tried], all: bool) -> String {
     let mut untold = 0;
     let mut rows = table(&[]);
@@ -108,7 +109,7 @@ pub fn printed(tried: &[Tried], all: bool) -> String {
     text
 }
 
-/// The pairs on which each mechanism was asked, by answer.
+/// Formats the pairs on which each mechanism was tested for sharing, by result.
 pub fn aliases_printed(tried: &[Tried]) -> String {
     let mut rows = table(&[]);
     for mechanism in tried {

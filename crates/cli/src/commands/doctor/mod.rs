@@ -1,4 +1,4 @@
-//! `thalweg doctor`: this machine, what works on it, what does not, and why.
+//! `thalweg doctor`: reports facts about this machine, and which mechanisms work on it.
 
 mod copies;
 mod machine;

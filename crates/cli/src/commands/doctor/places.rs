@@ -1,4 +1,4 @@
-//! Where files may lie, and how they can be copied within each place.
+//! Directories for files, and the mechanisms that copy files within each.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use thalweg_core::{Kind, MECHANISMS, Role, probe, scratch::Site};
 use thalweg_sys::host::filesystem;
 
-/// A folder, its file system, and the mechanisms that copy files inside it.
+/// A directory, its file system, and the mechanisms that copy files in it.
 #[derive(Debug, Serialize)]
 pub struct Tried {
-    // As text: JSON has no other names, and there are others.
+    // A string, because JSON cannot represent arbitrary bytes.
     path: String,
     file_system: String,
     options: String,
@@ -24,12 +24,12 @@ struct Refusal {
     reason: String,
 }
 
-/// The folder asked for, the one for temporary files, and shared memory.
+/// Examines the requested directory, the one for temporary files, and shared memory.
 pub fn all(here: &Path) -> Vec<Tried> {
     folders(here).iter().filter_map(|folder| tried(folder)).collect()
 }
 
-/// Each once.
+/// Returns the directories without duplicates.
 fn folders(here: &Path) -> Vec<PathBuf> {
     let mut folders = vec![here.to_owned()];
     for usual in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
@@ -62,7 +62,7 @@ fn tried(folder: &Path) -> Option<Tried> {
     })
 }
 
-/// A few lines for each place.
+/// Formats a few lines for each directory.
 pub fn printed(places: &[Tried]) -> String {
     let mut text = String::new();
     for place in places {

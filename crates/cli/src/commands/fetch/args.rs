@@ -127,12 +127,12 @@ Exit status: 0 done; 1 failed, or a digest differs; 2 usage; 3 incomplete, and t
 4 not to be had here, such as an unknown scheme.";
 
 impl FetchArgs {
-    /// Whether the URL is a folder's.
+    /// Returns `true` if the URL names a directory.
     pub fn is_of_trees(&self) -> bool {
         self.recursive || self.archive
     }
 
-    /// The URLs, and what follows them.
+    /// Splits the arguments into URLs and destination.
     pub fn split(&self) -> (&[String], Option<PathBuf>) {
         match self.words.split_last() {
             Some((last, urls)) if !urls.is_empty() && !last.contains("://") => {

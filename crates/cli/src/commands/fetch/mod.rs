@@ -1,4 +1,4 @@
-//! `thalweg fetch`: files of web servers.
+//! `thalweg fetch`: fetches files from web servers.
 
 use std::{
     fmt::Write,
@@ -39,7 +39,7 @@ mod watcher;
 pub use args::FetchArgs;
 use watcher::Shown;
 
-/// Retries since something last came, unless `--retries` says otherwise.
+/// Default of `--retries`: retries since the last received byte.
 const RETRIES: u32 = 5;
 
 impl Subcommand for FetchArgs {
@@ -86,7 +86,7 @@ impl Subcommand for FetchArgs {
     }
 }
 
-/// With the users of ~/.netrc, where the URL names none.
+/// Adds user names and passwords from ~/.netrc to URLs without a user.
 fn with_users(targets: Vec<Target>, args: &FetchArgs) -> Result<Vec<Target>, Failure> {
     let home = std::env::var_os("HOME").filter(|_| !args.no_netrc);
     let Some(home) = home.filter(|home| !home.is_empty()) else { return Ok(targets) };
@@ -99,16 +99,16 @@ fn with_users(targets: Vec<Target>, args: &FetchArgs) -> Result<Vec<Target>, Fai
     Ok(targets.into_iter().map(with_user).collect())
 }
 
-/// The exit of several: what can be gone on with counts only if nothing else is wrong.
+/// Combines the exit statuses of several files. `Incomplete` counts only if no other error occurred.
 fn worse(one: Exit, other: Exit) -> Exit {
     if one == Exit::Done || other != Exit::Incomplete { other } else { one }
 }
 
-/// Where a file goes.
+/// The destination of a file.
 enum Place {
-    /// A person named it.
+    /// The user named it.
     Named(PathBuf),
-    /// The URL did.
+    /// A directory, and the file name from the URL.
     Inside(PathBuf, std::ffi::OsString),
 }
 
@@ -236,7 +236,7 @@ impl FetchArgs {
         opened.map_err(|error| Failure::of_destination(error, &place.path()))
     }
 
-    /// `fetched 'big.iso', 1.2 GiB in 4 s: 300 MiB/s; 200 MiB were there`.
+    /// Returns text such as `fetched 'big.iso', 1.2 GiB in 4.0 s: 300.0 MiB/s; 200.0 MiB were there`.
     fn words(&self, fetched: &Fetched, path: &Path) -> String {
         let report = &fetched.report;
         let mut text = format!(
@@ -259,7 +259,7 @@ impl FetchArgs {
     }
 }
 
-/// What moved how much, and at what cost.
+/// Formats the CPU time, and the bytes moved by each mechanism.
 fn by(report: &Report) -> String {
     let mut text = format!("; {} of processor time", quantity::duration(report.cpu));
     for share in &report.shares {
@@ -284,7 +284,7 @@ fn answer(fetched: &Fetched) -> Answer {
     Answer { verified, ..Answer::of(&fetched.report) }
 }
 
-/// What went wrong with one file: where, why, how far, what next.
+/// Formats the error of one file: URL or path, reason, offset, and advice.
 fn of_failed(failed: &Failed, target: &Target, path: &Path) -> Failure {
     let mut failure = failure(&failed.error, &format!("'{}': ", shown(&target.to_string())));
     if let Error::Destination(error) = failed.error {

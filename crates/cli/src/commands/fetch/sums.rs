@@ -1,4 +1,4 @@
-//! Digests of a list, `--sums`.
+//! `--sums`: digests from a list.
 
 use thalweg_serve::client::{Error, Options, Sums, Target};
 
@@ -8,7 +8,7 @@ use crate::{
     interrupt,
 };
 
-/// Reads the list, from a file or from a server.
+/// Reads the list from a file or a server.
 pub fn read(args: &FetchArgs, options: &Options) -> Result<Option<Sums>, Failure> {
     let Some(from) = &args.sums else { return Ok(None) };
     let failed = |error: Error| failure(&error, &format!("--sums '{from}': "));
@@ -20,7 +20,7 @@ pub fn read(args: &FetchArgs, options: &Options) -> Result<Option<Sums>, Failure
     Ok(Some(Sums::parse(&text, from)))
 }
 
-/// With the digest that the list has for this file.
+/// Adds the digest from the list for this file to the options.
 pub fn expecting(
     sums: Option<&Sums>,
     target: &Target,

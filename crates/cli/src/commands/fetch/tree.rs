@@ -1,4 +1,4 @@
-//! `thalweg fetch -r`: a folder that `thalweg serve` shares.
+//! `thalweg fetch -r`: fetches a directory from `thalweg serve`.
 
 use std::{
     ffi::OsStr,
@@ -27,7 +27,7 @@ use crate::{
     progress::Meter,
 };
 
-/// Fetches the folder that was named.
+/// Fetches the directory at the URL.
 pub fn run(
     args: &FetchArgs,
     targets: &[Target],
@@ -86,13 +86,13 @@ fn begun(error: &Error, target: &Target, path: &Path) -> Failure {
     }
 }
 
-/// Something of it could not be written.
+/// Formats an error in writing below the destination.
 fn unwritten(error: &thalweg_core::Error, path: &Path) -> Failure {
     let text = error.between("the connection", &quoted(path));
     Failure::new(Exit::Failed, format!("{text}{}", advice(error.errno)))
 }
 
-/// Says what came of it.
+/// Prints the results.
 fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, Failure> {
     for Missed { path: below, error } in &fetched.missed {
         let at = path.join(OsStr::from_bytes(below));
@@ -121,7 +121,7 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
     failure.map_or(Ok(Exit::Done), Err)
 }
 
-/// What is not there, and what to do next.
+/// Returns the failure that describes missing entries, with advice; `None` if nothing is missing.
 fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     if let Some(error) = &fetched.halted {
         let mut failure = match error {
@@ -164,7 +164,8 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     })
 }
 
-/// `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4 s: 300 MiB/s; 80 files were there`.
+/// Returns text such as `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4.0 s: 300.0 MiB/s; 80 files had not
+/// changed`.
 fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     let report = &fetched.report;
     let mut text = format!("fetched {}, {}", quoted(path), files(fetched.files));
@@ -194,7 +195,7 @@ fn files(number: u64) -> String {
     quantity::count(number, "file", "files")
 }
 
-/// Shows how far it is, and what comes between.
+/// Shows progress and messages.
 struct Shown {
     meter: Mutex<Meter>,
     is_quiet: bool,

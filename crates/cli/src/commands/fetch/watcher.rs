@@ -1,4 +1,4 @@
-//! What is said while a file is fetched.
+//! Output while a file is fetched.
 
 use std::{
     path::Path,
@@ -11,7 +11,7 @@ use thalweg_serve::client::{Progress, Watcher};
 use super::FetchArgs;
 use crate::{interrupt, output::text::complain, progress::Meter};
 
-/// Shows how far it is, and what comes between.
+/// Shows progress and messages.
 pub struct Shown {
     meter: Mutex<Meter>,
     is_quiet: bool,

@@ -72,8 +72,8 @@ impl Subcommand for PlanArgs {
     }
 }
 
-/// From memory to memory no system call moves anything: the kernels by size, those that copy and those
-/// that fill.
+/// Returns the kernels by size for copies within memory, which need no system call: those that copy, and those that
+/// fill.
 fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
     match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
@@ -84,7 +84,7 @@ fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
     }
 }
 
-/// What copies within memory, which no system call does.
+/// Formats the answer for copies within memory, which need no system call.
 fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
     match (size.and_then(|size| Band::of(bands, size)), bands) {
         (Some(band), _) => format!("the copy kernel {} would be used\n", band.kernel),
@@ -99,7 +99,7 @@ fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
     }
 }
 
-/// The answer in a sentence, before the evidence.
+/// Formats the answer in one sentence, before the evidence.
 fn answer(plan: &Plan, size: Option<u64>) -> String {
     let Some(verdict) = plan.chosen() else { return String::new() };
     let Judgement::Chosen { why } = &verdict.judgement else { return String::new() };
@@ -141,8 +141,8 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
     if bands.is_empty() { String::new() } else { format!("\n{}", render(&rows)) }
 }
 
-/// Tries every mechanism on such ends and puts what does not work into the request; or says why
-/// trying is not possible here.
+/// Tries every mechanism on such ends and adds those that fail to the request. The error is the reason why nothing
+/// could be tried.
 fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> Result<(), Unfit> {
     let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
     let site = Site::between(source.folder.clone(), sink.folder.clone());
@@ -150,7 +150,7 @@ fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> R
     let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
     let site = match works(&site, plain) {
         Ok(()) => site,
-        // The source's folder may not be ours to write; another one of its file system will do.
+        // The source's directory may not be writable. Any directory on its file system serves as well.
         Err(_)
             if same_file_system(source, sink) && works(&Site::at(&sink.folder), plain).is_ok() =>
         {
@@ -174,7 +174,7 @@ fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
     }
 }
 
-/// What the answer is about and rests on.
+/// Describes the ends and the evidence.
 fn about(
     (source, sink): (&EndpointArg, &EndpointArg),
     saved: &Saved,
@@ -190,7 +190,7 @@ fn about(
 
 type Cite<'c> = dyn Fn(&Evidence) -> String + 'c;
 
-/// A row for every mechanism; those that cannot do it are counted, and named where it is wished.
+/// Formats a row for every mechanism. Those that do not work here are only counted, or listed with `all`.
 fn verdicts_text(
     plan: &Plan,
     (size, all): (Option<u64>, bool),
@@ -232,14 +232,14 @@ fn verdicts_text(
     text
 }
 
-/// `chosen: fastest measured (buffer=512K)`.
+/// Returns text such as `chosen (buffer=512K): fastest measured`.
 fn verdict_text(verdict: &Verdict) -> String {
     let tuning = verdict.tuning.to_string();
     let tuned = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
     match &verdict.judgement {
         Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
         Judgement::Tie => format!("no difference shown{tuned}"),
-        // Of those who save something else some are faster than the chosen one.
+        // With `--prefer cpu` or `memory` another mechanism may be faster than the chosen one.
         Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x its time{tuned}"),
         Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
         Judgement::Unmeasured => "possible, not measured".to_owned(),
@@ -267,7 +267,7 @@ fn evidence_text(evidence: &Evidence) -> String {
     evidence.cited(LAST_RESORT.info().name) + over
 }
 
-/// The verdicts, and their evidence also in words.
+/// Returns the verdicts as JSON, with the evidence also as text.
 fn verdicts_json(plan: &Plan, cite: &Cite<'_>) -> Vec<Value> {
     let with_words = |verdict: &Verdict| {
         let mut value = json!(verdict);

@@ -1,4 +1,4 @@
-//! `thalweg plan process: process:`: the mechanisms between two processes, judged as a sender judges them.
+//! `thalweg plan process: process:`: evaluates the mechanisms between two processes as a sender does.
 
 use serde_json::json;
 use std::{path::Path, thread};
@@ -16,7 +16,7 @@ use crate::{
     profile::Saved,
 };
 
-/// What the two words stand for, if they are of processes.
+/// Returns the facts if both arguments name processes.
 pub fn facts(args: &PlanArgs) -> Option<Facts> {
     let will_loan = match args.source.to_str()? {
         "process:" => false,
@@ -34,7 +34,7 @@ pub fn facts(args: &PlanArgs) -> Option<Facts> {
     Some(Facts { destination, will_loan, size, free_core, trusted: None })
 }
 
-/// Prints a verdict for every arm.
+/// Prints a verdict for every mechanism.
 pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure> {
     let saved = Saved::find(!args.choice.no_profile);
     let profile = saved.current.as_ref();

@@ -1,4 +1,4 @@
-//! `thalweg send`: files or a stream to another process.
+//! `thalweg send`: sends files or a stream to another process.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, openat};
 use serde_json::json;
@@ -35,17 +35,17 @@ mod args;
 
 pub use args::SendArgs;
 
-/// How often to look whether somebody listens by now.
+/// Interval between attempts to connect to a listener.
 const AGAIN: Duration = Duration::from_millis(20);
-/// `linux/magic.h`: files that say a page and have fewer bytes.
+/// From `linux/magic.h`. Files in sysfs report the size of a page and contain fewer bytes.
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
 struct Source {
     name: String,
     fd: OwnedFd,
-    /// Bytes to come, if it is a file.
+    /// Remaining bytes, if it is a regular file.
     size: Option<u64>,
-    /// It was opened here.
+    /// `true` if this process opened it.
     is_own: bool,
 }
 
@@ -60,13 +60,13 @@ impl Subcommand for SendArgs {
         options.measured = saved.current.clone().map(Arc::new);
         let address = transfer_report::address(&self.to)?;
         let names = names(self)?;
-        // One that is alone is opened first: where it is not to be had nobody need be called.
+        // A single file is opened before the call, so that no receiver is called if it does not exist.
         let mut first = match &self.files[..] {
             [only] => Some(Source::open(only)?),
             _ => None,
         };
         let expected = expected(self, first.as_ref());
-        // What is smaller than a buffer is moved as one of its size.
+        // A file smaller than the buffer is sent in one piece of its size.
         if let Some(size) = first.as_ref().and_then(|source| source.size) {
             options.size = Some(size.clamp(1, self.buffer));
         }
@@ -75,7 +75,7 @@ impl Subcommand for SendArgs {
         let mut meter = Meter::new(self.shown, None, expected);
         meter.listen();
         let mut moved = 0;
-        // What could not even be opened.
+        // Files that could not be opened.
         let mut missing = Vec::new();
         let items = self.files.iter().zip(names).filter_map(|(path, name)| {
             let source = first.take().map_or_else(|| Source::open(path), Ok);
@@ -115,12 +115,12 @@ impl Subcommand for SendArgs {
 }
 
 impl SendArgs {
-    /// The file that the receiver may have open, if it may.
+    /// Returns a descriptor of the file for the receiver, if it may be handed over open.
     fn handed_over(&self, source: &Source) -> Option<OwnedFd> {
-        // Standard input is shared with others, who move its offset.
+        // Standard input is shared with other processes, which may move its offset.
         let may = source.is_own && !self.as_bytes && self.method.is_none();
         let size = source.size.filter(|_| may);
-        // Without a descriptor to spare the bytes go.
+        // If no descriptor is available, the bytes are sent instead.
         size.and_then(|_| source.fd.try_clone().ok())
     }
 }
@@ -149,7 +149,7 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
     })
 }
 
-/// What the way that is in use was chosen by.
+/// Returns the evidence for the mechanism in use.
 fn choice(saved: &Saved, sender: &Sender) -> Choice {
     let choice = sender.choice();
     let why = match &choice {
@@ -159,7 +159,7 @@ fn choice(saved: &Saved, sender: &Sender) -> Choice {
     Choice { why, evidence: choice.evidence().cloned(), profile: json!(saved.status()) }
 }
 
-/// The names the files get at the other side; standard input has none.
+/// Returns the file names for the receiver; standard input has none.
 fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
     let usage = |message: String| Err(Failure::new(Exit::Usage, message));
     let mut seen = BTreeSet::new();
@@ -184,7 +184,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
     Ok(names)
 }
 
-/// Bytes in all, where they can be known beforehand.
+/// Returns the total number of bytes, if known beforehand.
 fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
     if let Some(first) = first {
         return first.size;
@@ -196,8 +196,8 @@ fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
     sizes.sum()
 }
 
-/// Calls until a receiver has taken the call. One that has taken another sender's hangs up on those that
-/// called meanwhile: they call the next receiver, as long as they are to wait for one.
+/// Connects until a receiver accepts the call. A receiver that has accepted another sender closes the connections of
+/// the remaining callers. They then wait for the next receiver, up to the deadline.
 fn call(args: &SendArgs, address: &Address, options: &Options) -> Result<(Sender, Clock), Failure> {
     let deadline = Instant::now().checked_add(args.wait);
     loop {
@@ -216,7 +216,7 @@ fn call(args: &SendArgs, address: &Address, options: &Options) -> Result<(Sender
     }
 }
 
-/// Calls until somebody listens.
+/// Retries until a process listens at the address.
 fn connect(args: &SendArgs, address: &Address, deadline: Option<Instant>) -> Result<Link, Failure> {
     loop {
         match Link::connect(address) {
@@ -258,7 +258,7 @@ impl Source {
             return Err(Failure::new(Exit::Usage, message));
         }
         let here = rustix::fs::tell(&fd).unwrap_or(0);
-        // Files of /proc have a size of 0 and bytes all the same.
+        // Files in procfs report a size of 0 although they contain bytes.
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0);
         let is_sysfs = fstatfs(&fd).is_ok_and(|system| system.f_type as u64 == SYSFS_MAGIC);
         let size = size.filter(|_| kind == FileType::RegularFile && !is_sysfs);
@@ -272,7 +272,7 @@ impl Source {
 }
 
 impl Read for Source {
-    /// Takes what there is, and waits for something.
+    /// Returns the available bytes, and waits until at least one is available.
     fn read(&mut self, into: &mut [u8]) -> std_io::Result<usize> {
         loop {
             match io::read(self.fd.as_fd(), into) {

@@ -1,4 +1,4 @@
-//! What `thalweg serve` takes.
+//! Arguments of `thalweg serve`.
 
 use clap::{Args, ValueEnum};
 use std::{
@@ -115,7 +115,7 @@ Examples:
 Exit status: 0 ended as it was told, all answers finished; 1 it cannot listen, or answers were cut
 short at the end; 2 usage.";
 
-/// An internet address to listen at.
+/// An internet address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub SocketAddr);
 
@@ -165,7 +165,7 @@ pub enum Logging {
 }
 
 impl Logging {
-    /// In the server's words.
+    /// Converts to the server's type.
     pub fn format(self) -> Option<Format> {
         match self {
             Self::None => None,

@@ -1,4 +1,4 @@
-//! What `thalweg serve` will use at which sizes, said when it starts.
+//! Describes which mechanisms `thalweg serve` will use for which sizes; printed at start.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::AsFd, path::Path};
@@ -9,16 +9,16 @@ use thalweg_core::{
 };
 use thalweg_serve::server::ONE_SEND;
 
-/// `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`; nothing of a root that
-/// cannot be opened.
+/// Returns text such as `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
+/// Returns `None` if the root cannot be opened.
 pub fn words(
     (root, is_unix): (&Path, bool),
     (request, needs): (&Request, Guarantees),
     profile: Option<&Profile>,
 ) -> Option<String> {
-    // A FIFO would keep us waiting for a writer.
+    // Without `O_PATH`, opening a FIFO would wait for a writer.
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Of a folder: what lies in it.
+    // For a directory the facts are those of the files in it.
     let file = End { fd: root.as_fd(), kind: Kind::File, at: Some(0) };
     let source = EndFacts::of(&file).of_any_file();
     let socket = if is_unix { "socket:unix" } else { "socket:inet" };

@@ -1,4 +1,4 @@
-//! `thalweg serve --explain`: how one file would be sent.
+//! `thalweg serve --explain`: explains how one file would be sent.
 
 use std::path::{Path, PathBuf};
 use thalweg_core::quantity::bytes;
@@ -11,7 +11,7 @@ use crate::{
     output::text::print,
 };
 
-/// Prints it; a file that would not be served is a failure.
+/// Prints the explanation. Fails if the file would not be served.
 pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, Failure> {
     let options = Options { follow: serve.follow.into(), ..Options::new(&serve.root) };
     let failed = |error: String| Failure::new(Exit::Failed, error);

@@ -1,4 +1,4 @@
-//! `thalweg serve`: a folder or a file over HTTP.
+//! `thalweg serve`: serves a directory or a file over HTTP.
 
 use rustix::thread::{Timespec, nanosleep};
 use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
@@ -24,10 +24,10 @@ use args::Listen;
 pub use args::ServeArgs;
 use terminal::Terminal;
 
-/// How long to measure before serving.
+/// Duration of the measurement before serving.
 const TUNING: Duration = Duration::from_secs(3);
 
-/// A signal ends the sleep; one that comes just before it is heard of when it is over.
+/// A signal ends the sleep. A signal that arrives just before it is noticed after the sleep.
 const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Subcommand for ServeArgs {
@@ -42,10 +42,11 @@ impl Subcommand for ServeArgs {
         if self.tune {
             self.measure()?;
         }
-        // Before a hangup is only counted, so that none falls between what was there and what is looked at then.
+        // Examined before SIGHUP is only counted, so that no hangup occurs between this state and the one compared
+        // later.
         let terminal = Terminal::now();
         let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
-        // The workers leave signals to this thread.
+        // The workers block signals, so that this thread receives them.
         let _ = signal::catch_interrupts();
         let _ = signal::count_hangups();
         let handed = handed::sockets();
@@ -110,7 +111,7 @@ impl ServeArgs {
         })
     }
 
-    /// Until it is to end. SIGHUP: the profile is read again, unless it says that the terminal is gone.
+    /// Waits for the end. On SIGHUP it loads the profile again, unless the terminal has hung up.
     fn wait(&self, server: &Running, terminal: &Terminal) {
         let mut hangups = 0;
         while !signal::interrupted() {
@@ -128,7 +129,7 @@ impl ServeArgs {
         }
     }
 
-    /// Measures before it serves; what cannot be measured is said, and served all the same.
+    /// Measures before serving. A failed measurement is reported and does not prevent serving.
     fn measure(&self) -> Result<(), Failure> {
         interrupt::catch();
         let folder = if self.root.is_dir() { Some(&*self.root) } else { self.root.parent() };
@@ -147,7 +148,7 @@ impl ServeArgs {
         Ok(())
     }
 
-    /// Where it can be reached, on standard output; what that means, beside it.
+    /// Prints the addresses on standard output, and a warning about public ones on standard error.
     fn tell(&self, addresses: &[Address]) -> Result<(), Failure> {
         for address in addresses {
             let places = match address {

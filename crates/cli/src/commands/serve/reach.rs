@@ -1,21 +1,22 @@
-//! The addresses that a server can be reached by.
+//! The addresses at which a server is reachable.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// As in a URL. For every address of this machine: its name, which others may not know, and each address but link-local ones.
+/// Returns addresses in the form used in URLs. For an unspecified address these are the host name, which other
+/// machines may be unable to resolve, and each address of this machine except link-local ones.
 pub fn reachable(address: SocketAddr) -> Vec<String> {
     if !address.ip().is_unspecified() {
         return vec![address.to_string()];
     }
     let mut hosts = vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
-    // Without them there is still the name.
+    // If the query fails, the name remains.
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     hosts.extend(hosts_of(address.ip(), interfaces.iter().map(if_addrs::Interface::ip)));
     hosts.iter().map(|host| format!("{host}:{}", address.port())).collect()
 }
 
-/// Those of `own` that a socket at `all` answers: at `::` also those of IPv4. Who is elsewhere wants none of the loopback, which
-/// comes last.
+/// Returns the addresses in `own` that a socket bound to `all` accepts: `::` accepts IPv4 too. Loopback addresses
+/// come last, because other machines cannot use them.
 fn hosts_of(all: IpAddr, own: impl Iterator<Item = IpAddr>) -> Vec<String> {
     let mut answered: Vec<_> = own.filter(|ip| all.is_ipv6() || ip.is_ipv4()).collect();
     answered.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6()));

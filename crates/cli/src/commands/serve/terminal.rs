@@ -1,4 +1,4 @@
-//! The terminal that a server was started from, and whether it is gone.
+//! Detects whether the terminal that started the server has hung up.
 
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -6,9 +6,9 @@ use rustix::{
 };
 use std::io::{stderr, stdin, stdout};
 
-/// What was a terminal when the server began.
+/// The terminals at the start of the server.
 pub struct Terminal {
-    /// The one that signals come from, wherever the three descriptors lead.
+    /// `true` if there is a controlling terminal, which sends signals regardless of the three descriptors.
     controls: bool,
     stdio: [bool; 3],
 }
@@ -20,7 +20,7 @@ impl Terminal {
         Self { controls: open("/dev/tty", flags, Mode::empty()).is_ok(), stdio }
     }
 
-    /// Any of it: a terminal that has hung up is none any more.
+    /// Returns `true` if any terminal has hung up: `isatty` fails after that.
     pub fn is_gone(&self) -> bool {
         let now = Self::now();
         let lost = |(had, has): (&bool, &bool)| *had && !*has;

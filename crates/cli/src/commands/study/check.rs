@@ -1,4 +1,4 @@
-//! `thalweg study --check`: what is wrong with study files, and what of them would not run here.
+//! `thalweg study --check`: reports errors in study files, and the parts that would not run on this machine.
 
 use std::{env, path::Path};
 use thalweg_lab::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Reads these studies, or all of the folder, opens every arm once, and says what is wrong.
+/// Reads the named studies, or all in the directory of studies, opens every variant once, and reports errors.
 pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let mut all: Vec<Result<Loaded, StoreError>> = Vec::new();
@@ -42,7 +42,7 @@ pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
                 Exit::Usage
             }
         };
-        // A mistake is one on every machine.
+        // An error in a study file applies to every machine, so it takes precedence.
         exit = if now == Exit::Usage { now } else { worse(exit, now) };
     }
     Ok(exit)

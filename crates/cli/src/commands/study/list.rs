@@ -1,4 +1,4 @@
-//! The list of studies, and the check of study files.
+//! Lists the studies.
 
 use serde_json::{Value, json};
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Every study with a line, and the newest result of each.
+/// Lists every study with its newest result.
 pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
@@ -63,7 +63,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     Ok(if all.iter().all(Result::is_ok) { Exit::Done } else { Exit::Usage })
 }
 
-/// `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
+/// Returns text such as `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
 fn known(results: &[&Saved]) -> String {
     let Some(newest) = results.last() else { return "no result yet".to_owned() };
     let day = newest.began.split('T').next().unwrap_or_default();
@@ -88,7 +88,7 @@ fn as_json<'s>(
     }
 }
 
-/// JSON has no names but text.
+/// Converts a path to text, because JSON strings must be valid Unicode.
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }

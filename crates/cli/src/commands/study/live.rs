@@ -1,4 +1,4 @@
-//! What a run shows meanwhile, on standard error: a table that changes, or lines where nobody looks.
+//! Progress of a run on standard error: a changing table on a terminal, otherwise lines.
 
 use indicatif::ProgressBar;
 use std::{fmt::Write, io::IsTerminal, time::Duration};
@@ -21,16 +21,16 @@ use crate::output::{
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
-/// Lines of the table, so that it fits a small terminal.
+/// Largest number of lines in the table, so that it fits a small terminal.
 const MOST_ARMS: usize = 16;
-/// Places that are named at the end for what they took.
+/// Number of slowest test cases listed at the end.
 const SLOWEST: usize = 5;
 
-/// The picture of a run.
+/// The progress display of a run.
 pub struct Live {
     bar: Option<ProgressBar>,
     place: Option<Place>,
-    /// 10^9 bytes a second of each arm in the rounds so far.
+    /// Rates of each variant in the rounds so far, in 10^9 bytes per second.
     rates: Vec<(String, Vec<f64>)>,
 }
 
@@ -41,7 +41,7 @@ impl Live {
         Self { bar, place: None, rates: Vec::new() }
     }
 
-    /// Shows how far the run is.
+    /// Shows the progress of the run.
     pub fn show(&mut self, progress: &Progress<'_>) {
         if self.place.as_ref() != progress.place || progress.round[0] == 0 {
             self.place = progress.place.cloned();
@@ -100,7 +100,7 @@ impl Live {
     }
 }
 
-/// `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
+/// Returns text such as `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
 fn head(progress: &Progress<'_>) -> String {
     let [session, sessions] = progress.session;
     let place = match progress.place {
@@ -114,13 +114,13 @@ fn head(progress: &Progress<'_>) -> String {
     format!("{}, session {session} of {sessions}, {place}, left {left}", progress.study)
 }
 
-/// `zero-null 16GiB busy`.
+/// Returns text such as `zero-null 16GiB busy`.
 fn named(place: &Place) -> String {
     let load = if place.load == Load::Idle { "" } else { place.load.name() };
     format!("{} {} {load}", place.cell, place.size).trim_end().to_owned()
 }
 
-/// The places that took longest, for whoever has to make a run shorter; `None` of none.
+/// Formats the test cases that took longest, as a hint for making a run shorter; `None` if there are none.
 pub fn slowest(results: &[StudyResult]) -> Option<String> {
     let costs = results.iter().flat_map(|one| one.costs.iter().map(move |cost| (&one.study, cost)));
     let mut costs: Vec<(&String, &PlaceCost)> = costs.collect();
@@ -133,7 +133,7 @@ pub fn slowest(results: &[StudyResult]) -> Option<String> {
     (!dear.is_empty()).then(|| format!("slowest of {} places: {}", costs.len(), dear.join(", ")))
 }
 
-/// One line of the terminal: a longer one would tear the picture.
+/// Shortens a line to the width of the terminal: a wrapped line would break the display.
 fn fit(line: &str) -> String {
     line.chars().take(usize::from(width()).saturating_sub(1)).collect()
 }

@@ -1,4 +1,4 @@
-//! `thalweg study`: the lab's runs, shown. Nothing is measured or decided here.
+//! `thalweg study`: runs studies in the lab and prints the results. This module measures and decides nothing.
 
 mod args;
 mod check;
@@ -84,7 +84,7 @@ impl Subcommand for StudyArgs {
         if let Some(line) = live::slowest(&results) {
             note(&line);
         }
-        // Whatever cannot be kept was measured all the same, and is shown.
+        // A result that cannot be saved is still shown.
         let kept = results.iter().map(|result| keep(self, result));
         let csv = self.csv.iter().map(|path| csv(&results, path));
         let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
@@ -101,7 +101,7 @@ impl Subcommand for StudyArgs {
 }
 
 impl StudyArgs {
-    /// How a command ends for which so many arms did not run.
+    /// Returns the exit status if `missing` variants did not run.
     fn without(&self, missing: usize) -> Exit {
         if missing == 0 || self.allow_missing {
             return Exit::Done;
@@ -124,7 +124,7 @@ fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Fa
     }
 }
 
-/// The studies that were named, each once.
+/// Returns the named studies without duplicates.
 fn chosen(names: &[String]) -> Result<Vec<Loaded>, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let mut studies: Vec<Loaded> = Vec::new();
@@ -147,7 +147,7 @@ fn is_path(name: &str) -> bool {
     name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml")
 }
 
-/// A study by its id: of the folder of studies, or else of those that the binary carries.
+/// Finds a study by its id: in the directory of studies, otherwise among those in the binary.
 fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
@@ -174,7 +174,7 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, Failure> {
         match loaded {
             Ok(loaded) if loaded.study.id == name => return Ok(vec![loaded]),
             Ok(loaded) => ids.push(loaded.study.id),
-            // The one that is wanted may be the one that cannot be read.
+            // The requested study may be the one with the error.
             Err(error)
                 if error
                     .path
@@ -223,7 +223,7 @@ fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The command that repeats the run, as a shell reads it.
+/// Returns the shell command that repeats the run.
 fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
     let quoted =
         |word: &str| shlex::try_quote(word).map_or_else(|_| word.to_owned(), Cow::into_owned);
@@ -251,13 +251,14 @@ fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
     words.join(" ")
 }
 
-/// Files there outlive a restart, so they are on a disk where there is one.
+/// Returns a directory for scratch files. Files in /var/tmp survive a reboot, so they are on a disk if the machine
+/// has one.
 fn scratch() -> PathBuf {
     let lasting = PathBuf::from("/var/tmp");
     if lasting.is_dir() { lasting } else { env::temp_dir() }
 }
 
-/// Saves a result, and says where.
+/// Saves a result and prints its path.
 fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
     if args.no_save {
         return Ok(());
@@ -272,13 +273,13 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes every sample of the results, a line each.
+/// Writes every sample of the results, one per line.
 fn csv(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
     let written = write_file(path, store::csv(results).as_bytes());
     written.map_err(|error| Failure::of_destination(error, path))
 }
 
-/// Prints an error and answers how the command ends for it.
+/// Prints an error and returns the exit status for it.
 fn tell(error: &RunError) -> Exit {
     complain(&error.to_string());
     match error {
@@ -288,7 +289,7 @@ fn tell(error: &RunError) -> Exit {
     }
 }
 
-/// Wrong bytes are worse than anything; else the first that went wrong counts.
+/// Combines exit statuses: `Differ` (wrong bytes) takes precedence, otherwise the first failure.
 fn worse(so_far: Exit, now: Exit) -> Exit {
     match (so_far, now) {
         (Exit::Differ, _) | (_, Exit::Differ) => Exit::Differ,

@@ -1,4 +1,4 @@
-//! `thalweg study --rejudge`: verdicts of kept samples by the studies as they are now.
+//! `thalweg study --rejudge`: evaluates saved samples with the current studies.
 
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Judges every result anew that is named or lies in a folder that is; says which verdicts changed.
+/// Evaluates every named result, and every result in a named directory. Prints the changed verdicts.
 pub fn rejudge(args: &StudyArgs) -> Result<Exit, Failure> {
     let (mut exit, mut all) = (Exit::Done, Vec::new());
     for path in args.rejudge.iter().flat_map(|path| results(path)) {
@@ -47,7 +47,7 @@ pub fn rejudge(args: &StudyArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The file itself, or what lies below a folder.
+/// Returns the file itself, or the results in a directory.
 fn results(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
@@ -64,7 +64,7 @@ fn one(path: &Path) -> Result<[StudyResult; 2], String> {
         .map_err(|e| e.to_string())
 }
 
-/// `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
+/// Returns text such as `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
 fn changes<'r>(
     before: &'r StudyResult,
     after: &'r StudyResult,

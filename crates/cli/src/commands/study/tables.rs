@@ -1,4 +1,4 @@
-//! A result for people: claims first, then the arms, then what they are compared with.
+//! Text output of a result: claims, then variants, then their ratios.
 
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::Guarantees;
@@ -23,7 +23,7 @@ use crate::output::{
 };
 use std::time::Duration;
 
-/// Everything that is to be said of a result.
+/// Formats a whole result.
 pub fn result(result: &StudyResult, color: bool) -> String {
     let title = format!("{}  {}", result.study, result.title);
     let mut text = format!("{}\n", paint::strong(&title, color));
@@ -51,7 +51,7 @@ pub fn result(result: &StudyResult, color: bool) -> String {
     text
 }
 
-/// A line for each study.
+/// Formats one line per study.
 pub fn summary(results: &[StudyResult], color: bool) -> String {
     let mut text = format!("\n{}\n", paint::strong("all studies", color));
     let mut all = Tallies::default();
@@ -64,7 +64,7 @@ pub fn summary(results: &[StudyResult], color: bool) -> String {
     text
 }
 
-/// How and under what it was measured.
+/// Formats the conditions of the measurement.
 fn how(result: &StudyResult) -> String {
     let protocol = &result.protocol;
     let machine = |key: &str| result.conditions["machine"][key].as_str().unwrap_or("?").to_owned();
@@ -122,7 +122,7 @@ fn claim_text(claim: &ClaimResult, color: bool) -> String {
     text
 }
 
-/// The word of a verdict in its colour.
+/// Returns the name of a verdict in its colour.
 fn verdict(verdict: ClaimVerdict, color: bool) -> String {
     let word = verdict.name();
     match verdict {
@@ -133,7 +133,7 @@ fn verdict(verdict: ClaimVerdict, color: bool) -> String {
     }
 }
 
-/// A parameter, and what becomes of the claim with it.
+/// Formats a parameter and the verdict that the claim has with it.
 fn flip_text(flip: &Evidence) -> String {
     let word = match flip.verdict {
         ClaimVerdict::Reproduced => "holds",
@@ -164,7 +164,7 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
     let most = arms.iter().map(|arm| arm.gb_per_s).fold(0.0, f64::max);
     let mut head =
         vec!["arm", "promises", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "marked"];
-    // Of the processor time, the part of whoever reads at the far end.
+    // The part of the CPU time that the reader at the other end used.
     let has_far = arms.iter().any(|arm| arm.far_cpu_s_per_gb.is_some());
     if has_far {
         head.insert(5, "its reader");
@@ -202,13 +202,13 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
     text
 }
 
-/// Calls, with a sign where they are the kernel's count of reads and writes alone.
+/// Formats the number of calls, with a suffix if the kernel counted only reads and writes.
 fn calls(arm: &ArmResult) -> String {
     let sign = if arm.calls_kind == Some(CallsKind::ReadWrite) { " rw" } else { "" };
     arm.calls_per_gb.map_or(String::new(), |calls| format!("{}{sign}", number(calls.round())))
 }
 
-/// The reasons why nobody counted, and the arms of each.
+/// Returns the reasons why calls were not counted, with the variants for each.
 fn uncounted(arms: &[&ArmResult]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     for arm in arms.iter().filter(|arm| arm.calls_per_gb.is_none()) {
@@ -219,7 +219,7 @@ fn uncounted(arms: &[&ArmResult]) -> BTreeMap<String, String> {
     all
 }
 
-/// Every arm against the first: time on the clock, processor time, and whether they do the same.
+/// Formats every variant relative to the first: wall time, CPU time, and whether their guarantees differ.
 fn ratios(result: &StudyResult, place: &Place) -> String {
     let own: Vec<&RatioResult> =
         result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
@@ -267,7 +267,7 @@ fn name(arm: &ArmResult) -> String {
     }
 }
 
-/// What it promises, and what was seen where that is something else.
+/// Formats the guarantee of a variant, and the observed behaviour if it differs.
 fn promise_seen(arm: &ArmResult) -> String {
     let promised = promises(arm.promises);
     match arm.alias.as_deref() {
@@ -314,7 +314,7 @@ fn noise(result: &StudyResult) -> String {
     )
 }
 
-/// Three digits that matter.
+/// Formats a number with three significant digits.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 || value.fract() == 0.0 {
@@ -330,12 +330,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A rate, in three digits.
+/// Formats a rate with three significant digits.
 pub fn gb_per_s(rate: f64) -> String {
     if rate >= 1e6 { "-".to_owned() } else { number(rate) }
 }
 
-/// A bar as long as the value's share of the most.
+/// Returns a bar with a length that shows the value relative to `most`.
 pub fn bar(value: f64, most: f64, columns: usize) -> String {
     let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
     "=".repeat((share * columns as f64).round() as usize)

@@ -1,4 +1,4 @@
-//! `thalweg trial`: the lab's trial of a program under each copy kernel.
+//! `thalweg trial`: runs a program under each copy kernel in the lab.
 
 mod args;
 mod printed;
@@ -28,7 +28,7 @@ use crate::{
     profile::Saved,
 };
 
-/// How long a server may take until it is ready: as long as one run, but nobody waits for ever.
+/// Longest time until a server is ready: as long as one run, but at most this.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 impl Subcommand for TrialArgs {
@@ -36,8 +36,8 @@ impl Subcommand for TrialArgs {
         let metric = self.metric.get();
         let server = server(self)?;
         let tunables = tunables(&self.tunables)?;
-        // Without `interrupt::catch`: that blocks signals in this thread, and a program started
-        // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
+        // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
+        // be ended by it. The call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         let measured = self.bands.is_none().then(measured_bands);
         let found = trial::run(&Trial {
@@ -75,7 +75,7 @@ impl Subcommand for TrialArgs {
     }
 }
 
-/// The kernels by size that `tune` found best on this machine; none without a profile that holds here.
+/// Returns the best kernels by size in the profile; empty without a valid profile.
 fn measured_bands() -> Bands {
     let Some(profile) = Saved::find(true).of_memory else { return Bands::default() };
     let named = |bands: Vec<Band>| {
@@ -101,7 +101,7 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, Failure> {
     let ready = match (&args.ready, args.port) {
         (Some(ready), _) => Ready::Command(words("--ready", ready)?),
         (None, Some(port)) => Ready::Port(port),
-        // The parser asks for one of them.
+        // The parser requires one of them.
         (None, None) => return Err(Failure::new(Exit::Usage, "--server needs --ready or --port")),
     };
     let within = READY_WITHIN.min(Duration::from_secs(args.timeout));

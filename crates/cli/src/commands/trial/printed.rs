@@ -1,4 +1,4 @@
-//! What a trial found, on 80 columns.
+//! Text output of a trial, for 80 columns.
 
 use std::fmt::Write;
 use thalweg_core::shown;
@@ -15,7 +15,7 @@ use crate::output::{
 const COLUMNS: usize = 80;
 const NAME: usize = 15;
 
-/// Everything a person wants to know.
+/// Formats the whole result.
 pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
     let mut text = head(found);
     let _ = writeln!(
@@ -75,7 +75,8 @@ fn head(found: &TrialResult) -> String {
     text
 }
 
-/// Every kernel against the object alone: what it does beyond being in between.
+/// Formats every kernel relative to the preloaded object with libc's functions: the effect beyond that of the
+/// interposition.
 fn beyond(found: &TrialResult, color: bool) -> String {
     let rows = found.rows.iter().filter_map(|row| Some((row, row.beyond_object?)));
     let mut text = String::new();
@@ -145,7 +146,7 @@ fn through(reached: &Reached) -> String {
 }
 
 fn band_line(band: &Band, all: u64) -> String {
-    // The last range has no end worth printing.
+    // The upper end of the last range is not useful.
     let size = match (band.from, band.upto) {
         (from, u64::MAX) => format!("{} and up", quantity::bytes(from)),
         (from, upto) if upto < 1024 => format!("{from}-{upto} B"),
@@ -163,12 +164,12 @@ fn band_line(band: &Band, all: u64) -> String {
     line.trim_end().to_owned() + "\n"
 }
 
-/// `4 KiB`: the ends of ranges are powers of two.
+/// Formats a size such as `4 KiB`: the ends of ranges are powers of two.
 fn whole(bytes: u64) -> String {
     quantity::bytes(bytes).replace(".0", "")
 }
 
-/// Lines of at most 80 columns; a word that is longer has a line of its own.
+/// Wraps words into lines of at most 80 columns. A longer word has a line of its own.
 fn wrapped(words: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in words.split_whitespace() {

@@ -63,7 +63,7 @@ pub enum Emit {
 }
 
 impl Emit {
-    /// In the lab's words.
+    /// Converts to the lab's type.
     pub fn language(self) -> Language {
         match self {
             Self::Rust => Language::Rust,
@@ -74,7 +74,7 @@ impl Emit {
     }
 }
 
-/// `90`, `90s`, `5m`, `1h 30m`.
+/// Parses `90`, `90s`, `5m` or `1h 30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         time if time > Duration::from_secs(7 * 24 * 3600) => Err("longer than a week".into()),

@@ -1,4 +1,4 @@
-//! `thalweg tune`: the machine measured for its profile, the planner checked, constants written.
+//! `thalweg tune`: measures the machine for its profile, checks the planner, and prints constants.
 
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -60,7 +60,7 @@ impl Subcommand for TuneArgs {
     }
 }
 
-/// This very program, whatever its file is called by now.
+/// Runs sessions in new processes of this program, even if its file was renamed.
 fn sessions(assumes_idle: bool) -> Spawned {
     Spawned { program: "/proc/self/exe".into(), assumes_idle }
 }
@@ -90,7 +90,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         };
         return Err(Failure::new(Exit::Failed, why));
     }
-    // What cannot be kept was measured all the same, and is shown.
+    // Results that cannot be saved are still shown.
     let kept = keep(&found, saved, path);
     let mut fresh = Profile::new();
     found.teach(&mut fresh);
@@ -118,8 +118,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// What a command measures of one pair before it begins, on the machine as it is, and keeps; what it found in a
-/// sentence.
+/// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
 pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     let saved = Saved::find(true);
     let nowhere = || Failure::new(Exit::Unsupported, "there is no place for a profile");
@@ -148,15 +147,15 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     Ok(format!("measured {} in {sessions} sessions and {seconds:.1} s", sizes.join(", ")))
 }
 
-/// The profile as it is kept, and what was stale of the one that it replaced.
+/// The saved profile, and the reasons why the replaced one was stale.
 struct Kept {
     profile: Profile,
     replaced: Vec<String>,
 }
 
-/// Writes the profile, and says which stale one it replaced.
+/// Saves the profile, and warns if it replaces a stale one.
 fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Kept, Failure> {
-    // Another process may have written it while we measured.
+    // Another process may have saved the profile during the measurement.
     let _turn = Profile::turn(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let now = Saved::find(true);
     let mut profile = now.current.unwrap_or_default();
@@ -209,7 +208,7 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     Ok(if done { Exit::Done } else { Exit::Failed })
 }
 
-/// The profile, if there is one that holds for this machine.
+/// Returns the profile, if it is valid for this machine.
 fn measured(saved: &Saved) -> Result<&Profile, Failure> {
     let profile = saved.current.as_ref().filter(|profile| !profile.cells.is_empty());
     profile.ok_or_else(|| {
@@ -218,7 +217,7 @@ fn measured(saved: &Saved) -> Result<&Profile, Failure> {
     })
 }
 
-/// Those asked for, which have to be possible; or the usual ones, as far as they are.
+/// Returns the requested pairs, all of which must be possible, or the usual ones that are possible.
 fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
     let mut pairs: Vec<Ends> = args.pair.clone();
     for ends in &pairs {
@@ -246,8 +245,7 @@ fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
     Ok(each(pairs))
 }
 
-/// What the pairs stand for, each once. Where copies in memory are measured fills are too: the
-/// kernel `tuned` is both.
+/// Expands the pairs, without duplicates. Copies in memory imply fills, because the kernel `tuned` does both.
 fn each(pairs: Vec<Ends>) -> Vec<Ends> {
     let copies = pairs.iter().any(Ends::are_memory);
     let fills = copies.then_some(Ends { source: EndKind::Fill, sink: EndKind::Memory });
@@ -260,7 +258,7 @@ fn each(pairs: Vec<Ends>) -> Vec<Ends> {
     all
 }
 
-/// None for a program that reads what was found.
+/// Creates the progress bar; hidden if a program reads the output.
 fn bar(json: bool) -> ProgressBar {
     if json { ProgressBar::hidden() } else { new_bar(None, style("{pos}/{len} {wide_msg}")) }
 }

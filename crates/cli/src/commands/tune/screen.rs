@@ -1,4 +1,4 @@
-//! What people read of a survey and of a check.
+//! Text output of a survey and of a check.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ use crate::output::{
     table::{render, table},
 };
 
-/// A line for each pair and size: winner, runner-up, the ratio with its interval.
+/// Formats one line per pair and size: winner, runner-up, and their ratio with its interval.
 pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool) -> String {
     let mut text = String::new();
     for (title, rows) in by_title(rows) {
@@ -64,7 +64,7 @@ pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool
     text
 }
 
-/// What became of the sessions that were meant for the idle machine and met other work, if any did.
+/// Describes the sessions for the idle machine that other work disturbed; `None` if there were none.
 pub fn other_work(met: &Met) -> Option<String> {
     let Met { as_loaded, left_out, of, most } = met;
     let count = as_loaded + left_out;
@@ -82,7 +82,7 @@ pub fn other_work(met: &Met) -> Option<String> {
     ))
 }
 
-/// The rows of each pair under each set of conditions, in order of their appearance.
+/// Groups the rows by pair and conditions, in order of appearance.
 fn by_title(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -105,12 +105,12 @@ fn word(verdict: Verdict, noise: f64) -> String {
     match verdict {
         Verdict::Faster => "faster".to_owned(),
         Verdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
-        // The planner goes by another measure, or gives a little up for the safer way.
+        // The planner optimizes another metric, or accepts a small loss for a safer mechanism.
         Verdict::Slower => "slower, and chosen for what else it saves".to_owned(),
     }
 }
 
-/// What `tuned` is from now on.
+/// Formats the kernels that `tuned` uses from now on.
 fn kernels(profile: &Profile) -> String {
     let copies = profile.kernel_bands(Load::Idle, Prefer::Wall);
     let fills = profile.fill_bands(Load::Idle, Prefer::Wall);
@@ -132,7 +132,7 @@ fn from_now_on(what: &str, found: &[Band]) -> String {
     format!("{what} from now on: {}, {beyond}\n", bands.join(", "))
 }
 
-/// What to use here, in five lines.
+/// Formats the advice for this machine in five lines.
 pub fn advice(lines: &[Advice]) -> String {
     let mut text = "use here, by all that was measured:\n".to_owned();
     for line in lines {
@@ -141,7 +141,7 @@ pub fn advice(lines: &[Advice]) -> String {
     text
 }
 
-/// Pair -> way -> why it could not take part.
+/// Returns the reasons why mechanisms could not take part, by pair and mechanism.
 pub fn unfit(found: &SurveyResult) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for survey in &found.surveys {
@@ -154,7 +154,7 @@ pub fn unfit(found: &SurveyResult) -> BTreeMap<String, BTreeMap<String, String>>
     all
 }
 
-/// Pair -> sizes that no session did.
+/// Returns the sizes that no session measured, by pair.
 pub fn skipped(found: &SurveyResult) -> BTreeMap<String, BTreeSet<u64>> {
     let mut all: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for survey in &found.surveys {
@@ -167,7 +167,7 @@ pub fn skipped(found: &SurveyResult) -> BTreeMap<String, BTreeSet<u64>> {
     all
 }
 
-/// Whether the machine is still what it was.
+/// Formats whether the machine has changed since the profile was measured.
 pub fn sentinel(looks: &[Look]) -> String {
     let mut text = String::new();
     for look in looks.iter().filter(|look| look.drifted) {
@@ -191,8 +191,8 @@ pub fn sentinel(looks: &[Look]) -> String {
     }
 }
 
-/// Mean, 95th percentile and worst regret for each pair, beside what nobody could have avoided and
-/// what always taking one way would have cost.
+/// Formats the mean, 95th percentile and worst regret for each pair. For comparison: the unavoidable regret, and the
+/// regret of always using one mechanism.
 pub fn regret(checked: &Checked) -> String {
     let mut rows = table(&["  PAIR", "SIZES", "MEAN", "P95", "WORST", "AT", "CHOSEN THERE"]);
     let percent = |x: f64| format!("{:+.1} %", x * 100.0);
@@ -234,7 +234,7 @@ pub fn regret(checked: &Checked) -> String {
     )
 }
 
-/// The same for distributions of sizes, on which nothing was tuned.
+/// Formats the regret for distributions of sizes that were not used for tuning.
 pub fn held_out(held: &[Held]) -> String {
     if held.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What is said while files are compared or hashed. The library calls from several threads.
+//! Output while files are compared or hashed. The library calls from several threads.
 
 use rustix::fs::FileType;
 use serde_json::{Value, json};
@@ -22,30 +22,30 @@ use crate::{
     progress::{Counting, Meter},
 };
 
-/// Prints findings on standard output and problems on standard error, and shows how far it is.
+/// Prints findings on standard output and problems on standard error, and shows progress.
 ///
-/// Findings arrive in the order of directories and threads. A person at a terminal sees each at once; a file or a pipe
-/// gets them sorted by path at the end, so that two logs can be compared.
+/// Findings arrive in the order of directories and threads. A terminal shows each at once. A file or a pipe receives
+/// them sorted by path at the end, so that two logs can be compared.
 pub struct Findings {
     shown: ProgressArgs,
-    /// Waits for the end, if it is not printed at once.
+    /// Findings to be printed at the end; `None` if they are printed at once.
     unsorted: Option<Mutex<Unsorted>>,
     meter: Mutex<Meter>,
     counting: Option<Mutex<Counting>>,
 }
 
-/// Lines that wait to be sorted.
+/// Lines to be sorted.
 #[derive(Default)]
 struct Unsorted {
     lines: Vec<(PathBuf, String)>,
     bytes: usize,
 }
 
-/// Findings that are kept in memory to be sorted: those of a few hundred thousand files.
+/// Bytes of findings that are kept in memory for sorting: enough for a few hundred thousand files.
 const MOST_UNSORTED: usize = 64 << 20;
 
 impl Unsorted {
-    /// Keeps a line. If the lines take too much memory, prints all of them sorted.
+    /// Stores a line. If the lines exceed the memory limit, prints all of them sorted.
     fn add(&mut self, path: &Path, line: String) {
         self.bytes += path.as_os_str().len() + line.len() + size_of::<(PathBuf, String)>();
         self.lines.push((path.to_owned(), line));
@@ -64,26 +64,27 @@ impl Unsorted {
 }
 
 impl Findings {
-    /// For one command that reads what is below these, all of which is counted if it takes long.
+    /// Creates the output for a command that reads the files below these paths. They are counted if the command takes
+    /// long.
     pub fn of(shown: ProgressArgs, below: &[PathBuf]) -> Self {
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let counting = Some(Mutex::new(Counting::of(below, &options)));
         Self { counting, ..Self::new(shown) }
     }
 
-    /// For one command, of which nobody knows how much it has to read.
+    /// Creates the output for a command with an unknown amount of work.
     pub fn new(shown: ProgressArgs) -> Self {
         let unsorted = (!std::io::stdout().is_terminal()).then(Mutex::default);
         Self { shown, unsorted, meter: Mutex::new(Meter::new(shown, None, None)), counting: None }
     }
 
-    /// Takes the progress away, and prints what waits.
+    /// Removes the progress display, and prints the stored findings.
     pub fn finish(&self, bytes: u64) {
         self.with_meter(|meter| meter.finish(bytes, false));
         self.flush();
     }
 
-    /// Prints what waits.
+    /// Prints the stored findings.
     pub fn flush(&self) {
         if let Some(unsorted) = &self.unsorted {
             unsorted.lock().unwrap_or_else(PoisonError::into_inner).print();
@@ -183,7 +184,7 @@ fn as_json(finding: &Finding<'_>) -> Value {
     object
 }
 
-/// A name that is no text, byte by byte.
+/// Returns the path as hexadecimal bytes if it is not valid UTF-8.
 fn hex_if_no_text(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);

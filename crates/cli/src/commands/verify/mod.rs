@@ -1,4 +1,4 @@
-//! `thalweg verify`: a copy against its source.
+//! `thalweg verify`: compares a copy with its source.
 
 use serde_json::{Value, json};
 use std::{
@@ -59,7 +59,7 @@ impl Subcommand for VerifyArgs {
     }
 }
 
-/// `verify --manifest M DST`.
+/// Executes `verify --manifest M DST`.
 fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let [destination] = args.paths.as_slice() else {
         return Err(Failure::new(Exit::Usage, "with --manifest only DST is named"));
@@ -107,7 +107,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     conclude(args, &found)
 }
 
-/// The attributes that belong to a manifest.
+/// Reads the attributes file of a manifest.
 fn read_attributes(path: &Path) -> Result<Attributes, Failure> {
     let name = shown(path).to_string();
     let text = fs::read(path).map_err(|error| Failure::of_io("read", &name, &error))?;
@@ -131,7 +131,7 @@ fn begun_in_vain(error: &Error) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// Says what was found, and whether that is a pass.
+/// Prints the results, and returns the exit status.
 fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
     if args.shown.json {
         keep(print(&format!("{}\n", answer(found))));
@@ -144,7 +144,7 @@ fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
     Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
 }
 
-/// `3 files, 1.2 GiB are the same, in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
+/// Returns text such as `3 files the same, 1.2 GiB in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
 fn line(found: &Comparison) -> String {
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
     let mut parts = vec![format!(

@@ -1,4 +1,4 @@
-//! What the connections of one fetch of a tree have done together, and what stops them all.
+//! Shared counters of all connections of a tree fetch, and the error that stops them all.
 
 use std::{
     sync::{
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::client::{Error, body::book};
 
-/// How many of the things that were missed are kept to be told.
+/// Largest number of failed entries that are kept for the report.
 pub const MOST_TOLD: usize = 100;
-/// How often progress is told.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
-/// Counts, and the reason to stop.
+/// The counters, and the reason to stop.
 pub struct Account<'a> {
     watcher: &'a dyn TreeWatcher,
     halting: AtomicBool,
@@ -73,23 +73,23 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Whether to go on.
+    /// Returns an error if the fetch was cancelled or stopped.
     pub fn go_on(&self) -> Result<(), Cancelled> {
         if self.halting.load(Ordering::Relaxed) { Err(Cancelled) } else { self.watcher.go_on() }
     }
 
-    /// Whether something has stopped all.
+    /// Returns `true` if an error has stopped the fetch.
     pub fn is_halting(&self) -> bool {
         self.halting.load(Ordering::Relaxed)
     }
 
-    /// Stops all; the first reason stays.
+    /// Stops all connections. The first reason is kept.
     pub fn halt(&self, why: Error) {
         self.inner().halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
     }
 
-    /// So many bytes came.
+    /// Adds received bytes, and reports progress if it is due.
     pub fn moved(&self, bytes: u64) -> Result<(), Cancelled> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_due = {
@@ -106,7 +106,7 @@ impl<'a> Account<'a> {
         self.go_on()
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Progress {
@@ -116,7 +116,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// A file is dealt with: it came, or had not to come.
+    /// Records a file as processed: `came` is `true` if it was fetched, `false` if it was already present.
     pub fn settled(&self, size: u64, came: bool) {
         self.settled_files.fetch_add(1, Ordering::Relaxed);
         self.settled_bytes.fetch_add(size, Ordering::Relaxed);
@@ -124,12 +124,12 @@ impl<'a> Account<'a> {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An entry is not there; whatever stops all others too stops them.
+    /// Records an entry that failed. An error that would affect every other entry stops the fetch.
     pub fn missed(&self, path: &[u8], error: Error) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
     }
 
-    /// The same for what is known to stop no other.
+    /// Records an entry that failed, with an error that affects no other entry.
     pub fn missed_alone(&self, path: &[u8], error: Error) {
         let mut inner = self.inner();
         inner.missed_count += 1;
@@ -139,19 +139,19 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Adds what a connection has moved.
+    /// Adds the bytes that a connection has moved.
     pub fn book(&self, report: Report, resumed: u64) {
         let mut inner = self.inner();
         book(&mut inner.report, report);
         inner.resumed += resumed;
     }
 
-    /// What a person may want to know meanwhile.
+    /// Passes a message for the user to the watcher.
     pub fn tell(&self, news: &str) {
         self.watcher.tell(news);
     }
 
-    /// The sums.
+    /// Returns the totals.
     pub fn sum(self) -> TreeFetched {
         let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         TreeFetched {
@@ -173,13 +173,14 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Whether the same command may bring it: the server has another file by now, or cannot or may not read it as yet.
+/// Returns `true` if the same command may fetch the entry later. The server has another version by now, or cannot or
+/// may not read the file at the moment.
 fn may_come_later(error: &Error) -> bool {
     let is_shut = matches!(error, Error::Shut | Error::Status { status: 403, .. });
     is_shut || matches!(error, Error::OutOfDate(_) | Error::Changing) || error.is_passing()
 }
 
-/// Whether the next entry would meet the same.
+/// Returns `true` if the next entry would fail with the same error.
 fn stops_all(error: &Error) -> bool {
     let errno = match error {
         Error::Cancelled | Error::Untrusted { .. } | Error::Unsupported(_) | Error::Usage(_) => {

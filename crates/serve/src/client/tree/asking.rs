@@ -1,4 +1,4 @@
-//! Requests for many files on one connection: several are asked for before the first has come.
+//! Pipelines requests for many files on one connection: several are sent before the first response arrives.
 
 use std::{collections::VecDeque, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -8,28 +8,28 @@ use crate::{
     manifest::encoded,
 };
 
-/// Files asked for and not there yet.
+/// Largest number of files that are requested and not received yet.
 pub const MOST: usize = 64;
-/// Bytes of requests under way: what two sockets hold even if their other ends do not read. A client that
-/// waits to ask and a server that waits to answer would wait for ever.
+/// Largest number of request bytes in flight: both socket buffers hold this many even if their peers do not read.
+/// With more, a client blocked in send and a server blocked in send would wait for each other forever.
 const MOST_REQUESTED: usize = 16 << 10;
 
-/// What is under way on a connection, by one kind of request.
+/// Requests in flight on a connection, all of one kind.
 pub struct Asking {
-    /// The request for a file, before and behind its path.
+    /// The text of a request before and after its path.
     before: String,
     behind: String,
-    /// In how many bytes each was asked for.
+    /// Length of each request in flight, in bytes.
     under_way: VecDeque<usize>,
 }
 
 impl Asking {
-    /// For files themselves.
+    /// Creates the queue for requests of files.
     pub fn for_files(job: &Job<'_>) -> Self {
         Self::by(&text(job, &job.options.extra))
     }
 
-    /// For what the server says of them, their hashes among that.
+    /// Creates the queue for HEAD requests. Their responses hold the digest.
     pub fn for_hashes(job: &Job<'_>) -> Self {
         let extra = Extra { wants_digest: true, ..job.options.extra.clone() };
         Self::by(&text(job, &extra).replacen("GET", "HEAD", 1))
@@ -41,7 +41,8 @@ impl Asking {
         Self { before, behind, under_way: VecDeque::new() }
     }
 
-    /// The requests for those of `all` that are not under way, as far as more may be.
+    /// Returns the text of the next requests, for files in `all` that are not requested yet, as far as the limits
+    /// allow.
     pub fn next<'w>(&mut self, all: impl Iterator<Item = &'w Wanted>) -> Vec<u8> {
         let mut text = Vec::new();
         let mut bytes: usize = self.under_way.iter().sum();
@@ -60,12 +61,12 @@ impl Asking {
         text
     }
 
-    /// The first of them is answered.
+    /// Records that the first request is answered.
     pub fn answered(&mut self) {
         self.under_way.pop_front();
     }
 
-    /// What is not answered will not be: the connection is gone.
+    /// Forgets the requests in flight, because the connection is gone.
     pub fn forget(&mut self) {
         self.under_way.clear();
     }

@@ -1,4 +1,4 @@
-//! The steps of a tree's fetch, one after the other.
+//! The steps of a tree fetch, in order.
 
 use std::{cell::Cell, sync::Mutex, time::Instant};
 
@@ -33,7 +33,7 @@ use crate::{
     manifest::MEDIA_TYPE,
 };
 
-/// Fetches the folder at `target` into `place`. An error means that nothing was begun.
+/// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
 pub fn fetch_tree(
     target: &Target,
     place: Place,
@@ -95,7 +95,7 @@ fn publish(
 }
 
 fn manner(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Manner {
-    // Nobody sees the names of a stage before all of it is synced.
+    // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
     Manner {
         is_fresh: root.is_fresh(),
@@ -108,7 +108,7 @@ fn manner(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Manner {
     }
 }
 
-/// Writes the list down, and says where the folder is found.
+/// Stores the list in a file, with retries. Returns the URL of the directory after redirects.
 fn take_in(
     target: &Target,
     list: &List,
@@ -185,7 +185,7 @@ fn no_list(target: &Target, why: &str) -> Error {
     ))
 }
 
-/// Puts all in that the list says, as far as it can be had.
+/// Creates all entries of the list that can be fetched.
 fn fill(
     base: &Target,
     first: &Target,
@@ -216,7 +216,7 @@ fn fill(
     close_folders(list, root, manner, account)
 }
 
-/// As for one file of many: no digest is theirs.
+/// Returns the options for one file of many: no digests are expected.
 fn one_job(options: &Options, manner: Manner) -> Options {
     Options { expected: Vec::new(), verify: false, fsync: manner.fsync, ..options.clone() }
 }
@@ -244,7 +244,7 @@ fn make_folders(
     Ok(())
 }
 
-/// Gives folders what is their own, the innermost first: a mode may close them.
+/// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
 fn close_folders(
     list: &List,
     root: &Root,
@@ -262,14 +262,14 @@ fn close_folders(
                 remove_leftovers(fd)?;
             }
             manner.attributes(&entry.meta).give(fd)?;
-            // Where one call does it at the end, it does it for these names too.
+            // If one syncfs(2) call follows at the end, it covers these names too.
             if manner.fsync == Fsync::Always && !manner.is_synced_whole {
                 io::sync(fd).map_err(failed("fsync"))?;
             }
             Ok(())
         });
         match closed {
-            // What stands in its place was told of when it was to be made.
+            // An obstacle at this path was reported when the directory was to be created.
             Ok(()) | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
             Err(error) => account.missed(&entry.path, error.into()),
         }

@@ -1,5 +1,5 @@
-//! Files that are here in the size of the list: whether they are the files of the list is found out by their hashes, whatever
-//! their times say.
+//! Local files that have the size in the list. Their hashes decide whether they are the listed files, regardless of
+//! timestamps.
 
 use std::{collections::VecDeque, os::fd::AsFd};
 
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::client::{Error, Expected, connect::Connection, patience::Patience, resume};
 
-/// Those of one thread, and the connection on which it asks for their hashes.
+/// The files of one thread that need a comparison, and the connection that requests their hashes.
 pub struct Doubts {
     all: VecDeque<Wanted>,
     connection: Option<Connection>,
     asking: Asking,
-    /// This server tells hashes.
+    /// `true` if this server sends hashes.
     tells: bool,
 }
 
@@ -27,7 +27,7 @@ impl Doubts {
         Self { all, connection: None, asking, tells: false }
     }
 
-    /// One more.
+    /// Adds a file.
     pub fn push(&mut self, doubted: Wanted) {
         self.all.push_back(doubted);
     }
@@ -36,18 +36,19 @@ impl Doubts {
         self.all.is_empty()
     }
 
-    /// The first one is done with.
+    /// Removes the first file.
     pub fn pop(&mut self) -> Option<Wanted> {
         self.all.pop_front()
     }
 
-    /// What was asked and not answered is asked again.
+    /// Drops the connection. Unanswered requests are sent again.
     pub fn forget_connection(&mut self) {
         self.connection = None;
         self.asking.forget();
     }
 
-    /// Asks for what is not asked for yet, and takes the first answer: whether the first file is the one of the list.
+    /// Sends the next requests and receives the first response. Returns `true` if the first local file is the listed
+    /// one.
     pub fn is_first_the_same(&mut self, job: &Job<'_>) -> Result<bool, Error> {
         let account = job.account;
         let look = || account.go_on();
@@ -67,7 +68,8 @@ impl Doubts {
         let Some(first) = self.all.front() else { return Ok(false) };
         check(&head, first)?;
         let Some(expected) = Expected::of_head(&head) else {
-            // Of one that cannot be read, or changes, there is none; it is fetched, which says more.
+            // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports
+            // the reason.
             return if self.tells { Ok(false) } else { Err(untold(job)) };
         };
         self.tells = true;

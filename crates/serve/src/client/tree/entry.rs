@@ -1,4 +1,4 @@
-//! A line of a tree's list, believed as far as it names something below the folder and nothing else.
+//! Parses a line of a tree's list. Accepts only names below the fetched directory.
 
 use std::ffi::{CStr, CString};
 
@@ -7,18 +7,18 @@ use thalweg_core::atomic_file::name::is_reserved;
 
 use crate::manifest::{Line, Meta};
 
-/// A folder, a file or a link of the list.
+/// A directory, file or symbolic link of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Below the folder that is fetched: names with one slash between two of them; empty for that folder.
+    /// Path below the fetched directory: names separated by single slashes; empty for that directory itself.
     pub path: Vec<u8>,
     pub kind: Kind,
     pub meta: Meta,
-    /// A folder that the server may not read: of what is in it nothing is listed.
+    /// `true` for a directory that the server may not read: its entries are not listed.
     pub is_unread: bool,
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     File {
@@ -26,11 +26,11 @@ pub enum Kind {
         etag: String,
     },
     Folder,
-    /// And what it holds.
+    /// A symbolic link and its target.
     Link(CString),
 }
 
-/// What a list says of itself at its end.
+/// The totals in the last line of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub entries: u64,
@@ -38,17 +38,17 @@ pub struct Sums {
     pub left_out: u64,
 }
 
-/// A line that makes sense by itself.
+/// A line that is valid in isolation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Entry(Entry),
     End(Sums),
 }
 
-/// File systems of Linux have no longer names.
+/// Linux file systems do not allow longer names.
 const LONGEST_NAME: usize = 255;
 
-/// Reads a line; the error says what is wrong with it.
+/// Parses a line; the error is the reason why it is invalid.
 pub fn parse(line: &[u8]) -> Result<Said, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let mut is_unread = false;
@@ -92,23 +92,24 @@ fn check_name(name: &[u8]) -> Result<(), String> {
 }
 
 impl Entry {
-    /// The path of the folder it is in.
+    /// Returns the path of the directory that contains the entry.
     pub fn folder(&self) -> &[u8] {
         let cut = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         &self.path[..cut]
     }
 
-    /// Its own name.
+    /// Returns the last component of the path.
     pub fn name(&self) -> CString {
         CString::new(self.name_bytes()).expect("a NUL was refused")
     }
 
-    /// The same, to be compared.
+    /// Returns the last component of the path as bytes, for comparisons.
     pub fn name_bytes(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
-    /// Whether a name on its way is kept for unfinished files: the next run would take it for a leftover.
+    /// Returns `true` if a component of the path is reserved for partial files: the next run would take it for a
+    /// leftover.
     pub fn is_reserved(&self) -> bool {
         self.path.split(|byte| *byte == b'/').any(|name| {
             name.starts_with(b".") && CString::new(name).is_ok_and(|name| is_reserved(&name))
@@ -116,9 +117,9 @@ impl Entry {
     }
 }
 
-/// Whether a link in a folder of this path leads to a place below the top, whatever lies on its way. `..` counts
-/// only in front, where it leads through folders that are none but folders: behind a name, which may be a
-/// link itself, nobody knows how far up it leads.
+/// Returns `true` if a symbolic link in the directory `folder` stays below the top, whatever other links exist. `..`
+/// is allowed only at the start of the target, where it climbs through real directories. After a name, which may
+/// itself be a link, the depth that `..` reaches is unknown.
 pub fn stays_inside(folder: &[u8], target: &CStr) -> bool {
     let mut depth = if folder.is_empty() { 0 } else { folder.split(|b| *b == b'/').count() };
     let target = target.to_bytes();

@@ -1,4 +1,4 @@
-//! Files and links of a tree, from what the list says of them to their names here.
+//! Creates the files and symbolic links of a tree from their entries in the list.
 
 use std::{
     ffi::{CStr, CString},
@@ -23,26 +23,26 @@ use super::{
 };
 use crate::{client::Error, manifest::Meta};
 
-/// How entries are put in.
+/// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Nothing was there before this run.
+    /// `true` if the directory was empty before this run.
     pub is_fresh: bool,
-    /// Nobody sees it before all is in.
+    /// `true` if the tree is built in a staging directory, which is invisible until it is complete.
     pub is_staged: bool,
-    /// Owners are kept.
+    /// `true` to keep owners.
     pub owner: bool,
-    /// Files of the same size are compared by their hashes.
+    /// `true` to compare files of equal size by their hashes.
     pub by_hash: bool,
-    /// What of each file is synced before it gets its name.
+    /// The part of each file that is synced before it receives its name.
     pub fsync: Fsync,
-    /// One call at the end syncs all names.
+    /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
-    /// Closing a file may still tell of bytes that were not kept.
+    /// `true` if close(2) may report that written bytes were lost.
     pub tells_at_close: bool,
 }
 
-/// A file that comes.
+/// A file that must be fetched.
 pub struct Wanted {
     pub path: Vec<u8>,
     pub folder: Rc<Folder>,
@@ -50,26 +50,26 @@ pub struct Wanted {
     pub size: u64,
     pub etag: String,
     pub attributes: Attributes,
-    /// Something else has its name.
+    /// `true` if another entry has its name.
     pub replaces: bool,
-    /// That may be this file: it comes if its hash is another.
+    /// `true` if that entry may be this file: it is fetched only if the hash differs.
     pub is_doubted: bool,
 }
 
-/// An open file that gets its name when it is whole, or has it where nobody looks.
+/// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
 pub enum Sink<'a> {
     Own(OwnedFd),
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
 }
 
 impl Manner {
-    /// What an entry gets in the end.
+    /// Returns the final attributes of an entry.
     pub fn attributes(self, meta: &Meta) -> Attributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
         Attributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
     }
 
-    /// Whether a file has to come; one that is there gets its attributes at once.
+    /// Returns the file if it must be fetched. A file that is already present receives its attributes now.
     pub fn wanted(
         self,
         entry: &Entry,
@@ -85,7 +85,7 @@ impl Manner {
                 kind => kind == FileType::RegularFile,
             };
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
-            // A file of another user is not taken for what an earlier run brought.
+            // A file of another user does not count as fetched by an earlier run.
             let owner = attributes.owner.map(|(uid, _)| uid);
             let is_own = Some(there.st_uid) == owner || is_own(folder.fd.as_fd(), there);
             let is_alike = is_file && is_own && there.st_size as u64 == size;
@@ -111,7 +111,7 @@ impl Manner {
         }))
     }
 
-    /// Makes a link; whether it was not there before.
+    /// Creates a symbolic link. Returns `true` if it did not exist before.
     pub fn link(self, entry: &Entry, target: &CStr, folder: &Folder) -> Result<bool, Error> {
         if !stays_inside(entry.folder(), target) {
             return Err(Error::listed("a link that may lead out of the folder"));
@@ -149,13 +149,13 @@ impl Manner {
 
     fn of_new(self, call: &'static str, errno: Errno) -> Error {
         match errno {
-            // Names that differ in the list may be one name here.
+            // Names that differ in the list may be equal on this file system.
             Errno::EXIST if self.is_fresh => Error::listed(TWICE),
             errno => failed(call)(errno).into(),
         }
     }
 
-    /// Opens the file that is written.
+    /// Opens the file for writing.
     pub fn open(self, wanted: &Wanted) -> Result<Sink<'_>, Error> {
         let (dir, name) = (wanted.folder.fd.as_fd(), &*wanted.name);
         if !self.is_staged {
@@ -163,19 +163,21 @@ impl Manner {
             return Ok(Sink::Hidden(file, wanted.replaces));
         }
         if wanted.replaces {
-            // An earlier run left it unfinished, in a place nobody can see.
+            // An earlier run left it unfinished in the staging directory.
             match unlinkat(dir, name, AtFlags::empty()) {
-                // Or this one tried before, and took back what it had.
+                // `ENOENT`: this run tried before, and removed its file.
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed("unlinkat")(errno).into()),
             }
         }
-        // Nobody looks here: it may have its mode from the start, as far as the umask leaves that.
+        // The staging directory is invisible, so the file may have its final mode from the start, as far as the umask
+        // allows.
         let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
         made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 
-    /// Removes what was opened and did not get whole: the folder may become visible without it, and it may be tried again.
+    /// Removes a file that was opened and not completed: the directory may be published without it, or the file may
+    /// be retried.
     pub fn take_back(self, wanted: &Wanted) {
         if self.is_staged {
             let _ = unlinkat(&wanted.folder.fd, &*wanted.name, AtFlags::empty());
@@ -183,7 +185,7 @@ impl Manner {
     }
 }
 
-/// The destination of a file that is fetched by itself, and can be gone on with.
+/// Returns the destination of a file that is fetched separately and can be resumed.
 pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
     let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
@@ -191,7 +193,7 @@ pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
 }
 
 impl Wanted {
-    /// What is there is this file already: it gets what the list says of it.
+    /// Keeps the local file, which is the listed one, and sets its attributes.
     pub fn keep(&self) -> Result<(), Error> {
         give(&self.folder, &self.name, &self.attributes)
     }
@@ -205,8 +207,8 @@ impl Sink<'_> {
         }
     }
 
-    /// Gives the file, which is whole, what it gets in the end, and its name. `waits`: without the name, if it can be
-    /// returned to wait for that.
+    /// Sets the final attributes of the complete file and publishes it under its name. `waits`: returns it without a
+    /// name, if possible, so that several files share one sync.
     pub fn publish(
         mut self,
         attributes: &Attributes,
@@ -242,14 +244,14 @@ fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Err
     Ok(attributes.give(fd.as_fd())?)
 }
 
-/// Gives a file its name, synced before if it is not yet.
+/// Publishes a file under its name, and syncs it first as `fsync` requires.
 pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
     replaces: bool,
     fsync: Option<Fsync>,
 ) -> Result<(), Error> {
-    // No name without its data, also of new files: a later fetch takes a file of the listed size and time for whole,
-    // whenever it was fetched, as the server's bytes cannot be compared.
+    // Syncs the data before the name exists, also for new files. A later fetch takes a file of the listed size and
+    // time for complete, whenever it was fetched, because the server's bytes cannot be compared.
     match fsync {
         None | Some(Fsync::Never) => {}
         Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,

@@ -1,5 +1,5 @@
-//! The folders of a tree here: made before anything is put in, found again by single names none of which may
-//! be a link, and given their own attributes when all is in them.
+//! The directories of a tree. They are created before all other entries and opened component by component without
+//! following links. Their own attributes are set when all entries are complete.
 
 use std::{
     cell::Cell,
@@ -15,31 +15,31 @@ use thalweg_sys::{Errno, opened::chmod_opened};
 use super::entry::Entry;
 use crate::client::Error;
 
-/// An open folder of the tree.
+/// An open directory of the tree.
 pub struct Folder {
     pub fd: OwnedFd,
-    /// Of the files that are made in it.
+    /// Device of the files that are created in it.
     pub device: u64,
-    /// Names that differ in their letters' case are known to be two here.
+    /// `true` if this directory is known to be case-sensitive.
     tells_case: Cell<bool>,
 }
 
-/// Opens folders of a tree, and keeps the last one: what is in a folder comes together.
+/// Opens directories of a tree and caches the last one: the entries of one directory are adjacent in the list.
 pub struct Folders<'a> {
     root: BorrowedFd<'a>,
     last: Option<(Vec<u8>, Rc<Folder>)>,
 }
 
-/// What a name stands for here.
+/// The result of stat on a name; `None` if it does not exist.
 pub type Found = Option<rustix::fs::Stat>;
 
 impl<'a> Folders<'a> {
-    /// Those below this one.
+    /// Creates the cache for the directories below `root`.
     pub fn below(root: BorrowedFd<'a>) -> Self {
         Self { root, last: None }
     }
 
-    /// The folder of this path.
+    /// Returns the directory at this path.
     pub fn open(&mut self, path: &[u8]) -> Result<Rc<Folder>, CallFailed> {
         if let Some((_, folder)) = self.last.as_ref().filter(|(last, _)| last == path) {
             return Ok(Rc::clone(folder));
@@ -51,13 +51,13 @@ impl<'a> Folders<'a> {
         Ok(folder)
     }
 
-    /// Opens the folder of this path so that it can be listed and changed itself.
+    /// Opens the directory at this path for listing and changing its attributes.
     pub fn open_itself(&self, path: &[u8]) -> Result<OwnedFd, CallFailed> {
         walk(self.root, path, OFlags::RDONLY)
     }
 
-    /// Makes the folder of an entry. `is_fresh`: nothing was there before this run. `is_ours`: all of it was
-    /// made by us, and may be opened for us.
+    /// Creates the directory of an entry. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
+    /// if thalweg created everything below the root and may change its modes.
     pub fn make(&mut self, entry: &Entry, is_fresh: bool, is_ours: bool) -> Result<(), Error> {
         let above = self.open(entry.folder())?;
         let name = entry.name();
@@ -72,7 +72,7 @@ impl<'a> Folders<'a> {
             _ => return Err(Error::listed("there already, and no folder")),
         }
         if is_ours {
-            // An earlier run may have given it its own mode already.
+            // An earlier run may have set the final mode already, which may forbid access.
             let opened = walk(above.fd.as_fd(), name.to_bytes(), OFlags::PATH)?;
             chmod_opened(&opened, 0o700).map_err(failed("fchmodat2"))?;
         }
@@ -80,13 +80,13 @@ impl<'a> Folders<'a> {
     }
 }
 
-/// Why an entry cannot be put beside another.
+/// The error for an entry that collides with another.
 pub const TWICE: &str =
     "another entry of the list has this name here, where big and small letters are the same";
 
 impl Folder {
-    /// What a name stands for; an error if that has the name only because big and small letters are the same
-    /// here: then it may be another entry of the list.
+    /// Returns the result of stat on a name. If the existing entry matches only because the file system ignores case,
+    /// the result is an error: it may be another entry of the list.
     pub fn look(&self, name: &CStr) -> Result<Found, Error> {
         let there = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
@@ -174,7 +174,7 @@ mod tests {
         assert!(folder.look(c"Name").unwrap().is_some());
         fs::hard_link(place.path().join("Name"), place.path().join("nAME")).unwrap();
         assert!(folder.look(c"nAME").unwrap().is_some());
-        // As where big and small letters are the same: both spellings lead to it, and it has another name.
+        // Simulates a case-insensitive directory: both spellings lead to the file, and its name is a third one.
         let there = statat(&folder.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
         fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
         folder.tells_case.set(false);

@@ -1,4 +1,4 @@
-//! What the connections of a tree's fetch share.
+//! State shared by the connections of a tree fetch.
 
 use std::{os::fd::BorrowedFd, sync::Mutex};
 
@@ -17,7 +17,7 @@ use crate::client::{
     patience::Patience,
 };
 
-/// What all of them share.
+/// State shared by all connections.
 pub struct Job<'a> {
     pub base: &'a Target,
     pub is_own: bool,
@@ -26,12 +26,12 @@ pub struct Job<'a> {
     pub root: BorrowedFd<'a>,
     pub lines: Mutex<Lines<'a>>,
     pub account: &'a Account<'a>,
-    /// The file system of the folder, if one call syncs it.
+    /// The file system of the directory, if one syncfs(2) call syncs it.
     pub whole: Option<&'a WholeSync>,
 }
 
 impl Job<'_> {
-    /// The connection that there is, or a new one to the server.
+    /// Returns the existing connection, or opens a new one to the server.
     pub fn connect(
         &self,
         there: Option<Connection>,
@@ -39,12 +39,12 @@ impl Job<'_> {
     ) -> Result<Connection, Error> {
         let (trust, proxies) = (&self.options.trust, &self.options.proxies);
         let open = || Connection::open(self.base, (trust, proxies), patience);
-        // This server has given the list.
+        // This server has already sent the list.
         there.map_or_else(|| open().map_err(Error::of_known_server), Ok)
     }
 }
 
-/// Whether an answer is the file that the list speaks of.
+/// Checks that a response is about the listed file.
 pub fn check(head: &Head, wanted: &Wanted) -> Result<(), Error> {
     if let Some(encoding) = head.get("content-encoding") {
         return Err(Error::broken(format!("it comes encoded as {encoding}")));

@@ -1,5 +1,5 @@
-//! A tree's list on the disk, so that a list without end costs no memory: read forwards line by line, and
-//! backwards, where what is in a folder comes before the folder.
+//! A tree's list in a file on disk, so that memory use does not grow with its length. It is read forwards by line,
+//! and backwards, where the entries of a directory precede the directory.
 
 use std::{
     ffi::CString,
@@ -12,51 +12,51 @@ use thalweg_sys::io;
 use super::entry::{Entry, Kind, Said, Sums, parse};
 use crate::client::Error;
 
-/// A list that was taken in. It has no name, or goes when this is dropped.
+/// A stored list. Its file has no name, or is removed when this is dropped.
 pub struct List {
     file: AtomicFile<OwnedFd, CString>,
 }
 
-/// What is in a list.
+/// The contents of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub sums: Sums,
     pub files: u64,
-    /// Entries whose names are kept for unfinished files.
+    /// Entries with names that are reserved for partial files.
     pub reserved: u64,
 }
 
-/// No line is longer: paths of more bytes are those of no file system.
+/// Longest line, in bytes. No file system has longer paths.
 pub const LONGEST_LINE: usize = 64 << 10;
-/// Room for a line and what is read at once.
+/// Size of the buffer: a line and the bytes of one read.
 const ROOM: usize = 2 * LONGEST_LINE;
 
 impl List {
-    /// An empty one, in this folder.
+    /// Creates an empty list in this directory.
     pub fn create(folder: BorrowedFd<'_>) -> Result<Self, Error> {
         let folder = folder.try_clone_to_owned();
         let folder = folder.map_err(|_| failed("fcntl")(thalweg_sys::Errno::MFILE))?;
         Ok(Self { file: AtomicFile::create(folder, c"list".to_owned(), 0o600)? })
     }
 
-    /// Where it is written.
+    /// Returns the file to which the list is written.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.fd.as_fd()
     }
 
-    /// Its lines, from the first one on.
+    /// Returns the lines from the first one on.
     pub fn lines(&self) -> Lines<'_> {
         Lines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0, last: 0 }
     }
 
-    /// Its lines, from the last one on.
+    /// Returns the lines from the last one on, backwards.
     pub fn backwards(&self) -> Result<Backwards<'_>, Error> {
         let end = rustix::fs::fstat(&self.file.fd).map_err(failed("fstat"))?.st_size;
         Ok(Backwards { fd: self.fd(), at: u64::try_from(end).unwrap_or(0), rest: Vec::new() })
     }
 
-    /// Reads all of it and refuses it unless it is whole, every entry is in a folder that was listed before it,
-    /// and none comes twice. Two places in the list are all the memory that takes.
+    /// Reads the whole list and returns an error unless it is complete, every entry follows its directory, and none
+    /// occurs twice. Memory use is constant: two positions in the list.
     pub fn check(&self, mut go_on: impl FnMut() -> Result<(), Error>) -> Result<Found, Error> {
         let (mut lines, mut order) = (self.lines(), Order::of(self));
         let (mut found, mut end) = (Found::default(), None);
@@ -96,11 +96,11 @@ impl List {
     }
 }
 
-/// The order in which entries have to come.
+/// Checks the order of entries.
 struct Order<'a> {
-    /// Behind the line of the folder whose entries come now.
+    /// Position after the line of the current directory, which contains the next entries.
     folders: Lines<'a>,
-    /// Its line, counted among all.
+    /// Number of that line.
     line: u64,
     folder: Vec<u8>,
     last: Option<Vec<u8>>,
@@ -111,7 +111,7 @@ impl<'a> Order<'a> {
         Self { folders: list.lines(), line: 0, folder: Vec::new(), last: None }
     }
 
-    /// The inner error says what is wrong with the list. `number`: that of the entry's line.
+    /// Checks an entry. The inner error is the reason why the list is invalid. `number`: number of the entry's line.
     fn check(&mut self, entry: &Entry, number: u64) -> Result<Result<(), String>, Error> {
         let is_top = entry.path.is_empty();
         if is_top != (number == 1) {
@@ -122,7 +122,7 @@ impl<'a> Order<'a> {
             return Ok(Ok(()));
         }
         if self.last.is_none() || entry.folder() != self.folder {
-            // Only forwards: each folder has its turn once.
+            // Searches only forwards: the entries of each directory must be contiguous.
             if !self.find(entry.folder(), number)? {
                 let why = "it is in no folder that was listed before it, or not where its turn is";
                 return Ok(Err(why.to_owned()));
@@ -137,7 +137,7 @@ impl<'a> Order<'a> {
         Ok(Ok(()))
     }
 
-    /// Goes on to the line of this folder, if that is before the line of this number.
+    /// Advances to the line of this directory, if it precedes line `number`.
     fn find(&mut self, folder: &[u8], number: u64) -> Result<bool, Error> {
         while self.line + 1 < number {
             self.line += 1;
@@ -154,29 +154,29 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Whether a line may be that of a folder: most need not be read for that.
+/// Returns `true` if a line may be that of a directory, so that most lines need not be parsed.
 pub fn may_be_folder(line: &[u8]) -> bool {
     line.windows(8).take(64).any(|window| window == b"\"folder\"")
 }
 
-/// Lines of a list, forwards.
+/// Reads a list forwards.
 pub struct Lines<'a> {
     fd: BorrowedFd<'a>,
     at: u64,
     buffer: Vec<u8>,
     used: usize,
     have: usize,
-    /// Where the last line began.
+    /// Offset of the last line in the buffer.
     last: usize,
 }
 
 impl Lines<'_> {
-    /// The last line is the next one again.
+    /// Puts the last line back, so that it is returned again.
     pub fn unread(&mut self) {
         self.used = self.last;
     }
 
-    /// The next one, without its end.
+    /// Returns the next line, without its newline.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
         let mut looked_at = self.used;
         loop {
@@ -204,16 +204,16 @@ impl Lines<'_> {
     }
 }
 
-/// Lines of a list, backwards.
+/// Reads a list backwards.
 pub struct Backwards<'a> {
     fd: BorrowedFd<'a>,
-    /// Before `rest`, which was read.
+    /// File offset of the first byte in `rest`.
     at: u64,
     rest: Vec<u8>,
 }
 
 impl Backwards<'_> {
-    /// The one before, without its end.
+    /// Returns the previous line, without its newline.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             let text = self.rest.strip_suffix(b"\n").unwrap_or(&self.rest);

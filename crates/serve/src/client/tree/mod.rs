@@ -1,8 +1,8 @@
-//! Brings a whole folder of a server that lists it: first the list, all of which must make sense; then the folders,
-//! the files and links over several connections, and the folders' own attributes at last.
+//! Fetches a whole directory from a server that lists it. The list comes first and must be valid as a whole. Then
+//! follow the directories, the files and links over several connections, and finally the directories' own attributes.
 //!
-//! A folder that is not there yet is built beside its name and gets it when all is in. Nothing is ever removed
-//! that the list does not replace, and no name of the list leads out of the folder.
+//! A directory that does not exist is built in a staging directory and renamed when it is complete. Nothing is
+//! removed unless an entry of the list replaces it, and no name of the list leads out of the directory.
 
 mod account;
 mod asking;

@@ -1,4 +1,4 @@
-//! Small files that have come into a folder that is there: many of them wait for one sync before they get their names.
+//! Small files received into an existing directory: many of them share one sync before they are published.
 
 use thalweg_core::atomic_file::{Fsync, Parked};
 
@@ -7,41 +7,42 @@ use super::{
     job::Job,
 };
 
-/// So many of one connection wait at most: enough that the cost of a sync is shared.
+/// Largest number of waiting files per connection: enough to share the cost of a sync.
 const MOST: usize = 64;
-/// Fewer are synced one by one: syncfs(2) may have to wait for what other processes wrote.
+/// Up to this many files are synced one by one: syncfs(2) may have to wait for writes of other processes.
 const FEW: usize = 4;
 
-/// Files of one connection that are whole and wait for their names.
+/// Complete files of one connection that are not published yet.
 #[derive(Default)]
 pub struct Naming {
     waiting: Vec<(Wanted, Parked)>,
 }
 
 impl Naming {
-    /// Whether files may wait here: in a stage they have their names already.
+    /// Returns `true` if files should wait here. In a staging directory they already have their names.
     pub fn is_for(job: &Job<'_>) -> bool {
         job.manner.fsync != Fsync::Never && job.whole.is_some()
     }
 
-    /// One more, which has its attributes.
+    /// Adds a file. Its attributes are already set.
     pub fn push(&mut self, wanted: Wanted, file: Parked) {
         self.waiting.push((wanted, file));
     }
 
-    /// Whether no more should wait.
+    /// Returns `true` if the files should be published now.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= MOST
     }
 
-    /// Syncs the files and gives them their names, also in a run that is being stopped: the next one need not fetch them.
+    /// Syncs and publishes the files, also after an error has stopped the fetch: the next run then need not fetch
+    /// them.
     pub fn finish(&mut self, job: &Job<'_>) {
         let waiting = std::mem::take(&mut self.waiting);
         let whole = job.whole.filter(|_| waiting.len() > FEW);
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
-            // If something could not be written, each file says whether it was its own.
+            // If the sync failed, each file is synced separately to find out which one it was.
             match publish(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),
                 Err(error) => job.account.missed(&wanted.path, error),

@@ -1,33 +1,33 @@
-//! What a fetch of a tree is told, and whom it tells.
+//! Options of a tree fetch, and the trait that observes it.
 
 use thalweg_core::Cancelled;
 use thalweg_tree::{Progress, Total};
 
 use crate::client::Options;
 
-/// How to fetch a tree.
+/// Options of a tree fetch.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// How its files are fetched.
+    /// Options for fetching its files.
     pub files: Options,
-    /// Connections; 0 means as many as there are processors.
+    /// Number of connections; 0 means one per CPU.
     pub jobs: usize,
-    /// Owners are kept, as far as the kernel lets us.
+    /// `true` to keep owners, as far as the kernel permits.
     pub owner: bool,
-    /// Whether a file of the listed size has to come is found out by its hash, and not by its time.
+    /// `true` to compare local files of the listed size by their hash instead of their time.
     pub by_hash: bool,
-    /// The most bytes that the list may have.
+    /// Largest size of the list, in bytes.
     pub most_list: u64,
 }
 
-/// Somebody who looks on.
+/// Observer of a tree fetch.
 pub trait TreeWatcher: Sync {
-    /// The list is there: so much is in the tree.
+    /// Called when the list is complete, with the totals of the tree.
     fn total(&self, total: Total);
-    /// Called while bytes come.
+    /// Called while bytes are received.
     fn progress(&self, now: Progress) -> Result<(), Cancelled>;
-    /// Called now and then.
+    /// Called regularly; an error cancels the fetch.
     fn go_on(&self) -> Result<(), Cancelled>;
-    /// What a person may want to know meanwhile.
+    /// Called with a message for the user.
     fn tell(&self, news: &str);
 }

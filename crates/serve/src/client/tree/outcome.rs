@@ -1,39 +1,40 @@
-//! What became of a tree.
+//! The outcome of a tree fetch.
 
 use thalweg_core::Report;
 
 use crate::client::Error;
 
-/// An entry that is not there.
+/// An entry that could not be fetched.
 #[derive(Debug)]
 pub struct Missed {
-    /// Below the folder.
+    /// Path below the fetched directory.
     pub path: Vec<u8>,
     pub error: Error,
 }
 
-/// What became of a tree.
+/// The outcome of a tree fetch.
 #[derive(Debug, Default)]
 pub struct TreeFetched {
-    /// Files that came.
+    /// Files that were fetched.
     pub files: u64,
-    /// Links that were made.
+    /// Symbolic links that were created.
     pub links: u64,
-    /// Files that were there already as the list says.
+    /// Files that were already present as listed.
     pub unchanged: u64,
-    /// Bytes that an earlier run had moved of files that came.
+    /// Bytes of the fetched files that an earlier run had moved.
     pub resumed: u64,
-    /// Entries that are not there: the first [`MOST_TOLD`](super::MOST_TOLD), and how many.
+    /// Entries that failed: the first [`MOST_TOLD`](super::MOST_TOLD), and their number.
     pub missed: Vec<Missed>,
     pub missed_count: u64,
-    /// Of these, those that the same call may bring: other files by now than the list says, or such that the server
-    /// cannot or may not read.
+    /// Failed entries that the same call may fetch later: the server has another version than listed, or cannot or
+    /// may not read them at the moment.
     pub later: u64,
     /// Entries that the server did not list.
     pub left_out: u64,
-    /// Why not all was tried. Otherwise all that is not missed is there.
+    /// Why the fetch stopped early. `None`: every entry that did not fail is present.
     pub halted: Option<Error>,
-    /// What came waits under this name for the same call to go on; `None`: it is where it belongs.
+    /// Name of the staging directory that the same call can resume; `None`: the tree is published, or nothing was
+    /// kept.
     pub kept: Option<std::ffi::CString>,
     pub report: Report,
 }

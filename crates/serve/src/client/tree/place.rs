@@ -1,4 +1,4 @@
-//! Where a tree goes: a folder that is there, or one that will be when all is in.
+//! The destination of a tree: an existing directory, or a new one that appears when it is complete.
 
 use std::{
     ffi::CString,
@@ -19,22 +19,22 @@ use thalweg_tree::{
 
 use crate::client::Error;
 
-/// Where a tree goes.
+/// The destination of a tree.
 pub enum Place {
-    /// Into this folder, which is there.
+    /// An existing directory.
     There(OwnedFd),
-    /// It will be a folder of this name in that one.
+    /// A new directory: its parent, and its name.
     New(OwnedFd, CString),
 }
 
-/// The folder that is filled.
+/// The directory that receives the entries.
 pub enum Root {
     There(OwnedFd),
     Stage(Box<Stage>),
 }
 
 impl Place {
-    /// What this path leads to.
+    /// Opens the destination at this path.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match openat(CWD, path, flags, Mode::empty()) {
@@ -45,7 +45,7 @@ impl Place {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed("open")(errno).into()),
         }
-        // With a slash behind it, it is the same folder.
+        // A trailing slash names the same directory.
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let name = path.file_name().ok_or(DestinationError::NoFolder)?;
         let opened = openat(CWD, above.unwrap_or(Path::new(".")), flags, Mode::empty());
@@ -57,14 +57,15 @@ impl Place {
         Ok(Self::New(fd, name))
     }
 
-    /// A folder of the same file system, for what has no name.
+    /// Returns a directory on the destination's file system, for unnamed files.
     pub fn beside(&self) -> BorrowedFd<'_> {
         match self {
             Self::There(fd) | Self::New(fd, _) => fd.as_fd(),
         }
     }
 
-    /// Makes the folder that is filled, or takes over what an earlier run left of this URL.
+    /// Creates the directory that receives the entries, or takes over the staging directory that an earlier run left
+    /// for this URL.
     pub fn begin(self, url: &str) -> Result<Root, Error> {
         match self {
             Self::There(fd) => Ok(Root::There(fd)),
@@ -85,17 +86,17 @@ impl Root {
         }
     }
 
-    /// Nobody sees it before all is in.
+    /// Returns `true` if the tree is built in a staging directory, invisible until it is complete.
     pub fn is_staged(&self) -> bool {
         matches!(self, Self::Stage(_))
     }
 
-    /// Something may be in it.
+    /// Returns `true` if the directory was created by this run and is empty.
     pub fn is_fresh(&self) -> bool {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// All is in it. `whole`: its file system, if one call syncs it.
+    /// Completes the tree. `whole`: its file system, if one syncfs(2) call syncs it.
     pub fn publish(
         self,
         attributes: &Attributes,
@@ -118,7 +119,7 @@ impl Root {
         Ok(())
     }
 
-    /// Leaves it to a later run, under the name that is returned.
+    /// Keeps the staging directory for a later run, and returns its name.
     pub fn leave(self) -> Result<Option<CString>, Error> {
         let Self::Stage(stage) = self else { return Ok(None) };
         let name = stage.name().to_owned();

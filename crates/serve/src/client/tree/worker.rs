@@ -1,5 +1,5 @@
-//! One connection of a tree's fetch: asks for several files before the first has come, and takes them as they
-//! come. A file that is large is fetched by itself, so that it can be gone on with.
+//! A connection of a tree fetch. It pipelines requests for several files and stores them in order. A large file is
+//! fetched separately, so that it can be resumed.
 
 use std::{
     collections::VecDeque,
@@ -37,32 +37,34 @@ use crate::{
     plans::Plans,
 };
 
-/// Of files up to here a kill loses what had come of them; larger ones have a journal, and a request of
-/// their own.
+/// Largest size, in bytes, of a file without a journal: if the process is killed, its received bytes are lost. Larger
+/// files have a journal and a request of their own.
 pub const LARGE: u64 = 16 << 20;
-/// Lines taken from the list at a time, all of one folder: two that make files in one folder wait for each other.
+/// Lines taken from the list at a time, all of one directory: two threads that create files in one directory block
+/// each other.
 const SOME: usize = 128;
-/// So many files after one another that end early or are answered with 500 are no matter of these files.
+/// Number of consecutive files that may end early or return 500. If there are more, the server is at fault and not
+/// the files.
 const MOST_SICK: u32 = 3;
-/// What a thread keeps of the buffers and pipes of files that have come.
+/// Buffers and pipes that a thread keeps for later files.
 const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
 
-/// One of the connections.
+/// A thread with one connection.
 pub struct Worker<'a> {
     job: &'a Job<'a>,
     folders: Folders<'a>,
     connection: Option<Connection>,
-    /// A file has come on it: a server may end a connection after so many.
+    /// `true` if a file was received on this connection: a server may close a connection after some number of files.
     has_served: bool,
-    /// In the order in which they are asked for.
+    /// Files in the order in which they are requested.
     wanted: VecDeque<Wanted>,
-    /// Those that are asked for on this connection.
+    /// Files that are requested on this connection.
     asking: Asking,
     doubts: Doubts,
     naming: Naming,
     large: Vec<Wanted>,
     is_over: bool,
-    /// Files since the last that came which did not, although the server is there.
+    /// Files that failed since the last success, although the server answered.
     sick: u32,
     report: Report,
     plans: Plans,
@@ -89,7 +91,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works until the list has no more, or all has to stop.
+    /// Works until the list is exhausted, or the fetch stops.
     pub fn work(mut self) {
         let account = self.job.account;
         spares::keep(SPARES);
@@ -137,7 +139,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Finds out whether the first file in doubt has to come.
+    /// Decides whether the first doubtful file must be fetched.
     fn settle_a_doubt(&mut self, tries: &mut u32) -> Result<(), Error> {
         let account = self.job.account;
         let is_same = match self.doubts.is_first_the_same(self.job) {
@@ -160,7 +162,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// What an error leads to: another try, after a pause, or it is that of the file and comes back.
+    /// Handles an error: pauses for a retry and returns `None`, or returns the error if it belongs to the file.
     fn after(&self, error: Error, tries: &mut u32) -> Result<Option<Error>, Error> {
         if !error.is_passing() {
             return Ok(Some(error));
@@ -172,7 +174,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A file does not come. One that its disk does not give keeps no other from coming.
+    /// Records a file that failed. A file that the server cannot read from its disk does not stop the fetch.
     fn miss(&mut self, wanted: &Wanted, error: Error) -> Result<(), Error> {
         if !may_be_of_one_file(&error) {
             self.job.account.missed(&wanted.path, error);
@@ -194,14 +196,14 @@ impl<'a> Worker<'a> {
         Ok(Patience { most: pause, look: &look }.sleep(pause)?)
     }
 
-    /// What was asked for and has not come is asked for again.
+    /// Drops the connection. Files that were requested and not received are requested again.
     fn forget_connection(&mut self) {
         self.connection = None;
         self.has_served = false;
         self.asking.forget();
     }
 
-    /// Takes the next lines of the list, makes their links, and notes the files that have to come.
+    /// Takes the next lines of the list, creates their links, and queues the files that must be fetched.
     fn take_some(&mut self) -> Result<(), Error> {
         let mut text = Vec::new();
         {
@@ -264,7 +266,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Asks for what is not asked for yet, and takes the first answer.
+    /// Sends the next requests, and receives the first response.
     fn bring_first(&mut self) -> Result<(), Error> {
         let (job, account) = (self.job, self.job.account);
         let look = || account.go_on();
@@ -274,7 +276,7 @@ impl<'a> Worker<'a> {
         let head = connection.head(&patience)?;
         let Some(wanted) = self.wanted.front() else { return Ok(()) };
         if head.status != 200 {
-            // What else its body is, it is not the file; those behind it are asked for again.
+            // The body of an error response is not the file. The files after it are requested again.
             return Err(match resume::status(&head) {
                 Error::Status { status: 404 | 410, .. } => {
                     Error::OutOfDate("it is gone".to_owned())
@@ -304,9 +306,9 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Fetches a file by itself, with a journal.
+    /// Fetches a file with its own request and a journal.
     fn bring_large(&mut self, wanted: &Wanted) -> Result<(), Error> {
-        // It may take long.
+        // A large file may take long, so waiting files are published first.
         self.naming.finish(self.job);
         let (job, account) = (self.job, self.job.account);
         let destination = match destination(wanted) {
@@ -337,8 +339,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Whether an error that came again with every try may be that of one file: the server was there, and did not give
-/// what it had said it would.
+/// Returns `true` if an error that persists over all retries may concern one file: the server answered, but did not
+/// send what it had announced.
 fn may_be_of_one_file(error: &Error) -> bool {
     match error {
         Error::Short { .. } | Error::Status { status: 500, .. } => true,
@@ -347,7 +349,7 @@ fn may_be_of_one_file(error: &Error) -> bool {
     }
 }
 
-/// The folder of the path in a line, as it is written there; it is only compared.
+/// Returns the directory part of the path in a line, still encoded: it is only compared.
 fn folder_of(line: &[u8]) -> &[u8] {
     const KEY: &[u8] = b"\"path\":\"";
     let begin = line.windows(KEY.len()).position(|window| window == KEY);
@@ -356,7 +358,7 @@ fn folder_of(line: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// The body of an answer, and its file's name.
+/// Receives the body of a response and publishes the file.
 fn bring(
     connection: &mut Connection,
     wanted: &Wanted,
@@ -381,7 +383,7 @@ fn fill(
     (report, plans): (&mut Report, &mut Plans),
 ) -> Result<(), Error> {
     let (account, way) = (job.account, &job.options.way);
-    // It was made a moment ago: the kernel need not be asked what it is.
+    // The file was created just now, so its type is known without fstat.
     let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
     let mut before = 0;
     let mut note = |moved: u64| -> Result<(), Cancelled> {
@@ -389,17 +391,17 @@ fn fill(
         before = moved;
         Ok(())
     };
-    // What one call reads is written by one call.
+    // If the whole file is in the buffer, one write stores it.
     connection.gather(wanted.size, &patience)?;
     let plans = Some((plans, wanted.folder.device));
     let body = Body { connection, patience, way, end, note: &mut note, report, plans };
     body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
 }
 
-/// Watches one file of many.
+/// Watcher of one large file of a tree.
 struct One<'a> {
     account: &'a Account<'a>,
-    /// What was there of it, as last told.
+    /// Bytes of the file at the last report.
     before: Mutex<Option<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Flags that say what is copied of the sources.
+//! Flags that select the parts of the sources to copy.
 
 use clap::Args;
 use std::{ffi::OsString, path::PathBuf};
@@ -26,7 +26,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Whether not all of SRC is copied.
+    /// Returns `true` if only a part of SRC is copied.
     pub fn is_part(&self) -> bool {
         self.files_from.is_some() || !self.exclude.is_empty() || !self.exclude_from.is_empty()
     }

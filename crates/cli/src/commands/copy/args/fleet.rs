@@ -1,4 +1,4 @@
-//! Flags of a copy that many processes work on.
+//! Flags of a sharded copy, which several processes share.
 
 use clap::Args;
 use std::time::Duration;

@@ -1,21 +1,21 @@
-//! The flags of `cp` of which a later one takes back what an earlier one said: which links are
-//! followed, and which attributes are kept.
+//! The flags of `cp` for which a later flag overrides an earlier one: handling of symbolic links, and preserved
+//! attributes.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, parser::ValueSource};
 use thalweg_tree::{Dereference, Preserve};
 
 use crate::args::Abbreviated;
 
-/// What all these flags together mean.
+/// The combined meaning of all these flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
-    /// `-a` was given.
+    /// `true` if `-a` was given.
     pub archive: bool,
-    /// Which links are followed, if that was said.
+    /// The symbolic links that are followed, if specified.
     pub dereference: Option<Dereference>,
-    /// The attributes that are kept.
+    /// The attributes that are preserved.
     pub preserve: Preserve,
-    /// `--no-preserve=mode` was the last word about modes.
+    /// `true` if the last flag about modes was `--no-preserve=mode`.
     pub default_modes: bool,
 }
 
@@ -66,7 +66,7 @@ pub enum Attribute {
     All,
 }
 
-/// One flag, as it stands on the command line.
+/// A flag of the command line.
 #[derive(Clone, Copy)]
 enum Said {
     Archive,
@@ -77,12 +77,12 @@ enum Said {
 }
 
 impl Kept {
-    /// Hears `-a`.
+    /// Applies `-a`.
     pub fn archive(&mut self) {
         self.hear(Said::Archive);
     }
 
-    /// Hears `-p`.
+    /// Applies `-p`.
     pub fn usual(&mut self) {
         for attribute in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps] {
             self.hear(Said::Keep(attribute));

@@ -1,11 +1,11 @@
-//! Command lines of which every word means one thing. To make a parser of all options takes longer than to copy a short
-//! file; it is made for all other command lines, and for these where an environment variable may set an option.
+//! Plain command lines, in which every word has only one meaning. Building the full parser takes longer than copying
+//! a small file. All other command lines use it, and also plain ones if an environment variable may set an option.
 
 use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
 
 use super::{CopyArgs, Reflink};
 
-/// An option without abbreviation, cluster or value after it, and what it does.
+/// An option without abbreviation, cluster or value, and its effect.
 type Word = (&'static str, fn(&mut CopyArgs));
 
 const WORDS: [Word; 21] = [
@@ -32,7 +32,7 @@ const WORDS: [Word; 21] = [
     ("--no-target-directory", |args| args.no_target_directory = true),
 ];
 
-/// The variables of the environment that set an option of `copy`.
+/// Environment variables that set an option of `copy`.
 const VARIABLES: [&str; 18] = [
     "THALWEG_SPARSE",
     "THALWEG_REFLINK",
@@ -55,8 +55,8 @@ const VARIABLES: [&str; 18] = [
 ];
 
 impl CopyArgs {
-    /// What these words after the command's name mean, if each is one of [`WORDS`] or the name of a file, and at least
-    /// two are names.
+    /// Parses the words after the command's name, if each is in [`WORDS`] or a file name and at least two are names.
+    /// Otherwise returns `None`.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
         if VARIABLES.iter().any(|name| env::var_os(name).is_some()) {
             return None;

@@ -1,4 +1,4 @@
-//! The lines of a list.
+//! Lines of a list file.
 
 use std::{
     fs::File,
@@ -14,14 +14,14 @@ use crate::{
 
 /// A file of lines.
 pub struct List {
-    /// For messages: `'FILE'`.
+    /// Name for messages: `'FILE'`.
     name: String,
     bytes: Vec<u8>,
     end: u8,
 }
 
 impl List {
-    /// Reads all of it; `-` is standard input.
+    /// Reads the whole file; `-` is standard input.
     pub fn read(path: &Path, from0: bool) -> Result<Self, Failure> {
         let mut bytes = Vec::new();
         let is_input = path.as_os_str() == "-";
@@ -38,12 +38,12 @@ impl List {
         Ok(Self { name, bytes, end: if from0 { 0 } else { b'\n' } })
     }
 
-    /// All of it.
+    /// Returns the whole contents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The lines that are not empty, each with where it is.
+    /// Returns the non-empty lines, each with its position for messages.
     pub fn lines(&self) -> impl Iterator<Item = (String, &[u8])> {
         let lines = self.bytes.split(|byte| *byte == self.end).enumerate();
         let lines = lines.filter(|(_, line)| !line.is_empty());

@@ -1,4 +1,4 @@
-//! What is copied of the sources, where that is not all of them.
+//! Selection of the parts of the sources to copy.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,10 +14,10 @@ mod lines;
 mod names;
 mod patterns;
 
-/// What `--exclude`, `--exclude-from` and `--files-from` say.
+/// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct Choice {
     filter: Option<Arc<dyn Filter>>,
-    /// The one SRC, and the names in it.
+    /// The single SRC, and the names in it.
     names: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
@@ -48,7 +48,7 @@ impl Choice {
         Ok(Self { filter, names: Some((folder.clone(), names)) })
     }
 
-    /// Tells the copier; answers its sources.
+    /// Sets the selection in the options, and returns the sources to copy.
     pub fn into_options(self, sources: Vec<PathBuf>, options: &mut CopyOptions) -> Vec<PathBuf> {
         options.filter = self.filter;
         let Some((folder, names)) = self.names else { return sources };

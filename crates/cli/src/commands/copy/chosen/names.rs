@@ -1,4 +1,4 @@
-//! `--files-from`: names in a folder.
+//! `--files-from`: names in a directory.
 
 use std::{
     collections::HashSet,
@@ -15,8 +15,8 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// The names of a list, each once, in its order. What lies in a folder that is named too comes with
-/// that: two copies of it at the same time would be in each other's way.
+/// Returns the names in the list, each once, in order. If a directory is listed and copied recursively, names below
+/// it are dropped: two simultaneous copies of one file would conflict.
 pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let list = List::read(list, args.chosen.from0)?;
     let (mut names, mut seen) = (Vec::new(), HashSet::new());
@@ -45,7 +45,8 @@ pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, F
     Ok(names.into_iter().map(all).collect())
 }
 
-/// A path without what says nothing in it; empty for the folder itself. Or why it is none in there.
+/// Normalizes a path inside the directory; empty for the directory itself. The error is the reason why it is not
+/// inside.
 fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
     if line.contains(&0) {
         return Err("has a NUL in it (-0 if NULs end the names); expected are paths in");

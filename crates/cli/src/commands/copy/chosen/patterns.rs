@@ -6,7 +6,7 @@ use thalweg_tree::{ExcludePatterns, Filter};
 use super::lines::List;
 use crate::{commands::copy::args::Chosen, exit::Failure};
 
-/// The filter, if there is a pattern.
+/// Returns the filter, if any pattern was given.
 pub fn of(chosen: &Chosen) -> Result<Option<Arc<dyn Filter>>, Failure> {
     let mut patterns = ExcludePatterns::default();
     for path in &chosen.exclude_from {
