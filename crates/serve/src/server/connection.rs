@@ -391,6 +391,12 @@ impl Connection {
         if moved > 0 {
             self.since = Instant::now();
         }
+        self.after_step(tools, sent)
+    }
+
+    /// Decides what follows a step of sending.
+    fn after_step(&mut self, tools: &mut Tools, sent: Result<Sent, Short>) -> Option<Next> {
+        let Phase::Answering(answering) = &mut self.phase else { return None };
         match sent {
             Ok(Sent::All) => {
                 let keep_alive = answering.keep_alive;

@@ -95,45 +95,10 @@ impl<'w> Watcher<'w> {
     fn complain(&self, message: &str) {
         self.with_meter(|meter| meter.suspend(|| complain(message)));
     }
-}
 
-impl Events for Watcher<'_> {
-    fn event(&self, event: &Event<'_>) {
+    /// Prints a message about a copy that is not as it was asked for.
+    fn warn(&self, event: &Event<'_>) {
         match event {
-            Event::Copied { source, destination, backup } => {
-                let would = if self.args.dry_run { "would copy " } else { "" };
-                let kept =
-                    backup.map_or(String::new(), |kept| format!(" (backup: '{}')", shown(kept)));
-                self.tell(&format!(
-                    "{would}'{}' -> '{}'{kept}",
-                    shown(*source),
-                    shown(*destination)
-                ));
-            }
-            Event::Removed { destination } => {
-                let would = if self.args.dry_run { "would remove" } else { "removed" };
-                self.tell(&format!("{would} '{}'", shown(*destination)));
-            }
-            Event::Skipped { reason: Skip::Linked, .. } => {}
-            Event::Skipped { destination, reason } => {
-                let reason = match reason {
-                    Skip::Exists | Skip::Linked => "it exists",
-                    Skip::Newer => "it is not older than its source",
-                    Skip::Declined => "declined",
-                    Skip::Done => "an earlier run finished it",
-                };
-                // Lines on standard output name copied files only.
-                self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
-            }
-            Event::LeftOut { source } => {
-                self.remark(&format!("left out '{}'", shown(*source)));
-            }
-            Event::WrittenInto { destination, refusal } => {
-                let path = shown(*destination);
-                self.tell(&format!(
-                    "'{path}' is written into, as it cannot be replaced: {refusal}"
-                ));
-            }
             Event::NotLinked { destination, errno } => {
                 self.complain_once(&self.is_unlinked, || {
                     let (path, why) = (shown(*destination), errno_name(*errno));
@@ -188,6 +153,48 @@ impl Events for Watcher<'_> {
                 self.complain(&format!("'{}' was named twice; it is copied once", shown(*source)));
             }
             _ => {}
+        }
+    }
+}
+
+impl Events for Watcher<'_> {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Copied { source, destination, backup } => {
+                let would = if self.args.dry_run { "would copy " } else { "" };
+                let kept =
+                    backup.map_or(String::new(), |kept| format!(" (backup: '{}')", shown(kept)));
+                self.tell(&format!(
+                    "{would}'{}' -> '{}'{kept}",
+                    shown(*source),
+                    shown(*destination)
+                ));
+            }
+            Event::Removed { destination } => {
+                let would = if self.args.dry_run { "would remove" } else { "removed" };
+                self.tell(&format!("{would} '{}'", shown(*destination)));
+            }
+            Event::Skipped { reason: Skip::Linked, .. } => {}
+            Event::Skipped { destination, reason } => {
+                let reason = match reason {
+                    Skip::Exists | Skip::Linked => "it exists",
+                    Skip::Newer => "it is not older than its source",
+                    Skip::Declined => "declined",
+                    Skip::Done => "an earlier run finished it",
+                };
+                // Lines on standard output name copied files only.
+                self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
+            }
+            Event::LeftOut { source } => {
+                self.remark(&format!("left out '{}'", shown(*source)));
+            }
+            Event::WrittenInto { destination, refusal } => {
+                let path = shown(*destination);
+                self.tell(&format!(
+                    "'{path}' is written into, as it cannot be replaced: {refusal}"
+                ));
+            }
+            event => self.warn(event),
         }
     }
 
