@@ -5,9 +5,9 @@
 mod outcome;
 mod prepare;
 
-use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
+use rustix::fs::{FileType, SeekFrom, fstat, seek};
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     time::Instant,
 };
 use thalweg_core::atomic_file::sync_directory;
@@ -35,6 +35,7 @@ use crate::{
             write_target::can_be_written_into,
         },
         durable::FileSync,
+        source_file::SourceFile,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -63,8 +64,7 @@ impl From<Failure> for Stopped {
 pub(crate) fn copy_file(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
-    source: &OwnedFd,
-    stat: &Stat,
+    source: SourceFile<'_>,
     verdict: Verdict,
 ) -> Attempt<Option<Id>> {
     let Some(dir) = entry.directory.open()? else { return Ok(None) };
@@ -72,13 +72,13 @@ pub(crate) fn copy_file(
     let mut destination = Destination::of(verdict);
     loop {
         let counts = (worker.tally.verified, worker.tally.changed);
-        let mut copy = FileCopy { worker, entry, dir, source, stat, destination: &destination };
+        let mut copy = FileCopy { worker, entry, dir, source, destination: &destination };
         let failure = match copy.run() {
             Ok(copied) => return Ok(copied),
             Err(Stopped::CloneRefused) => continue,
             Err(Stopped::LookAgain) => {
-                rewind(source, stat)?;
-                match resolve_conflict(worker.run, entry, dir, stat)? {
+                rewind(source)?;
+                match resolve_conflict(worker.run, entry, dir, source.stat)? {
                     // The file is copied again and not compared, because another process is writing it.
                     Verdict::Skip(Skip::Done, there) if there.is_doubted => {
                         destination = Destination::of(Verdict::Replace(there));
@@ -95,13 +95,13 @@ pub(crate) fn copy_file(
             Err(Stopped::Failed(failure)) => failure,
         };
         let existing = destination.existing.as_mut();
-        let Some(existing) = existing
-            .filter(|existing| can_be_written_into(worker.run.options, existing, stat, &failure))
-        else {
+        let Some(existing) = existing.filter(|existing| {
+            can_be_written_into(worker.run.options, existing, source.stat, &failure)
+        }) else {
             return Err(failure);
         };
         // `cp` writes into the existing file without a first attempt to replace it.
-        rewind(source, stat)?;
+        rewind(source)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;
         worker.tell_written_into(entry, failure);
@@ -109,9 +109,9 @@ pub(crate) fn copy_file(
 }
 
 /// Seeks a regular file to its start for the next attempt.
-fn rewind(source: &OwnedFd, stat: &Stat) -> Attempt<()> {
-    if kind(stat) == FileType::RegularFile {
-        seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+fn rewind(source: SourceFile<'_>) -> Attempt<()> {
+    if kind(source.stat) == FileType::RegularFile {
+        seek(source.fd, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
     }
     Ok(())
 }
@@ -122,9 +122,7 @@ struct FileCopy<'c, 'r> {
     entry: &'c CopyEntry<'c>,
     /// The destination directory.
     dir: BorrowedFd<'c>,
-    source: &'c OwnedFd,
-    /// The attributes of the source, as they were when it was opened.
-    stat: &'c Stat,
+    source: SourceFile<'c>,
     destination: &'c Destination,
 }
 
@@ -136,8 +134,14 @@ impl<'c> FileCopy<'c, '_> {
         let sync = self.sync();
         if finished.is_ok()
             && file.choice.contents.is_whole
-            && may_wait(self.worker, self.entry, self.stat, sync)
-            && let_wait(self.worker, self.entry, self.stat, &mut file.sink, (self.existing(), sync))
+            && may_wait(self.worker, self.entry, self.source.stat, sync)
+            && let_wait(
+                self.worker,
+                self.entry,
+                self.source.stat,
+                &mut file.sink,
+                (self.existing(), sync),
+            )
         {
             return Ok(None);
         }
@@ -154,17 +158,17 @@ impl<'c> FileCopy<'c, '_> {
     /// Moves the bytes by the chosen method.
     fn transfer(&mut self, file: &mut Prepared<'_>) -> Result<(), Stopped> {
         let began = Instant::now();
-        let (worker, source, sink) = (&mut *self.worker, self.source, file.sink.fd());
+        let (worker, source, sink) = (&mut *self.worker, self.source.fd, file.sink.fd());
         let Contents { len, is_whole } = file.choice.contents;
         match &file.choice.method {
-            Method::Clone(how) => match (clone_whole(worker, (source, self.stat), sink), how) {
+            Method::Clone(how) => match (clone_whole(worker, self.source, sink), how) {
                 (Ok(()), _) => {}
                 (Err(errno), Cloning::Must) => {
                     return Err(Failure::Sink("FICLONE", errno, 0).into());
                 }
                 (Err(errno), Cloning::May(planned)) => {
                     was_no_clone(worker, errno, planned);
-                    worker.uncloneable = Some(Id::of(self.stat));
+                    worker.uncloneable = Some(Id::of(self.source.stat));
                     return Err(Stopped::CloneRefused);
                 }
             },
@@ -174,14 +178,14 @@ impl<'c> FileCopy<'c, '_> {
                 let takes_holes =
                     self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
                 let adopted = file.sink.is_adopted();
-                let job = Job { source, stat: self.stat, sink, adopted, takes_holes };
+                let job = Job { source, stat: self.source.stat, sink, adopted, takes_holes };
                 move_large(worker, &job, len, file.journal.as_mut())?;
             }
         }
         if let Some(reading) = file.choice.reading.filter(|_| is_whole) {
             let is_planned = matches!(file.choice.method, Method::Small(_));
             let took = reading + began.elapsed();
-            worker.shared.contests.note(is_planned, size(self.stat), took);
+            worker.shared.contests.note(is_planned, size(self.source.stat), took);
         }
         Ok(())
     }
@@ -189,7 +193,7 @@ impl<'c> FileCopy<'c, '_> {
     /// Reports a source that changed during the copy. With `--verify`, compares the copy with its source.
     fn verify(&mut self, file: &Prepared<'_>) -> Attempt<()> {
         let (worker, stat, existing) =
-            (&mut *self.worker, self.stat, self.destination.existing.as_ref());
+            (&mut *self.worker, self.source.stat, self.destination.existing.as_ref());
         let options = worker.run.options;
         let sink = file.sink.fd();
         // Flushed before the attributes are set, because a delayed write would change the times.
@@ -197,7 +201,7 @@ impl<'c> FileCopy<'c, '_> {
             io::flush(sink).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         }
         let is_regular = kind(stat) == FileType::RegularFile;
-        let look = || fstat(self.source).map_err(at_source("fstat"));
+        let look = || fstat(self.source.fd).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && existing.is_none_or(Existing::can_be_read_again);
         worker.tally.verified.not_read += u64::from(options.verify.is_some() && !can_be_read_again);
@@ -205,7 +209,7 @@ impl<'c> FileCopy<'c, '_> {
         let is_special = existing.is_some_and(Existing::is_special);
         let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)
-            && !is_equal(worker, (self.source.as_fd(), sink.as_fd(), end), hash)?
+            && !is_equal(worker, (self.source.fd.as_fd(), sink.as_fd(), end), hash)?
         {
             has_changed = has_changed || changed(stat, &look()?);
             if !has_changed {
@@ -232,9 +236,9 @@ impl<'c> FileCopy<'c, '_> {
         }
         let (run, entry) = (self.worker.run, self.entry);
         let body = Body { fd: file.sink.fd().as_fd(), path: &|| entry.destination_path() };
-        let applied =
-            Taken::from(&Holder::Fd(self.source.as_fd()), run.options.preserve).and_then(|taken| {
-                attributes::apply_attributes(run, body, &taken, self.stat, &file.wanted)
+        let applied = Taken::from(&Holder::Fd(self.source.fd.as_fd()), run.options.preserve)
+            .and_then(|taken| {
+                attributes::apply_attributes(run, body, &taken, self.source.stat, &file.wanted)
             });
         if let Err(failure) = applied {
             self.worker.incomplete(entry, failure);
@@ -244,7 +248,7 @@ impl<'c> FileCopy<'c, '_> {
     /// `true` if other names of the source are linked to the copy.
     fn has_links(&self) -> bool {
         let is_named = self.entry.named_by_caller();
-        self.worker.run.options.links_names(is_named, self.stat.st_nlink)
+        self.worker.run.options.links_names(is_named, self.source.stat.st_nlink)
     }
 
     fn sync(&self) -> FileSync {
@@ -255,12 +259,12 @@ impl<'c> FileCopy<'c, '_> {
 
     /// Syncs the copy and gives it its name.
     fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<Published> {
-        sync.perform(file.sink.fd(), size(self.stat))?;
+        sync.perform(file.sink.fd(), size(self.source.stat))?;
         let forgotten = file.journal.as_mut().map_or(Ok(()), Keeper::forget);
         forgotten.map_err(at_sink("unlinkat"))?;
         let options = self.worker.run.options;
         let sink = (&mut file.sink, file.name_at);
-        let published = publish(options, self.entry, self.stat, sink, self.existing())?;
+        let published = publish(options, self.entry, self.source.stat, sink, self.existing())?;
         if sync == FileSync::All && self.destination.is_elsewhere() {
             sync_directory(file.name_at.dir, file.sink.fd().as_fd())?;
         }

@@ -15,6 +15,7 @@ pub(crate) mod report;
 pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod shared;
+pub(crate) mod source_file;
 pub(crate) mod staged_dir;
 pub(crate) mod start;
 pub(crate) mod task;

@@ -1,6 +1,6 @@
 //! Clones whole files. A clone is one call, so there is no state for a later run to resume.
 
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{FileType, fstat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -17,6 +17,7 @@ use crate::{
     copy::{
         contents::run_plan::record_fallback,
         plans::{contest::Planned, is_clone},
+        source_file::SourceFile,
         worker::Worker,
     },
     identity::{Id, kind, size},
@@ -35,7 +36,7 @@ pub(crate) enum Cloning {
 pub(crate) fn cloning(
     worker: &Worker<'_>,
     dir: BorrowedFd<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
 ) -> Option<Cloning> {
     let options = worker.run.options;
     let is_wanted = kind(stat) == FileType::RegularFile
@@ -49,7 +50,7 @@ pub(crate) fn cloning(
         When::Always => Some(Cloning::Must),
         // A mechanism that the caller selected by name must report its own error.
         When::Auto if options.sparse != When::Always && options.request.only.is_none() => {
-            plan_of_clone(worker, dir, (source, stat)).map(Cloning::May)
+            plan_of_clone(worker, dir, SourceFile { fd: source, stat }).map(Cloning::May)
         }
         When::Auto | When::Never => None,
     }
@@ -59,7 +60,7 @@ pub(crate) fn cloning(
 fn plan_of_clone(
     worker: &Worker<'_>,
     dir: BorrowedFd<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
 ) -> Option<Planned> {
     let options = worker.run.options;
     let own = fstat(dir).ok()?;
@@ -99,7 +100,7 @@ pub(crate) fn was_no_clone(worker: &mut Worker<'_>, errno: Errno, planned: &Plan
 /// Clones the whole source into `sink`.
 pub(crate) fn clone_whole(
     worker: &mut Worker<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     sink: &OwnedFd,
 ) -> Result<(), Errno> {
     thalweg_sys::copy::clone_file(source, sink)?;

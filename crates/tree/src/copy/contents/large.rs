@@ -23,6 +23,7 @@ use crate::{
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
         plans::{contest::Planned, is_clone, pair::request},
+        source_file::SourceFile,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -59,7 +60,7 @@ pub(crate) fn move_large(
         worker.tally.resumed += from;
     }
     if options.reflink == When::Always {
-        let cloned = clone_whole(worker, (job.source, job.stat), job.sink);
+        let cloned = clone_whole(worker, SourceFile { fd: job.source, stat: job.stat }, job.sink);
         return cloned.map_err(|errno| Failure::Sink("FICLONE", errno, 0));
     }
     if options.sparse == When::Always && job.takes_holes {
@@ -186,7 +187,8 @@ fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
     if !rungs.next().is_some_and(is_clone) {
         return Ok(false);
     }
-    let Err(errno) = clone_whole(worker, (job.source, job.stat), job.sink) else {
+    let Err(errno) = clone_whole(worker, SourceFile { fd: job.source, stat: job.stat }, job.sink)
+    else {
         return Ok(true);
     };
     was_no_clone(worker, errno, &planned);

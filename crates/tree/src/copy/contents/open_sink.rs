@@ -1,7 +1,6 @@
 //! Opens the file that a copy writes.
 
-use rustix::fs::{AtFlags, OFlags, Stat};
-use std::os::fd::OwnedFd;
+use rustix::fs::{AtFlags, OFlags};
 use thalweg_core::atomic_file::Leftovers;
 use thalweg_sys::Errno;
 
@@ -12,6 +11,7 @@ use crate::{
         dest::{existing::Existing, publish::Sink, write_target::WriteTarget},
         name_at::NameAt,
         run::Concurrency,
+        source_file::SourceFile,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink},
@@ -58,7 +58,8 @@ pub(crate) fn open_sink<'a>(
     entry: &CopyEntry<'_>,
     (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
     mode: u32,
-    (is_single, source, stat): (bool, &OwnedFd, &Stat),
+    is_single: bool,
+    source: SourceFile<'_>,
 ) -> Attempt<Sink<'a>> {
     let options = worker.run.options;
     // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
@@ -88,15 +89,15 @@ pub(crate) fn open_sink<'a>(
             if is_concurrent(worker) {
                 return Sink::apart(name_at);
             }
-            Sink::part(name_at, Leftovers { resume: false, spare: Id::of(stat) })
+            Sink::part(name_at, Leftovers { resume: false, spare: Id::of(source.stat) })
         }
         WriteTarget::Part if is_concurrent(worker) => Sink::apart(name_at),
         WriteTarget::Part => {
             let resume = options.resume && !is_single;
-            Sink::part(name_at, Leftovers { resume, spare: Id::of(stat) })
+            Sink::part(name_at, Leftovers { resume, spare: Id::of(source.stat) })
         }
         WriteTarget::Existing => {
-            match Sink::existing(name_at, access, (source, stat), &|| entry.source_path()) {
+            match Sink::existing(name_at, access, source, &|| entry.source_path()) {
                 Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>
                 {

@@ -2,7 +2,7 @@
 //! contents. With `--resume`, if there is no evidence that the data of an earlier run is intact.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::{
     Event, Hash, Skip,
@@ -14,6 +14,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{conflict::may_be_replaced, existing::Existing},
         name_at::NameAt,
+        source_file::SourceFile,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -28,7 +29,7 @@ pub(crate) fn is_to_be_replaced(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
     reason: Skip,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     (dir, there): (BorrowedFd<'_>, &Existing),
 ) -> Attempt<bool> {
     let is_doubted = reason == Skip::Done && there.is_doubted;
@@ -41,7 +42,12 @@ pub(crate) fn is_to_be_replaced(
         return Ok(false);
     }
     let here = NameAt { dir, name: entry.name };
-    if is_equal_to_what_is_there(worker, (source, stat), there.name_at(here), hash)? {
+    if is_equal_to_what_is_there(
+        worker,
+        SourceFile { fd: source, stat },
+        there.name_at(here),
+        hash,
+    )? {
         return Ok(false);
     }
     if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
@@ -61,7 +67,7 @@ pub(crate) fn is_to_be_replaced(
 /// Compares by this hash; `None`: byte by byte, up to the first difference.
 fn is_equal_to_what_is_there(
     worker: &mut Worker<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     name_at: NameAt<'_>,
     hash: Option<Hash>,
 ) -> Attempt<bool> {

@@ -26,6 +26,7 @@ use crate::{
             one_file::{is_one, may_be_one},
         },
         name_at::NameAt,
+        source_file::SourceFile,
     },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
@@ -68,7 +69,7 @@ impl<'a> Sink<'a> {
     pub fn existing(
         name_at: NameAt<'a>,
         access: OFlags,
-        (source, stat): (&OwnedFd, &Stat),
+        SourceFile { fd: source, stat }: SourceFile<'_>,
         source_path: &dyn Fn() -> PathBuf,
     ) -> Attempt<Self> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -22,6 +22,7 @@ use crate::{
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::NameAt,
+        source_file::SourceFile,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -76,7 +77,8 @@ fn copy_or_leave(
         resolve_conflict(worker.run, entry, dir, stat)?
     };
     if let Verdict::Skip(reason, there) = verdict {
-        if let Some(outcome) = keep_existing(worker, entry, (dir, reason, &there), (source, stat))?
+        if let Some(outcome) =
+            keep_existing(worker, entry, (dir, reason, &there), SourceFile { fd: source, stat })?
         {
             return Ok(outcome);
         }
@@ -84,13 +86,13 @@ fn copy_or_leave(
     }
     let verdict = match verdict {
         Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
-            give_attributes(worker, entry, (source, stat), &there)?;
+            give_attributes(worker, entry, SourceFile { fd: source, stat }, &there)?;
             return Ok(NameOutcome::Processed);
         }
         verdict => verdict,
     };
     if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
-        copy_file(worker, entry, source, stat, verdict)?;
+        copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
         return Ok(NameOutcome::Processed);
     }
     loop {
@@ -104,10 +106,12 @@ fn copy_or_leave(
                     worker.list_file(entry);
                 }
                 Named::Lost => continue,
-                Named::Refused => drop(copy_file(worker, entry, source, stat, verdict)?),
+                Named::Refused => {
+                    copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
+                }
             },
             LinkClaim::First => {
-                let copied = copy_file(worker, entry, source, stat, verdict);
+                let copied = copy_file(worker, entry, SourceFile { fd: source, stat }, verdict);
                 wake_for(worker, entry, stat, copied)?;
             }
         }
@@ -163,7 +167,7 @@ fn open_source(worker: &Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
 fn give_attributes(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Existing,
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
@@ -195,7 +199,7 @@ fn keep_existing(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
     (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
 ) -> Attempt<Option<NameOutcome>> {
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
     let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
@@ -215,10 +219,11 @@ fn keep_existing(
         worker.list_file(entry);
         return Ok(Some(NameOutcome::Processed));
     }
-    let is_replaced = is_to_be_replaced(worker, entry, reason, (source, stat), (dir, there));
+    let is_replaced =
+        is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, (dir, there));
     let stays = matches!(is_replaced, Ok(false));
     if stays {
-        skip_file(worker, entry, reason, (source, stat), &there.stat);
+        skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat);
     }
     if matches!(left, LeftName::First) {
         // A file that is replaced is claimed again, and another name may be the first by then.
@@ -232,14 +237,14 @@ fn skip_file(
     worker: &mut Worker<'_>,
     entry: &CopyEntry<'_>,
     reason: Skip,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Stat,
 ) {
     worker.skip(entry, reason);
     worker.list_file(entry);
     if reason == Skip::Done {
         worker.tally.resumed += size(stat);
-        apply_attributes_again(worker, entry, (source, stat), there);
+        apply_attributes_again(worker, entry, SourceFile { fd: source, stat }, there);
     }
 }
 
@@ -248,7 +253,7 @@ fn skip_file(
 fn apply_attributes_again(
     worker: &Worker<'_>,
     entry: &CopyEntry<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Stat,
 ) {
     let keep = worker.run.options.preserve;

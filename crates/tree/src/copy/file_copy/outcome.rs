@@ -28,7 +28,7 @@ impl FileCopy<'_, '_> {
         file: &Prepared<'_>,
         published: Published,
     ) -> Attempt<Option<Id>> {
-        let (entry, stat) = (self.entry, self.stat);
+        let (entry, stat) = (self.entry, self.source.stat);
         let backup = match published {
             Published::Named(backup) => backup,
             Published::Skipped => {
@@ -61,8 +61,8 @@ impl FileCopy<'_, '_> {
         let Stopped::Failed(failure) = stopped else { return Err(stopped) };
         let (options, existing) = (self.worker.run.options, self.existing());
         // If the next attempt writes into the old file, the partial file is not needed.
-        let is_given_up =
-            existing.is_some_and(|there| can_be_written_into(options, there, self.stat, &failure));
+        let is_given_up = existing
+            .is_some_and(|there| can_be_written_into(options, there, self.source.stat, &failure));
         let is_left = options.resume && failure.may_be_resumed() && !is_given_up;
         match &mut file.journal {
             Some(journal) if is_left => {

@@ -70,14 +70,14 @@ impl<'c> FileCopy<'c, '_> {
             return Ok(Choice { method: Method::Buffer, contents, reading: None });
         }
         let is_new = self.existing().is_none();
-        if !is_small(self.worker.run.options, self.stat) {
+        if !is_small(self.worker.run.options, self.source.stat) {
             // A large file may take long, and other workers may need the names.
             name_waiting(self.worker);
-            let clone = is_new.then(|| cloning(self.worker, self.dir, (self.source, self.stat)));
+            let clone = is_new.then(|| cloning(self.worker, self.dir, self.source));
             let method = clone.flatten().map_or(Method::Driver, Method::Clone);
             return Ok(Choice { method, contents: Contents::default(), reading: None });
         }
-        let len = size(self.stat);
+        let len = size(self.source.stat);
         let planned = if is_new { self.plan_small() } else { None };
         // Reading and writing are timed, not the creation of the file between them.
         let is_timed = self.worker.shared.contests.is_open(&self.worker.known, len);
@@ -86,7 +86,7 @@ impl<'c> FileCopy<'c, '_> {
             Some(planned) => {
                 (Method::Small(planned), Contents { len: len as usize, is_whole: true })
             }
-            None => match read_single(self.worker, self.source, len as usize)? {
+            None => match read_single(self.worker, self.source.fd, len as usize)? {
                 contents if contents.is_whole => (Method::Buffer, contents),
                 contents => (Method::Driver, contents),
             },
@@ -98,22 +98,29 @@ impl<'c> FileCopy<'c, '_> {
     fn plan_small(&mut self) -> Option<Arc<Planned>> {
         let (options, shared) = (self.worker.run.options, self.worker.shared);
         let device = self.entry.directory.own.dev;
-        let places = Places { source: self.source, stat: self.stat, dir: self.dir, device };
+        let places =
+            Places { source: self.source.fd, stat: self.source.stat, dir: self.dir, device };
         shared.contests.plan(&mut self.worker.known, &places, (options, &shared.pairs))
     }
 
     /// Opens the file to write, and its journal.
     pub(super) fn prepare(&mut self) -> Result<Prepared<'c>, Stopped> {
         let choice = self.choose()?;
-        let (entry, stat, existing) = (self.entry, self.stat, self.existing());
+        let (entry, stat, existing) = (self.entry, self.source.stat, self.existing());
         let name_at = self.destination.name_at(NameAt { dir: self.dir, name: entry.name });
         let is_single = choice.contents.is_whole || matches!(choice.method, Method::Clone(_));
         let target = write_target(self.worker, entry, existing, is_single);
         let replaced = existing.filter(|existing| !existing.is_taken_away());
         let run = self.worker.run;
         let (mode, mut wanted) = modes(run, entry, stat, (replaced, target));
-        let reader = (is_single, self.source, stat);
-        let sink = match open_sink(self.worker, entry, (name_at, target, existing), mode, reader) {
+        let sink = match open_sink(
+            self.worker,
+            entry,
+            (name_at, target, existing),
+            mode,
+            is_single,
+            self.source,
+        ) {
             Err(Failure::Sink(_, Errno::EXIST, _)) if target == WriteTarget::Own => {
                 return Err(Stopped::LookAgain);
             }
