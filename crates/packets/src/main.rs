@@ -30,7 +30,7 @@ use thalweg_sys::signal;
 use crate::bench::{Setting, table};
 use crate::sizes::{Order, Sizes};
 
-/// Measure copy kernels by the packets per second that a software switch forwards with them
+/// Forwards packets between two ports and says how many a second, kernel by kernel.
 ///
 /// Examples:
 ///   thalweg-packets
@@ -39,35 +39,35 @@ use crate::sizes::{Order, Sizes};
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 struct Arguments {
-    /// Kernels to compare; the first one is the baseline [default: all that this CPU can run]
+    /// Kernels, the first being what the others are compared with [default: all this CPU runs]
     #[arg(long, value_delimiter = ',')]
     kernels: Vec<String>,
-    /// Packet size in bytes (60 to 1518), or imix: 7 of 64, 4 of 594 and 1 of 1518 bytes [default: imix]
+    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: imix]
     #[arg(long)]
     sizes: Option<Sizes>,
-    /// Order of the imix sizes: iid draws them at random, rotating repeats a fixed sequence of twelve
+    /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
     #[arg(long, default_value = "iid")]
     order: Order,
-    /// Number of packet buffers of the switch, used in turn: 512 fit in an L2 cache, 8192 do not
+    /// Packet buffers of the switch, used in turn: 512 stay in a second-level cache, 8192 do not
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..=65536))]
     mbufs: u32,
-    /// 1: guests and switch take turns; 2: the switch has its own thread
+    /// 1: guests and switch take turns; 2: the switch has a thread of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     cores: u8,
-    /// Packets per sample
+    /// Packets in a sample
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
-    /// Rounds; each takes one sample per kernel, in a new random order
+    /// Rounds; in each, every kernel takes one sample, in an order drawn anew
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Serve a study: speak the worker protocol with the single given kernel. A packet is an operation,
-    /// so the study sets --packets and --rounds
+    /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,
+    /// so --packets and --rounds are the study's to say
     #[arg(long, hide = true, conflicts_with_all = ["packets", "rounds"])]
     worker: bool,
-    /// Set by a study: bytes per operation, which is the packet size unless --sizes is given
+    /// From the study: bytes of an operation, so of a packet unless --sizes says otherwise
     #[arg(long, hide = true, requires = "worker")]
     bytes: Option<String>,
-    /// Set by a study: a directory for files, which this program does not use
+    /// From the study: a folder for files, of which there are none
     #[arg(long, hide = true, requires = "worker")]
     scratch: Option<PathBuf>,
 }
