@@ -20,6 +20,16 @@ pub struct Answering {
     pub again: Option<Box<(Head, usize)>>,
 }
 
+/// The state of a connection.
+pub enum Phase {
+    /// Waiting for a request.
+    Waiting,
+    Answering(Box<Answering>),
+    /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a reset, and the
+    /// client could lose the answer.
+    Parting,
+}
+
 /// Adds the report of a transfer to the counters and to the log data of its answer.
 pub fn account(
     site: &Site,

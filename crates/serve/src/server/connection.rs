@@ -20,7 +20,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{Answer, answer, refuse},
-    answering::{Answering, account},
+    answering::{Answering, Phase, account},
     cold::Disks,
     limits::Limits,
     log::{Entry, date},
@@ -49,15 +49,6 @@ pub struct Connection {
     since: Instant,
     /// Rate limit of this connection. Boxed, because few connections have one.
     limit: Option<Box<RateLimit>>,
-}
-
-enum Phase {
-    /// Waiting for a request.
-    Waiting,
-    Answering(Box<Answering>),
-    /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a reset, and the
-    /// client could lose the answer.
-    Parting,
 }
 
 /// The next action for a connection.
