@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 /// The held messages of one consumer.
 #[derive(Debug)]
 pub(crate) struct Holds {
-    /// Where the messages begin that are held.
+    /// Start positions of the held messages.
     held: BTreeSet<u64>,
-    /// What lies before this and is not held has been given back.
+    /// Everything before this position that is not held has been given back.
     passed: u64,
-    /// The tail as the producer was told.
+    /// The last tail published to the producer.
     told: u64,
 }
 
