@@ -157,8 +157,8 @@ impl DerefMut for Buffer {
     }
 }
 
-/// `len` bytes of zeroed memory to receive into again and again: on huge pages where the kernel has
-/// them, and resident already, because a page fault costs more than the copy of its page.
+/// Allocates `len` zeroed bytes for repeated receiving. The memory is on huge pages if the kernel
+/// provides them, and resident, because a page fault costs more than the copy of its page.
 pub fn buffer(len: usize) -> Result<Buffer, Errno> {
     Memory::fresh(len, Pages::Transparent).map(Buffer)
 }

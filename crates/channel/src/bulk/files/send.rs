@@ -180,7 +180,7 @@ struct Answer {
 
 /// Outcome of offering an open file.
 enum Opened {
-    /// Its bytes are to be sent after all.
+    /// The bytes have to be sent after all.
     Refused,
     /// The receiver's final reply.
     Answered(Option<Problem>),
