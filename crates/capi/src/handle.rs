@@ -136,7 +136,7 @@ pub(crate) unsafe fn result<'p, T: Copy>(
         return Err(Failure::usage(message));
     }
     // Written before it is borrowed, because C may not have initialised it.
-    // SAFETY: not null; the caller vouches for the rest.
+    // SAFETY: Not null; the caller guarantees the rest.
     unsafe { place.write(none) };
     // SAFETY: As above.
     Ok(unsafe { &mut *place })
@@ -228,13 +228,13 @@ mod tests {
     #[test]
     fn a_call_within_a_call_is_refused_and_the_next_one_is_not() {
         let handle = hand_out(1);
-        // SAFETY: alive, and this thread's alone.
+        // SAFETY: The handle is alive, and only this thread uses it.
         let within = || unsafe { with(handle, "number", |_| Ok(())) };
         // SAFETY: As above.
         let refused = unsafe { with(handle, "number", |_| Ok(within().map_err(|f| f.status))) };
         assert!(matches!(refused, Ok(Err(Status::Usage))), "{refused:?}");
         assert!(within().is_ok());
-        // SAFETY: as above, and not used again.
+        // SAFETY: As above; the handle is not used again.
         unsafe { close(handle) };
     }
 
@@ -244,10 +244,10 @@ mod tests {
         let refused = unsafe { with(std::ptr::null::<Handle<u8>>(), "number", |_| Ok(())) };
         assert_eq!(refused.unwrap_err().message, "number: the pointer is NULL");
         let mut handle = hand_out(7);
-        // SAFETY: a place with a handle in it.
+        // SAFETY: A valid location with a handle in it.
         assert_eq!(unsafe { take(&raw mut handle, "number") }.unwrap(), 7);
         assert!(handle.is_null());
-        // SAFETY: a place with null in it.
+        // SAFETY: A valid location with null in it.
         assert!(unsafe { take(&raw mut handle, "number") }.is_err());
         // SAFETY: null is allowed.
         unsafe { close(handle) };
@@ -258,24 +258,24 @@ mod tests {
         let (mut from, mut to) = (hand_out(7), hand_out(8));
         let not_there = null_mut::<*mut Handle<i32>>();
         let names = ["number", "result"];
-        // SAFETY: a place with a handle in it, and null.
+        // SAFETY: A valid location with a handle in it, and null, which is refused.
         assert!(unsafe { exchange(&raw mut from, not_there, names, null_mut()) }.is_err());
         assert!(from.is_null());
         let old = to;
-        // SAFETY: two places.
+        // SAFETY: Two valid locations.
         assert!(unsafe { exchange(&raw mut from, &raw mut to, names, null_mut()) }.is_err());
         assert!(to.is_null());
-        // SAFETY: alive, and not used again.
+        // SAFETY: Alive, and not used again.
         unsafe { close(old) };
     }
 
     #[test]
     fn no_bytes_need_no_pointer() {
-        // SAFETY: no bytes.
+        // SAFETY: The length is 0.
         assert!(unsafe { bytes(std::ptr::null(), 0, "message") }.unwrap().is_empty());
-        // SAFETY: null is refused.
+        // SAFETY: Null is refused.
         assert!(unsafe { bytes(std::ptr::null(), 1, "message") }.is_err());
-        // SAFETY: no bytes.
+        // SAFETY: The length is 0.
         assert!(unsafe { room(null_mut(), 0, "room") }.unwrap().is_empty());
     }
 }

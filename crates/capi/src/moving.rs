@@ -68,8 +68,8 @@ struct Watcher {
 impl Watcher {
     fn wants_to_stop(self, moved: u64) -> bool {
         let Some(progress) = self.progress else { return false };
-        // SAFETY: the caller vouches that the function takes what it was given as `user`, and that
-        // it does not unwind.
+        // SAFETY: The caller guarantees that the function accepts its `user` pointer and does not
+        // unwind.
         unsafe { progress(moved, self.user) != 0 }
     }
 }

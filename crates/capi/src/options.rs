@@ -116,7 +116,7 @@ mod tests {
         let whole = Grown { size: 0, first: 7, second: 9 };
         let read = |size, earlier: &[usize]| {
             let given = Grown { size, ..whole };
-            // SAFETY: never more than a whole one is read, and zeros are numbers.
+            // SAFETY: At most a whole struct is read, and zeros are valid numbers.
             let read = unsafe { read(&raw const given, "INIT", earlier) };
             read.map(|found| found.map(|found| (found.first, found.second))).ok().flatten()
         };

@@ -102,7 +102,7 @@ mod tests {
         let again = Bands::of(&[]).and_then(Bands::install);
         assert_eq!(again, Err(Unfit::Installed), "the profile's bands are there");
         let mut sink = [0_u8; 100];
-        // SAFETY: two buffers of that length.
+        // SAFETY: Two buffers of 100 bytes.
         unsafe { kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100) };
         assert_eq!(sink, [7; 100]);
         assert_eq!(kernel::first_band(), (64, thalweg_kernels::tuned::first_copies() as usize));

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(told(Options::default()).1, Choice::Unmeasured);
         let asked = Options { only: Some("ring".to_owned()), ..knows("ring") };
         assert_eq!(told(asked), ("ring", Choice::Asked));
-        // What was measured best is not allowed here, and of what is nothing is measured.
+        // The fastest measured mechanism is excluded, and the remaining ones are not measured.
         let without = Options { without: vec!["pipe".to_owned()], ..knows("pipe") };
         let (mechanism, choice) = told(without);
         assert!(mechanism != "pipe" && choice == Choice::Unmeasured, "{mechanism}: {choice}");

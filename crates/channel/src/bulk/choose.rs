@@ -167,7 +167,7 @@ mod tests {
         let shares = |facts: &Facts| first_mechanism(facts, &options).shares_faults(facts.size);
         assert!(shares(&fresh));
         assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
-        // What is moved in one piece is moved by one side.
+        // A buffer of a single piece is copied by only one side.
         assert!(!shares(&Facts { size: Some(1), ..fresh.clone() }));
         assert!(!shares(&Facts { free_core: false, ..fresh.clone() }));
         assert!(!shares(&Facts { trusted: Some("another user".to_owned()), ..fresh.clone() }));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
-        // The later in the list, the faster.
+        // In this profile, later mechanisms of the list are faster.
         let cost = |n: usize| 0.5_f64.powi(n as i32);
         let profile = profile(
             MECHANISMS.iter().enumerate().map(|(n, mechanism)| (mechanism.info().name, cost(n))),

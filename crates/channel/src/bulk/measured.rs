@@ -129,7 +129,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A profile of what mechanisms cost between memory that was used before, as ratios.
+    /// Builds a profile from the relative costs of mechanisms between resident memory.
     pub fn profile<'a>(costs: impl IntoIterator<Item = (&'a str, f64)>) -> Arc<Profile> {
         let cells = costs
             .into_iter()
@@ -181,7 +181,7 @@ pub(super) mod tests {
             let reference = reference(&known);
             assert!(reference.is_some_and(|name| name != MECHANISMS[n].info().name), "{facts:?}");
         }
-        // A receiver that does not say where the bytes land is taken to keep its buffer.
+        // A receiver that does not specify the destination is assumed to reuse its buffer.
         assert_eq!(best(&Facts::default()).mechanism, MECHANISMS[0].info().name);
     }
 

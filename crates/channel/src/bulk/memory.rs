@@ -300,7 +300,7 @@ mod tests {
         assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());
         let region = Region::of_file(fd, 8192, Sharing::Read).unwrap();
         let mut seen = vec![0; 8192];
-        // SAFETY: mapped for 8192 bytes, which nobody writes now.
+        // SAFETY: 8192 bytes are mapped, and no process writes them now.
         unsafe { copy_out(&mut seen, region.as_ptr(), Stores::Streaming) };
         assert_eq!(seen, lent.bytes());
         assert_eq!(thalweg_sys::io::write(fd, b"x"), Err(Errno::PERM));

@@ -94,8 +94,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// So many looks, whole epochs, at a producer of whom a look finds `finds(pauses, look)` messages; what is the time
-    /// away in the end, and how many pauses were passed in all.
+    /// Simulates `looks` looks (whole epochs) at a producer; each finds `finds(pauses, look)` messages.
+    /// Returns the final pause and the total number of pauses.
     fn live(pace: &mut Pace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
         let (mut received, mut passed) = (pace.from, 0);
         for look in 0..looks {
@@ -106,7 +106,7 @@ mod tests {
         (pace.pauses(), passed)
     }
 
-    /// A message takes as long as `each` pauses; without staying away a look finds one or two.
+    /// Producing a message takes `each` pauses; without pausing, a look finds one or two.
     fn stream(each: u64) -> impl Fn(u64, u64) -> u64 {
         move |pauses, look| 1 + (look & 1) + pauses / each
     }
@@ -115,7 +115,7 @@ mod tests {
         1
     }
 
-    /// The producer has four messages under way at most.
+    /// The producer has at most four messages in flight.
     fn window(pauses: u64, look: u64) -> u64 {
         if pauses > 0 { 4 } else { 1 + look % 4 }
     }
@@ -141,7 +141,7 @@ mod tests {
         let mut pace = Pace::default();
         live(&mut pace, 16 * EPOCH, stream(3));
         assert!(pace.pauses() > 0);
-        // The epoch under way may end with messages of the stream.
+        // The current epoch may end with messages of the stream.
         assert_eq!(live(&mut pace, 2 * EPOCH, ping_pong).0, 0);
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn rare_large_messages_are_not_stayed_away_from() {
-        // So long in coming that the longest time away finds no more of them.
+        // Messages are so slow that even the longest pause finds no more of them.
         let mut pace = Pace::default();
         let (_, passed) = live(&mut pace, 15_625 * EPOCH, |_, look| 1 + (look & 1));
         assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");

@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// An end that waits, by a clock of its own.
+    /// A waiting end with a simulated clock.
     struct Waiting {
         habit: Habit,
         now: Instant,
@@ -121,7 +121,7 @@ mod tests {
             Self { habit: Habit::default(), now: Instant::now(), waits: 0 }
         }
 
-        /// One more wait, that ends in a sleep.
+        /// Simulates a wait that ends in a sleep.
         fn sleep(&mut self, time: Duration) -> Wait {
             self.waits += 1;
             let begin = self.now;
@@ -129,7 +129,7 @@ mod tests {
             self.habit.after_sleep(Wait::HYBRID, (begin, self.now), self.waits)
         }
 
-        /// One more message of a peer that needs so long when this end looks, and so long when it does not.
+        /// Simulates a message that takes `looked` if this end polls, and `slept` if it does not.
         fn wait(&mut self, looked: Duration, slept: Duration) -> bool {
             let looks = looking(self.sleep(slept)) > Duration::ZERO;
             self.now += if looks { looked.saturating_sub(slept) } else { Duration::ZERO };
@@ -146,7 +146,7 @@ mod tests {
             let halvings = (waits / WAITS).min(HALVINGS);
             assert_eq!(looking(end.sleep(LONG)), whole / (1 << halvings), "after {waits}");
         }
-        // Neither way is faster where messages are rare: a short look stays, but for the trials.
+        // With rare messages neither variant is faster: a short poll stays, except during trials.
         let looks = (0..10 * KEPT).filter(|_| looking(end.sleep(LONG)) > Duration::ZERO).count();
         assert!(looks as u32 > 9 * KEPT, "{looks}");
     }
