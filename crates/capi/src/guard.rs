@@ -22,7 +22,7 @@ pub(crate) unsafe fn run(
         Err(panic) => Failure::new(Status::Internal, format!("a defect: {}", words(&*panic))),
     };
     if !error.is_null() {
-        // SAFETY: not null, and the caller vouches for the rest.
+        // SAFETY: Not null; the caller guarantees the rest.
         unsafe { error.write(TwError::of(&failure)) };
     }
     failure.status

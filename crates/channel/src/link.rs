@@ -56,7 +56,7 @@ impl Peer {
     }
 }
 
-/// One end of a link. Dropping it closes it, which the peer notices. A child made by `fork` has this
+/// An end of a link. Dropping it closes it, which the peer notices. A child made by `fork` has this
 /// end too and should drop it: a message goes to whichever of the two processes reads first.
 #[derive(Debug)]
 pub struct Link {

@@ -104,7 +104,7 @@ enum Door {
     Link { line: Line, messages: VecDeque<Received> },
 }
 
-/// One end of the communication.
+/// An end of the communication.
 pub(crate) struct Control {
     door: Door,
     limits: Limits,

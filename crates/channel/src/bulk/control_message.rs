@@ -63,7 +63,7 @@ impl Kind {
     ];
 }
 
-/// One message, without its descriptors.
+/// A message, without its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlMessage {
     pub kind: Kind,

@@ -30,7 +30,7 @@ impl Joint {
     }
 
     /// Maps memory that the peer created. Returns EACCES if the peer could shrink it, or if it has
-    /// holes, whose pages this process would have to pay for.
+    /// holes, because this process would pay for their pages.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);

@@ -25,7 +25,7 @@ pub(crate) enum Stores {
     Streaming,
 }
 
-/// Knob of mechanisms whose receiver copies out of shared memory.
+/// Knob of mechanisms in which the receiver copies out of shared memory.
 pub(crate) const STREAM: Knob = Knob {
     name: "stream",
     summary: "whether to store past the caches: 0 never, 1 always, 2 if source and sink do not fit the largest",
@@ -121,8 +121,8 @@ impl Deref for Memory {
     fn deref(&self) -> &[u8] {
         match &self.region {
             None => &[],
-            // SAFETY: `self.len` bytes are mapped, initialised by the kernel, and private: only `&mut
-            // self` writes there.
+            // SAFETY: `self.len` bytes are mapped, initialised by the kernel, and private: only
+            // `&mut self` writes there.
             Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
         }
     }
@@ -174,7 +174,7 @@ pub(crate) enum Handing {
     None,
 }
 
-/// Memory whose pages can be passed to another process; only this process writes to it.
+/// Memory that can be passed to another process; only this process writes to it.
 #[derive(Debug)]
 pub(crate) struct Lent {
     /// `None` if the length is 0.

@@ -88,14 +88,14 @@ pub struct Introduction {
     pub token_at: u64,
     /// A random number with which the peer verifies that it accesses the right process.
     pub token: u64,
-    /// Code of the receiver's preferred [`Destination`](crate::bulk::Destination).
+    /// Code of the receiver's [`Destination`](crate::bulk::Destination).
     pub destination: u32,
 }
 
 const TRUSTS: u32 = 1;
 const SHARES: u32 = 2;
 
-/// One handshake message.
+/// A handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Type of the message.

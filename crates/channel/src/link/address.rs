@@ -1,4 +1,4 @@
-//! The address of a listener: a socket file, whose directory controls access. Any user could take an
+//! The address of a listener: a socket file. Its directory controls access. Any user could take an
 //! abstract socket name first.
 
 use crate::error::{Error, Result};

@@ -285,7 +285,7 @@ pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
     Ok(head)
 }
 
-/// One message, read in place. Dropping it gives its room back to the producer.
+/// A message, read in place. Dropping it gives its room back to the producer.
 #[derive(Debug)]
 pub struct Sample<'c> {
     consumer: &'c mut Consumer,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_sys::fork::Mark;
 
-/// One message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is
+/// A message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is
 /// dropped, even if its consumer is dropped, the producer dies, or the channel ends. Dropping it, on
 /// any thread, gives its room back to the producer.
 ///
@@ -33,7 +33,7 @@ pub struct Held {
 #[derive(Debug)]
 pub(super) enum Bytes {
     InPlace(usize),
-    /// Copy of a message whose producer is not trusted.
+    /// Copy of a message from an untrusted producer.
     Copied(Box<[u8]>),
 }
 

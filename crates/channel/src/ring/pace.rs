@@ -58,7 +58,7 @@ impl Pace {
         let before = std::mem::take(&mut self.before);
         (self.looks, self.from) = (0, received);
         if came <= EPOCH + EPOCH / 4 {
-            // One message per look: the pause only delays it.
+            // A single message per look: the pause only delays it.
             self.pauses = 0;
             self.rest = self.rest.saturating_sub(1);
         } else if self.pauses == 0 {

@@ -128,8 +128,8 @@ impl<'p> Batch<'p> {
         self.producer.end.own.write_header(at, frame.to_words());
         self.head += occupied(len as u64);
         self.messages += 1;
-        // SAFETY: `room` succeeded for `len`. The bytes are not committed, and are borrowed from `&mut
-        // self`.
+        // SAFETY: `room` succeeded for `len`. The bytes are not committed, and are borrowed from
+        // `&mut self`.
         Ok(Some(unsafe { self.producer.end.own.payload_mut(at, len) }))
     }
 

@@ -1,4 +1,4 @@
-//! One end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
+//! An end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
 
 use super::line::Line;
 use super::liveness::{self, Gone, RECHECK};

@@ -15,7 +15,7 @@ use std::time::Instant;
 use thalweg_core::Unfit;
 use thalweg_sys::Errno;
 
-/// One side of a handshake.
+/// A side of a handshake.
 #[derive(Debug)]
 pub(crate) struct Party {
     pub link: Link,

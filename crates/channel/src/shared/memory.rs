@@ -55,7 +55,7 @@ impl Memory {
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
-        // SAFETY: The node stays mapped until `enlisted` is dropped, is new, and is sealed against
+        // SAFETY: The node stays mapped until after `enlisted` is dropped, is new, and is sealed against
         // other writers. If no thread can be started, the word stays 0 and the peer watches the link
         // instead.
         memory.enlisted = unsafe { robust::enlist(node) }.ok();
@@ -99,7 +99,7 @@ impl Memory {
     pub(crate) fn watch(&mut self, sockets: Vec<Weak<OwnedFd>>) {
         self.watched = None;
         let word = NonNull::from(&self.words().alive.0.node.word);
-        // SAFETY: The word stays mapped until `watched` is dropped.
+        // SAFETY: The word stays mapped until after `watched` is dropped.
         self.watched = unsafe { watch(word, sockets) }.ok();
     }
 

@@ -184,7 +184,7 @@ impl End {
             let busy = || Stop::refused("io_uring", Errno::BUSY);
             let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
             buffer[..piece.len()].copy_from_slice(piece);
-            // One write at a time: two writes to a stream may overtake each other.
+            // Only one write at a time: two writes to a stream may overtake each other.
             if let Some((slot, len)) = under_way.take() {
                 self.settle(slot, len, control)?;
             }

@@ -12,7 +12,7 @@ use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel
 use crate::bulk::memory::{Handing, Lent, STREAM, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 
-/// One copy out of lent memory.
+/// A single copy out of lent memory.
 pub struct Pull;
 
 static INFO: Info = Info {

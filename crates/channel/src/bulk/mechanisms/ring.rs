@@ -50,7 +50,7 @@ const SHARES: u64 = 1;
 /// Maximum memory, in bytes, that a peer can make us map.
 const MOST: u64 = 1 << 30;
 
-/// One side's view of the ring. Shared words (`Words::slots`) count the filled and emptied slots; only
+/// The ring, as seen by one side. Shared words (`Words::slots`) count the filled and emptied slots; only
 /// the sender writes the slots.
 struct Slots {
     region: Region,
@@ -84,8 +84,8 @@ impl Slots {
         let (slot, round) = (n % self.number, n / self.number);
         let within = round % (self.slot / share) as u64;
         let at = slot as usize * self.slot + within as usize * share;
-        // SAFETY: The region has `number * slot` bytes; the slot index is below `number`, and `(within
-        // + 1) * share <= slot`.
+        // SAFETY: The region has `number * slot` bytes; the slot index is below `number`, and
+        // `(within + 1) * share <= slot`.
         unsafe { self.region.as_ptr().add(at) }
     }
 }

@@ -51,7 +51,7 @@ static INFO: Info = Info {
 
 const LOCK: usize = 0;
 const TURN: usize = 256;
-/// Values of TURN (the side whose turn it is) and of LOCK (the side that holds it).
+/// Values of TURN (the side that may copy next) and of LOCK (the side that holds it).
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;

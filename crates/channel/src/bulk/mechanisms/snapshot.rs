@@ -114,7 +114,7 @@ fn taken(len: u64, control: &mut Control) -> Result<(rustix::fd::OwnedFd, usize)
     let Received { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == Kind::Memory && message.word(0) == len);
     let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
-    // The write seal also prevents new holes, whose pages would be allocated at our expense.
+    // The write seal also prevents new holes; their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "memory that may still change, or is not there, was handed over";
         return Err(Stop::corrupt(what));
