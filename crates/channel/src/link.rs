@@ -301,7 +301,7 @@ impl Link {
     }
 
     /// Returns the socket, for callers that shut it down when the peer is dead. `None` without a pidfd:
-    /// there, the shutdown itself signals that the peer's last thread has stopped.
+    /// there, the end of the link is the only sign that the peer's last thread has stopped.
     pub(crate) fn to_hang_up(&self) -> Option<Weak<OwnedFd>> {
         self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }

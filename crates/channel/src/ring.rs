@@ -1,10 +1,10 @@
-//! The message ring: one producer, one consumer, two sealed memory files, no system call while
-//! both are awake. Messages are read where they were written. For buffers larger than the ring
-//! there is bulk transfer, for more ends [`crate::Broadcast`] and [`crate::Mpsc`].
+//! The message ring: one producer, one consumer, two sealed memory files, and no system call while both
+//! are awake. Messages are read where they were written. For buffers larger than the ring use bulk
+//! transfer, for more than two ends [`crate::Broadcast`] and [`crate::Mpsc`].
 //!
-//! The consumer reads the producer's memory through a read-only mapping, the producer the
-//! consumer's; neither can write, shrink or grow the other's. A position that cannot be is
-//! [`Error::Corrupt`], and nothing is read by it.
+//! The consumer reads the producer's memory through a read-only mapping, and the producer reads the
+//! consumer's. Neither can write, shrink or grow the other's memory. An impossible position is reported
+//! as [`Error::Corrupt`] and never used for a read.
 //!
 //! ```
 //! use thalweg_channel::{Error, Options, pair};

@@ -24,8 +24,8 @@ pub trait Mechanism: Sync {
         false
     }
 
-    /// Returns `true` if the receiver keeps a loan permanently. The next loan is then new memory, whose
-    /// page faults the sender takes.
+    /// Returns `true` if the receiver keeps a loan permanently. The next loan is then new memory,
+    /// and the sender takes its page faults.
     fn keeps_loans(&self) -> bool {
         false
     }

@@ -117,8 +117,8 @@ impl Consumer {
     /// Returns `true` if the producer waits for room, or in
     /// [`Producer::drained_until`](super::Producer::drained_until), while no message is available. In
     /// that case neither end makes progress until a held message is dropped. Intended for a consumer
-    /// whose wait has timed out. The result is `false` until the producer has looked twice, so call it
-    /// after each of several waits.
+    /// after a wait that timed out. The result is `false` until the producer has looked twice, so call
+    /// it after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
         Ok(self.keeper.holds_up() && !self.data(Patience::None)?)

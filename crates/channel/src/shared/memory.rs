@@ -94,8 +94,8 @@ impl Memory {
         Ok(Self { enlisted: None, watched: None, mirror, geometry })
     }
 
-    /// Arranges that these sockets are shut down when the kernel marks the owner's death, if the kernel
-    /// supports it. Replaces the sockets given before.
+    /// Arranges that these sockets are shut down when the kernel marks the owner's death,
+    /// if possible. Replaces the sockets given before.
     pub(crate) fn watch(&mut self, sockets: Vec<Weak<OwnedFd>>) {
         self.watched = None;
         let word = NonNull::from(&self.words().alive.0.node.word);

@@ -64,7 +64,7 @@ pub(super) fn pair(
     Ok((near, far))
 }
 
-/// Creates a socket pair. Returns the end to keep, whose calls have a timeout, and the end to send to
+/// Creates a socket pair. Returns the end to keep, with a timeout on its calls, and the end to send to
 /// the peer.
 pub(super) fn made(
     info: &Info,
