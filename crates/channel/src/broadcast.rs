@@ -17,7 +17,7 @@ const NUMBER: usize = 8;
 /// Behavior if a subscriber's ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// All wait for it. A stopped subscriber blocks all others.
+    /// Publishing waits until the ring has room. A stopped subscriber blocks all others.
     Wait,
     /// Messages for this subscriber are queued in the producer's process, and moved to the ring by the
     /// next call. If the queue exceeds `backlog`, its oldest message is dropped; both sides count it.
