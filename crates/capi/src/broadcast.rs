@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard, options};
 
-/// A broadcast, and who left it and was not asked for yet.
+/// A broadcast, and the subscribers that left but were not reported to C yet.
 #[derive(Debug)]
 pub struct Stage {
     broadcast: Broadcast,
@@ -25,10 +25,10 @@ pub type TwBroadcast = Handle<Stage>;
 /// `tw_subscription`, opaque to C.
 pub type TwSubscription = Handle<Lender<Subscription, Notice<'static>>>;
 
-/// A broadcast without subscribers.
+/// Creates a broadcast without subscribers.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_new(
     backlog: usize,
@@ -36,21 +36,21 @@ pub unsafe extern "C" fn tw_broadcast_new(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let broadcast = unsafe { handle::place(broadcast, "broadcast") }?;
         let slow = if backlog == 0 { Slow::Wait } else { Slow::DropOldest { backlog } };
         let stage = Stage { broadcast: Broadcast::new(slow), departed: VecDeque::new() };
         *broadcast = handle::hand_out(stage);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Takes a subscriber in.
+/// Adds a subscriber.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_add(
     broadcast: *mut TwBroadcast,
@@ -62,26 +62,26 @@ pub unsafe extern "C" fn tw_broadcast_add(
 ) -> Status {
     let body = || {
         let names = ["link", "subscriber"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, subscriber, names, u64::MAX) };
         let (link, subscriber) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let given = unsafe { channel::options(given) }?;
         let add = |stage: &mut Stage| {
             Ok(stage.broadcast.add(link, &given, options::deadline(timeout_ns))?)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *subscriber = unsafe { handle::with(broadcast, "broadcast", add) }?;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Sends a message to every subscriber.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_publish(
     broadcast: *mut TwBroadcast,
@@ -91,22 +91,22 @@ pub unsafe extern "C" fn tw_broadcast_publish(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::bytes(message, length, "message") }?;
         let publish = |stage: &mut Stage| {
             Ok(stage.broadcast.publish_until(message, options::deadline(timeout_ns))?)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(broadcast, "broadcast", publish) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Moves on what is kept for slow subscribers.
+/// Sends queued messages to slow subscribers, as far as there is room.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_push(
     broadcast: *mut TwBroadcast,
@@ -114,21 +114,21 @@ pub unsafe extern "C" fn tw_broadcast_push(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let left = unsafe { handle::result(left, "count", 0) }?;
         let push = |stage: &mut Stage| Ok(stage.broadcast.push_backlog()?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *left = unsafe { handle::with(broadcast, "broadcast", push) }?;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Who has gone, one a call, with why as the status.
+/// Reports one departed subscriber per call; the status is the reason.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_departed(
     broadcast: *mut TwBroadcast,
@@ -137,49 +137,49 @@ pub unsafe extern "C" fn tw_broadcast_departed(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let subscriber = unsafe { handle::result(subscriber, "subscriber", u64::MAX) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let dropped = unsafe { handle::result(dropped, "count", 0) }?;
         let next = |stage: &mut Stage| {
             stage.departed.extend(stage.broadcast.take_departed());
             Ok(stage.departed.pop_front())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let Some(gone) = (unsafe { handle::with(broadcast, "broadcast", next) })? else {
             return Ok(());
         };
         (*subscriber, *dropped) = (gone.subscriber, gone.dropped);
         Err(Failure::from(gone.error))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Subscribers as far as known; 0 for null.
+/// Returns the number of subscribers that are not known to have left; 0 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(broadcast, "", |stage| Ok(stage.broadcast.subscribers())) }.unwrap_or(0)
 }
 
-/// Closes a broadcast: the goodbye to all.
+/// Closes a broadcast: all subscribers see the end of the channel.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(broadcast) };
 }
 
-/// Subscribes.
+/// Subscribes to the broadcast at the other end of a link.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_open(
     link: *mut *mut TwLink,
@@ -189,22 +189,22 @@ pub unsafe extern "C" fn tw_subscription_open(
 ) -> Status {
     let body = || {
         let names = ["link", "subscription"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, subscription, names, null_mut()) };
         let (link, subscription) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let given = unsafe { channel::options(given) }?;
         *subscription = handle::hand_out(Lender::new(Subscription::open(link, &given)?));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The next message, its number, and how many were dropped before it.
+/// Returns the next message, its number, and the number of messages dropped before it.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_receive(
     subscription: *mut TwSubscription,
@@ -216,16 +216,16 @@ pub unsafe extern "C" fn tw_subscription_receive(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: null or good, as the caller promises.
+        // SAFETY: Null or valid, as the caller guarantees.
         let number = unsafe { number.as_mut() };
-        // SAFETY: as above.
+        // SAFETY: As above.
         let missed = unsafe { missed.as_mut() };
         let receive = |lender: &mut Lender<Subscription, Notice<'static>>| {
-            // SAFETY: the message goes to the lender.
+            // SAFETY: The lender keeps the message.
             let reader = unsafe { lender.idle() }?;
             let notice = reader.receive_until(options::deadline(timeout_ns))?;
             (*message, *length) = (notice.as_ptr().cast(), notice.len());
@@ -238,34 +238,34 @@ pub unsafe extern "C" fn tw_subscription_receive(
             lender.lend(notice);
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(subscription, "subscription", receive) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Gives the room of the message that is held back.
+/// Releases the room of the lent message.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_release(
     subscription: *mut TwSubscription,
     error: *mut TwError,
 ) -> Status {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(subscription, "subscription", Lender::take_back) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Closes a subscription: the goodbye.
+/// Closes a subscription.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_close(subscription: *mut TwSubscription) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(subscription) };
 }

@@ -1,4 +1,4 @@
-//! `tw_buffer`: memory of ours that C fills, sends and receives.
+//! `tw_buffer`: memory of this library that C fills, sends and receives.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -8,12 +8,12 @@ use crate::error::{Failure, Status, TwError};
 use crate::guard;
 use crate::handle::{self, Handle};
 
-/// What is behind a `tw_buffer`.
+/// The contents of a `tw_buffer`.
 #[derive(Debug)]
 pub enum Memory {
-    /// This process's alone.
+    /// Memory that is private to this process.
     Own(Buffer),
-    /// What a mechanism may hand over without a copy.
+    /// Memory that a mechanism may pass on without a copy.
     Lent(Loan),
 }
 
@@ -29,10 +29,10 @@ impl Memory {
     }
 }
 
-/// Zeroed memory that is resident already.
+/// Allocates zeroed, resident memory.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_new(
     length: usize,
@@ -40,43 +40,43 @@ pub unsafe extern "C" fn tw_buffer_new(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let buffer = unsafe { handle::place(buffer, "buffer") }?;
         let made = bulk::buffer(length).map_err(|errno| Failure::system("mmap", errno))?;
         *buffer = handle::hand_out(Memory::Own(made));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Its first byte; null for null.
+/// Returns the address of the first byte; null for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
     let start = |memory: &mut Memory| Ok(memory.bytes().as_mut_ptr().cast());
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(buffer, "", start) }.unwrap_or(null_mut())
 }
 
-/// Its length; 0 for null.
+/// Returns the length in bytes; 0 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_length(buffer: *const TwBuffer) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(buffer, "", |memory| Ok(memory.bytes().len())) }.unwrap_or(0)
 }
 
-/// Gives a buffer back.
+/// Frees a buffer.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_free(buffer: *mut TwBuffer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(buffer) };
 }

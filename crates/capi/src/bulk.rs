@@ -1,5 +1,4 @@
-//! `tw_bulk_options`, the list of mechanisms, and what both ends of a bulk transfer tell about
-//! theirs.
+//! `tw_bulk_options`, the list of mechanisms, and the description of a transfer that both ends provide.
 
 use serde_json::json;
 use std::ffi::{CStr, c_char};
@@ -29,7 +28,7 @@ pub struct TwBulkOptions {
     profile: *const TwProfile,
 }
 
-/// The size of the struct before it had a profile.
+/// Size of the struct before `profile` was added.
 const BEFORE_PROFILE: usize = offset_of!(TwBulkOptions, profile);
 
 /// `TW_WILL_LOAN`, `TW_UNTRUSTED`
@@ -37,10 +36,10 @@ const WILL_LOAN: u32 = 1;
 const UNTRUSTED: u32 = 2;
 
 /// # Safety
-/// `given` is null or points to as many bytes as its first field says; its pointers hold what the
-/// header says.
+/// `given` must be null or point to as many bytes as its first field states; its pointers must satisfy
+/// the header's requirements.
 pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Failure> {
-    // SAFETY: the caller's promise; a null profile is none.
+    // SAFETY: Guaranteed by the caller; a null profile means none.
     let read = unsafe { options::read(given, "TW_BULK_OPTIONS_INIT", &[BEFORE_PROFILE]) };
     let Some(given) = read? else {
         return Ok(Options::default());
@@ -61,14 +60,14 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
         },
         ..Options::default()
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     if let Some(profile) = unsafe { given.profile.as_ref() } {
         wishes.measured = Some(Arc::clone(&profile.profile));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     if let Some(name) = unsafe { text::optional(given.arm) } {
         let arm = by_name(&name).ok_or_else(|| no_such(&name))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         if let Some(knobs) = unsafe { text::optional(given.knobs) } {
             wishes.tuning = tuning(arm.info(), &knobs)?;
         }
@@ -79,7 +78,7 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
     Ok(wishes)
 }
 
-/// The settings in a text like `slot=65536,slots=8`.
+/// Parses settings such as `slot=65536,slots=8`.
 fn tuning(arm: &Info, text: &str) -> Result<Tuning, Failure> {
     let mut tuning = Tuning::default();
     for setting in text.split(',').filter(|setting| !setting.is_empty()) {
@@ -106,7 +105,8 @@ fn no_such(name: &str) -> Failure {
     Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
 }
 
-/// What an end uses, and what it does not and why. The sender has chosen, and says by what.
+/// Describes the mechanism in use, and the rejected ones with reasons, as JSON. Only the sender passes
+/// the reason of the choice.
 pub(crate) fn explain(
     arm: &Info,
     tuning: &Tuning,
@@ -129,28 +129,28 @@ fn text_of(index: usize, field: fn(&'static Info) -> &'static str) -> *const c_c
     text.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// How many mechanisms there are.
+/// Returns the number of mechanisms.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_count() -> usize {
     MECHANISMS.len()
 }
 
-/// The name of a mechanism, or null.
+/// Returns the name of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_name(index: usize) -> *const c_char {
     text_of(index, |info| info.name)
 }
 
-/// The summary of a mechanism, or null.
+/// Returns the summary of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)
 }
 
-/// Tries a mechanism's calls in this process.
+/// Tries the system calls of a mechanism in this process.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Status {
     let body = || {
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Stat
             Failure { os_error, ..Failure::new(Status::Unsupported, why.reason) }
         })
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 

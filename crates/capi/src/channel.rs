@@ -1,4 +1,4 @@
-//! `tw_channel_options`, and what both ends of a message channel share.
+//! `tw_channel_options`, and code that both ends of a message channel use.
 
 use std::ptr::NonNull;
 use thalweg_channel::Options;
@@ -22,9 +22,9 @@ const CHECKSUMS: u32 = 1;
 const UNTRUSTED: u32 = 2;
 
 /// # Safety
-/// `given` is null or points to as many bytes as its first field says.
+/// `given` must be null or point to as many bytes as its first field states.
 pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let Some(given) = (unsafe { options::read(given, "TW_CHANNEL_OPTIONS_INIT", &[]) })? else {
         return Ok(Options::default());
     };
@@ -38,13 +38,13 @@ pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, 
     })
 }
 
-/// A reader, and the message that it has lent to C until C gives it back. In Rust the message would
-/// borrow from the reader; here it does so by hand.
+/// A reader, and the message that is lent to C until C releases it. In Rust the message would borrow
+/// from the reader; here this type enforces the borrow manually.
 #[derive(Debug)]
 pub struct Lender<R, M> {
-    /// Dropped first.
+    /// Must be dropped before the reader.
     lent: Option<M>,
-    /// Made by `Box`; used by nobody while something is lent.
+    /// Allocated by `Box`; not accessed while a message is lent.
     reader: NonNull<R>,
 }
 
@@ -53,25 +53,25 @@ impl<R: 'static, M> Lender<R, M> {
         Self { lent: None, reader: NonNull::from(Box::leak(Box::new(reader))) }
     }
 
-    /// The reader, when nothing is lent.
+    /// Returns the reader. Fails while a message is lent.
     ///
     /// # Safety
-    /// The result, and what borrows from it, is gone before the next call of anything here, but for
-    /// what goes to [`lend`](Self::lend).
+    /// The result, and everything that borrows from it, must be gone before the next call of any
+    /// method, except for what is passed to [`lend`](Self::lend).
     pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, Failure> {
         if self.lent.is_some() {
             return Err(Failure::usage("a message is still held: release it first"));
         }
-        // SAFETY: alive until self is dropped, and the caller vouches for the rest.
+        // SAFETY: The reader lives until `self` is dropped; the caller guarantees the rest.
         Ok(unsafe { self.reader.as_mut() })
     }
 
-    /// Keeps a message that borrows from the reader.
+    /// Keeps a message that borrows from the reader, while C uses it.
     pub(crate) fn lend(&mut self, message: M) {
         self.lent = Some(message);
     }
 
-    /// Takes the message back.
+    /// Releases the lent message.
     pub(crate) fn take_back(&mut self) -> Result<(), Failure> {
         let lent = self.lent.take();
         lent.map(drop).ok_or(Failure::usage("no message is held: there is nothing to release"))
@@ -81,7 +81,7 @@ impl<R: 'static, M> Lender<R, M> {
 impl<R, M> Drop for Lender<R, M> {
     fn drop(&mut self) {
         self.lent = None;
-        // SAFETY: made by `Box` in `new`; the only other use of it was the message, which is gone.
+        // SAFETY: `new` allocated it by `Box`. Its only other user was the message, which is dropped.
         drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     ]
 }
 
-// Handles go from thread to thread.
+// Handles may move between threads.
 const _: () = {
     const fn may_be_sent<T: Send>() {}
     may_be_sent::<thalweg_channel::Listener>();

@@ -1,4 +1,4 @@
-//! `tw_consumer`: the end of a channel that reads messages.
+//! `tw_consumer`: the reading end of a channel.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::options;
 
-/// A consumer, with the message that C holds.
+/// A consumer, with the message lent to C.
 #[derive(Debug)]
 pub struct Inbox {
     lender: Lender<Consumer, Sample<'static>>,
@@ -28,10 +28,10 @@ impl Inbox {
         Self { lender: Lender::new(consumer), fd }
     }
 
-    /// The next message. The caller lends it out, releases it by dropping it, or forgets it: then it
-    /// comes again.
+    /// Waits for the next message. The caller either lends it, releases it by dropping it, or leaks it;
+    /// a leaked message is received again.
     fn next(&mut self, timeout_ns: i64) -> Result<Sample<'static>, Failure> {
-        // SAFETY: what becomes of the message is decided before the next call.
+        // SAFETY: Each caller lends, drops or leaks the message before the next call.
         let consumer = unsafe { self.lender.idle() }?;
         match timeout_ns {
             now if options::is_now(now) => consumer.try_receive()?.ok_or(Failure::timeout()),
@@ -40,10 +40,10 @@ impl Inbox {
     }
 }
 
-/// Takes the channel that is offered over a link.
+/// Opens the channel that is offered over a link.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_open(
     link: *mut *mut TwLink,
@@ -54,23 +54,23 @@ pub unsafe extern "C" fn tw_consumer_open(
 ) -> Status {
     let body = || {
         let names = ["link", "consumer"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, consumer, names, null_mut()) };
         let (link, consumer) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let options = unsafe { channel::options(options) }?;
         let opened = Consumer::open_until(link, &options, options::deadline(timeout_ns));
         *consumer = handle::hand_out(Inbox::new(opened?));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The next message, where it lies.
+/// Returns the next message in place.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_receive(
     consumer: *mut TwConsumer,
@@ -80,9 +80,9 @@ pub unsafe extern "C" fn tw_consumer_receive(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
         let receive = |inbox: &mut Inbox| {
             let sample = inbox.next(timeout_ns)?;
@@ -90,20 +90,20 @@ pub unsafe extern "C" fn tw_consumer_receive(
             inbox.lender.lend(sample);
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(consumer, "consumer", receive) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// `tw_held`, opaque to C: a message that outlives its consumer.
+/// `tw_held`, opaque to C: a message that may outlive its consumer.
 pub type TwHeld = Handle<Held>;
 
-/// The next message, to be kept while others are received.
+/// Returns the next message and holds it while others are received.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_hold(
     consumer: *mut TwConsumer,
@@ -114,30 +114,30 @@ pub unsafe extern "C" fn tw_consumer_hold(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let place = unsafe { handle::place(held, "held message") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
         let hold = |inbox: &mut Inbox| {
             let held = inbox.next(timeout_ns)?.hold();
-            // Its bytes are in the ring or on the heap, so they stay where they are when it moves.
+            // The bytes are in the ring or on the heap, so their address stays valid when `held` moves.
             (*message, *length) = (held.as_ptr().cast(), held.len());
             *place = handle::hand_out(held);
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(consumer, "consumer", hold) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// How many messages are held, and whether the producer waits for that.
+/// Reports the number of held messages, and if the producer waits for one of them.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_held(
     consumer: *mut TwConsumer,
@@ -146,53 +146,53 @@ pub unsafe extern "C" fn tw_consumer_held(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let messages = unsafe { handle::result(messages, "number", 0) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let is_waited_for = unsafe { handle::result(is_waited_for, "answer", 0) }?;
         let ask = |inbox: &mut Inbox| {
-            // SAFETY: the reader is not kept.
+            // SAFETY: The reader is not kept.
             let consumer = unsafe { inbox.lender.idle() }?;
             (*messages, *is_waited_for) = (consumer.held(), consumer.holds_up()?.into());
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(consumer, "consumer", ask) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Gives a message back that was held.
+/// Releases a held message.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(held) };
 }
 
-/// Gives the room of the message that is held back to the producer.
+/// Releases the lent message, so that the producer can reuse its room.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_release(
     consumer: *mut TwConsumer,
     error: *mut TwError,
 ) -> Status {
     let release = |inbox: &mut Inbox| inbox.lender.take_back();
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(consumer, "consumer", release) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The next message, copied out and released.
+/// Copies the next message into the caller's memory and releases it.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_receive_into(
     consumer: *mut TwConsumer,
@@ -203,9 +203,9 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let into = unsafe { handle::room(into, room, "room for a message") }?;
         let receive = |inbox: &mut Inbox| {
             let sample = inbox.next(timeout_ns)?;
@@ -219,17 +219,17 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
             into.copy_from_slice(&sample);
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(consumer, "consumer", receive) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Arms the descriptor for an event loop.
+/// Prepares the descriptor for polling in an event loop.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_arm(
     consumer: *mut TwConsumer,
@@ -237,34 +237,34 @@ pub unsafe extern "C" fn tw_consumer_arm(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let is_armed = unsafe { handle::result(is_armed, "answer", 0) }?;
-        // SAFETY: the reader is not kept.
+        // SAFETY: The reader is not kept.
         let arm = |inbox: &mut Inbox| Ok(unsafe { inbox.lender.idle() }?.arm()?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *is_armed = unsafe { handle::with(consumer, "consumer", arm) }?.into();
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// What to poll; -1 for null.
+/// Returns the descriptor to poll; -1 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(consumer, "", |inbox| Ok(inbox.fd)) }.unwrap_or(-1)
 }
 
-/// Closes a consumer: the goodbye.
+/// Closes a consumer.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_close(consumer: *mut TwConsumer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(consumer) };
 }

@@ -52,14 +52,14 @@ pub struct TwError {
     partial: u64,
 }
 
-/// Why a call failed, before it is written into the caller's `tw_error`.
+/// The reason for a failure, before it is written to the caller's `tw_error`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub status: Status,
     pub os_error: i32,
     pub moved: u64,
     pub partial: u64,
-    /// Often nobody reads it, so a failure that is met in every other call owns nothing.
+    /// Borrowed for frequent failures, to avoid an allocation: the message is often not read.
     pub message: Cow<'static, str>,
 }
 
@@ -76,7 +76,7 @@ impl Failure {
         Self::new(Status::Timeout, "timed out: nothing is lost, call again")
     }
 
-    /// A refused call that moves no bytes.
+    /// Builds a failure of a system call that moved no bytes.
     pub fn system(call: &str, errno: Errno) -> Self {
         let message = Undone { call, errno }.to_string();
         Self { os_error: errno.raw_os_error(), ..Self::new(Status::System, message) }
@@ -87,7 +87,7 @@ impl Failure {
         Self { os_error, moved: error.moved, ..Self::new(status, error.to_string()) }
     }
 
-    /// The same with a sentence about what to do.
+    /// Appends a hint to the message.
     pub fn hint(mut self, what: &str) -> Self {
         self.message.to_mut().push_str(what);
         self
@@ -111,7 +111,7 @@ impl From<thalweg_channel::Error> for Failure {
             Error::Closed { delivered } => {
                 Self { moved: delivered, ..Self::new(Status::Closed, error.to_string()) }
             }
-            // What to use instead has another name in C.
+            // The alternative has another name in C, so it is omitted.
             Error::TooLarge { len, most, .. } => {
                 let message = format!("{len} bytes are too large: at most {most}");
                 Self::new(Status::TooLarge, message)
@@ -126,7 +126,7 @@ impl From<thalweg_channel::Error> for Failure {
 }
 
 impl TwError {
-    /// The failure as C reads it; a message that is too long ends at a character.
+    /// Converts the failure for C. A message that is too long is truncated at a character boundary.
     pub(crate) fn of(failure: &Failure) -> Self {
         let mut message = [0; MESSAGE];
         let text = &failure.message;

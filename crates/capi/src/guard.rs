@@ -1,19 +1,20 @@
-//! The border: no panic and no failure leaves without being written down.
+//! The boundary to C: converts every panic and failure into a status.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Failure, Status, TwError};
 
-/// Runs the body of an exported function, and writes its failure to `error` if that is not null.
+/// Runs the body of an exported function. Writes a failure to `error` if that is not null.
 ///
 /// # Safety
-/// `error` is null, or may be written.
+/// `error` must be null or writable.
 pub(crate) unsafe fn run(
     error: *mut TwError,
     body: impl FnOnce() -> Result<(), Failure>,
 ) -> Status {
-    // What the body touched is dropped or the caller's own; nothing of ours is left half done.
+    // Unwind safety: everything that the body changed is dropped or belongs to the caller. No object of
+    // this library stays half changed.
     let done = catch_unwind(AssertUnwindSafe(body));
     let failure = match done {
         Ok(Ok(())) => return Status::Ok,
@@ -21,7 +22,7 @@ pub(crate) unsafe fn run(
         Err(panic) => Failure::new(Status::Internal, format!("a defect: {}", words(&*panic))),
     };
     if !error.is_null() {
-        // SAFETY: not null, and the caller vouches for the rest.
+        // SAFETY: Not null; the caller guarantees the rest.
         unsafe { error.write(TwError::of(&failure)) };
     }
     failure.status

@@ -1,5 +1,5 @@
-//! Handles: what C holds of ours, and the pointers it gives us besides. Every one of them is checked
-//! here as far as that can be done.
+//! Handles, which give C access to objects of this library, and checks of all pointers that C passes,
+//! as far as they can be checked.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -10,16 +10,16 @@ use thalweg_sys::fork::Mark;
 use crate::error::Failure;
 use crate::guard;
 
-/// A value that C points to and cannot look into. The header says that one thread at a time uses it.
+/// A value that is opaque to C. The header requires that only one thread at a time uses it.
 #[derive(Debug)]
 pub struct Handle<T> {
-    /// A call is under way. It is a plain load and store: it finds the second thread while the first
-    /// one waits, which is when it happens, and costs the right use of the handle nothing.
+    /// `true` during a call. A plain load and store suffice to detect the usual misuse, a second thread
+    /// that calls while the first one waits. They cost correct callers nothing.
     busy: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-/// Ends a call, also when it panics.
+/// Clears `busy` at the end of a call, even after a panic.
 struct Busy<'h>(&'h AtomicBool);
 
 impl Drop for Busy<'_> {
@@ -28,24 +28,24 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A new handle, for C to close.
+/// Allocates a handle that C must close.
 pub(crate) fn hand_out<T>(value: T) -> *mut Handle<T> {
     Box::into_raw(Box::new(Handle { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }))
 }
 
-/// Does something with what a handle holds.
+/// Calls `body` with the value of a handle.
 ///
 /// # Safety
-/// `handle` is null, or came out of [`hand_out`] and was not closed; no other thread uses it.
+/// `handle` must be null, or come from [`hand_out`] and not be closed; no other thread may use it.
 pub(crate) unsafe fn with<T, R>(
     handle: *const Handle<T>,
     what: &str,
     body: impl FnOnce(&mut T) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: null or alive, as the caller promises.
+    // SAFETY: Null or alive, as the caller guarantees.
     let handle = unsafe { handle.as_ref() }.ok_or_else(|| is_null(what))?;
     let _busy = enter(handle, what)?;
-    // SAFETY: the caller promises that nobody else uses it, and calls within calls were refused.
+    // SAFETY: The caller guarantees that no other thread uses it, and `enter` has refused nested calls.
     body(unsafe { &mut *handle.value.get() })
 }
 
@@ -59,73 +59,73 @@ fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<Busy<'h>, Failure> 
     Ok(Busy(&handle.busy))
 }
 
-/// Takes the value out of the handle at `place`, which is null afterwards.
+/// Takes the value out of the handle at `place`, and sets `place` to null.
 ///
 /// # Safety
-/// `place` is null, or may be read and written and holds what [`with`] wants.
+/// `place` must be null, or readable and writable, with a handle that satisfies [`with`].
 pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T, Failure> {
-    // SAFETY: null or good, as the caller promises.
+    // SAFETY: Null or valid, as the caller guarantees.
     let place = unsafe { place.as_mut() }.ok_or_else(|| is_null(what))?;
-    // SAFETY: as above.
+    // SAFETY: As above.
     let handle = unsafe { place.as_ref() }.ok_or_else(|| is_null(what))?;
     drop(enter(handle, what)?);
     let handle = std::mem::replace(place, null_mut());
-    // SAFETY: it came from `hand_out`, and nobody can reach it any more.
+    // SAFETY: It came from `hand_out`, and no pointer to it is left.
     Ok(unsafe { Box::from_raw(handle) }.value.into_inner())
 }
 
-/// Takes the value out of the handle at `from`, for a result at `to`: whichever of the two pointers is
-/// refused, the other's place is as after any failure. `names` are what they are called.
+/// Takes the value out of the handle at `from`, for a result at `to`. If one pointer is invalid, the
+/// other's target is left as after any other failure. `names` are used in error messages.
 ///
 /// # Safety
-/// As for [`take`] and [`result`].
+/// The requirements of [`take`] and [`result`].
 pub(crate) unsafe fn exchange<'p, T, U: Copy>(
     from: *mut *mut Handle<T>,
     to: *mut U,
     names: [&str; 2],
     none: U,
 ) -> Result<(T, &'p mut U), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let to = unsafe { result(to, names[1], none) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let value = unsafe { take(from, names[0]) }?;
     Ok((value, to?))
 }
 
-/// Drops what a handle holds. Null is allowed. Nothing happens while another thread is in a call with
-/// it: to free what it uses would be worse than to leave it.
+/// Drops the value of a handle; null is allowed. If another thread is in a call with the handle, it is
+/// leaked, because freeing memory in use would be worse.
 ///
 /// # Safety
-/// As for [`with`]; the handle is not used again.
+/// The requirements of [`with`]; the handle must not be used again.
 pub(crate) unsafe fn close<T>(handle: *mut Handle<T>) {
     let body = || {
-        // SAFETY: null or alive, as the caller promises.
+        // SAFETY: Null or alive, as the caller guarantees.
         let Some(still) = (unsafe { handle.as_ref() }) else { return Ok(()) };
         drop(enter(still, "")?);
-        // SAFETY: it came from `hand_out`, and is not used again.
+        // SAFETY: It came from `hand_out`, and is not used again.
         drop(unsafe { Box::from_raw(handle) });
         Ok(())
     };
-    // SAFETY: null is allowed.
+    // SAFETY: `error` is null, which is allowed.
     unsafe { guard::run(null_mut(), body) };
 }
 
-/// The place for a handle that is to be handed out, with null in it.
+/// Sets the output location of a new handle to null, and returns it.
 ///
 /// # Safety
-/// `place` is null, or may be written while the result lives.
+/// `place` must be null, or writable while the result lives.
 pub(crate) unsafe fn place<'p, T>(
     place: *mut *mut T,
     what: &str,
 ) -> Result<&'p mut *mut T, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { result(place, what, null_mut()) }
 }
 
-/// The place for a result, with a value in it for the case that there will be none.
+/// Sets an output location to `none`, the value after a failure, and returns it.
 ///
 /// # Safety
-/// As for [`place`].
+/// The requirements of [`place`].
 pub(crate) unsafe fn result<'p, T: Copy>(
     place: *mut T,
     what: &str,
@@ -135,17 +135,17 @@ pub(crate) unsafe fn result<'p, T: Copy>(
         let message = format!("there is no place for the {what}: the pointer is NULL");
         return Err(Failure::usage(message));
     }
-    // Written before it is borrowed: C need not have.
-    // SAFETY: not null; the caller vouches for the rest.
+    // Written before it is borrowed, because C may not have initialised it.
+    // SAFETY: Not null; the caller guarantees the rest.
     unsafe { place.write(none) };
-    // SAFETY: as above.
+    // SAFETY: As above.
     Ok(unsafe { &mut *place })
 }
 
-/// Bytes that C lends us.
+/// Returns bytes that the caller lends.
 ///
 /// # Safety
-/// `length` is 0 or `from` is null, or the bytes can be read and stay as they are while the result
+/// `length` must be 0 or `from` null, or the bytes must be readable and unchanged while the result
 /// lives.
 pub(crate) unsafe fn bytes<'b>(
     from: *const c_void,
@@ -155,14 +155,14 @@ pub(crate) unsafe fn bytes<'b>(
     if !check_length(from, length, what)? {
         return Ok(&[]);
     }
-    // SAFETY: neither null nor too long; the caller vouches for the rest.
+    // SAFETY: Neither null nor too long; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(from.cast(), length) })
 }
 
-/// Room that C lends us.
+/// Returns writable memory that the caller lends.
 ///
 /// # Safety
-/// `length` is 0 or `into` is null, or the bytes can be written and are used by nobody else while the
+/// `length` must be 0 or `into` null, or the bytes must be writable and not used elsewhere while the
 /// result lives.
 pub(crate) unsafe fn room<'b>(
     into: *mut c_void,
@@ -172,11 +172,12 @@ pub(crate) unsafe fn room<'b>(
     if !check_length(into, length, what)? {
         return Ok(&mut []);
     }
-    // SAFETY: neither null nor too long; the caller vouches for the rest.
+    // SAFETY: Neither null nor too long; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), length) })
 }
 
-/// Whether there is anything behind the pointer.
+/// Returns `true` if the pointer refers to at least one byte. Fails if it is null or the length is
+/// invalid.
 fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool, Failure> {
     match length {
         0 => Ok(false),
@@ -192,8 +193,8 @@ pub(crate) fn is_null(what: &str) -> Failure {
     Failure::usage(format!("{what}: the pointer is NULL"))
 }
 
-/// A value of the process that made it. A child made by fork shares what the value writes to, so
-/// it gets an error, and leaves the value where it is when it closes the handle.
+/// A value that belongs to the process that created it. A forked child shares the objects that the
+/// value writes to. Therefore a child gets an error, and leaks the value when it closes the handle.
 #[derive(Debug)]
 pub struct Here<T> {
     value: Option<T>,
@@ -227,13 +228,13 @@ mod tests {
     #[test]
     fn a_call_within_a_call_is_refused_and_the_next_one_is_not() {
         let handle = hand_out(1);
-        // SAFETY: alive, and this thread's alone.
+        // SAFETY: The handle is alive, and only this thread uses it.
         let within = || unsafe { with(handle, "number", |_| Ok(())) };
-        // SAFETY: as above.
+        // SAFETY: As above.
         let refused = unsafe { with(handle, "number", |_| Ok(within().map_err(|f| f.status))) };
         assert!(matches!(refused, Ok(Err(Status::Usage))), "{refused:?}");
         assert!(within().is_ok());
-        // SAFETY: as above, and not used again.
+        // SAFETY: As above; the handle is not used again.
         unsafe { close(handle) };
     }
 
@@ -243,10 +244,10 @@ mod tests {
         let refused = unsafe { with(std::ptr::null::<Handle<u8>>(), "number", |_| Ok(())) };
         assert_eq!(refused.unwrap_err().message, "number: the pointer is NULL");
         let mut handle = hand_out(7);
-        // SAFETY: a place with a handle in it.
+        // SAFETY: A valid location with a handle in it.
         assert_eq!(unsafe { take(&raw mut handle, "number") }.unwrap(), 7);
         assert!(handle.is_null());
-        // SAFETY: a place with null in it.
+        // SAFETY: A valid location with null in it.
         assert!(unsafe { take(&raw mut handle, "number") }.is_err());
         // SAFETY: null is allowed.
         unsafe { close(handle) };
@@ -257,24 +258,24 @@ mod tests {
         let (mut from, mut to) = (hand_out(7), hand_out(8));
         let not_there = null_mut::<*mut Handle<i32>>();
         let names = ["number", "result"];
-        // SAFETY: a place with a handle in it, and null.
+        // SAFETY: A valid location with a handle in it, and null, which is refused.
         assert!(unsafe { exchange(&raw mut from, not_there, names, null_mut()) }.is_err());
         assert!(from.is_null());
         let old = to;
-        // SAFETY: two places.
+        // SAFETY: Two valid locations.
         assert!(unsafe { exchange(&raw mut from, &raw mut to, names, null_mut()) }.is_err());
         assert!(to.is_null());
-        // SAFETY: alive, and not used again.
+        // SAFETY: Alive, and not used again.
         unsafe { close(old) };
     }
 
     #[test]
     fn no_bytes_need_no_pointer() {
-        // SAFETY: no bytes.
+        // SAFETY: The length is 0.
         assert!(unsafe { bytes(std::ptr::null(), 0, "message") }.unwrap().is_empty());
-        // SAFETY: null is refused.
+        // SAFETY: Null is refused.
         assert!(unsafe { bytes(std::ptr::null(), 1, "message") }.is_err());
-        // SAFETY: no bytes.
+        // SAFETY: The length is 0.
         assert!(unsafe { room(null_mut(), 0, "room") }.unwrap().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What is handed out as JSON.
+//! Results in JSON format.
 
 use serde_json::{Value, json};
 use thalweg_core::{MECHANISMS, Pair, Plan, Unfit};

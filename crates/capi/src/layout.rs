@@ -1,4 +1,4 @@
-//! The header's structs beside ours, as the C compiler lays them out.
+//! Compares the layout of the header's structs, as the C compiler sees it, with this crate's structs.
 
 use crate::{bulk, channel, error, link, moving};
 use std::{path::Path, process::Command};

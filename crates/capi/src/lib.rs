@@ -1,9 +1,10 @@
-//! The C ABI: what `include/thalweg.h` declares, function by function.
+//! The C ABI: implements the functions that `include/thalweg.h` declares.
 //!
-//! The header is written by hand and is the contract; a test compiles C against it and checks that
-//! sizes, offsets and names agree with this crate. No logic of its own: it converts, calls, converts.
+//! The header is written by hand and is the contract. A test compiles C against it and checks that
+//! sizes, offsets and names agree with this crate. This crate contains no logic: it converts arguments,
+//! calls, and converts results.
 //!
-//! No panic crosses the border: [`guard::run`] turns one into `TW_INTERNAL`.
+//! No panic crosses the boundary: [`guard::run`] converts it to `TW_INTERNAL`.
 
 mod broadcast;
 mod buffer;

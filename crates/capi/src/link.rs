@@ -1,4 +1,4 @@
-//! `tw_listener` and `tw_link`: how two processes find each other, and pass descriptors.
+//! `tw_listener` and `tw_link`: connect two processes, and pass descriptors.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
@@ -25,7 +25,7 @@ pub struct TwPeer {
     is_alive: i32,
 }
 
-/// `TW_SAME_USER` and `TW_ANYONE`; what is not negative is a user.
+/// Parses `TW_SAME_USER` and `TW_ANYONE`; any non-negative number is a user id.
 fn admit(who: i64) -> Result<Admit, Failure> {
     match who {
         -1 => Ok(Admit::SameUser),
@@ -37,9 +37,9 @@ fn admit(who: i64) -> Result<Admit, Failure> {
 }
 
 /// # Safety
-/// `text` is null or a string.
+/// `text` must be null or a string.
 unsafe fn address(text: *const c_char) -> Result<Address, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let path = unsafe { text::path(text, "address") }?;
     match path.to_str() {
         Some(text) => Ok(Address::parse(text)?),
@@ -50,7 +50,7 @@ unsafe fn address(text: *const c_char) -> Result<Address, Failure> {
 /// Listens at an address.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_bind(
     at: *const c_char,
@@ -59,21 +59,21 @@ pub unsafe extern "C" fn tw_listener_bind(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let listener = unsafe { handle::place(listener, "listener") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let address = unsafe { address(at) }?;
         *listener = handle::hand_out(Listener::bind_with(&address, admit(who)?)?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Waits for the next process.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_accept(
     listener: *mut TwListener,
@@ -82,32 +82,32 @@ pub unsafe extern "C" fn tw_listener_accept(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let link = unsafe { handle::place(link, "link") }?;
         let accept =
             |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *link = handle::hand_out(unsafe { handle::with(listener, "listener", accept) }?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// What to poll for somebody who waits; -1 for null.
+/// Returns the descriptor to poll for waiting processes; -1 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_fd(listener: *const TwListener) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { descriptor(listener) }
 }
 
 /// # Safety
-/// As for [`handle::with`].
+/// The requirements of [`handle::with`].
 pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let fd = unsafe { handle::with(end, "", |end| Ok(end.as_fd().as_raw_fd())) };
     fd.unwrap_or(-1)
 }
@@ -115,17 +115,17 @@ pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
 /// Closes a listener.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_close(listener: *mut TwListener) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(listener) };
 }
 
-/// Joins the process that listens at an address.
+/// Connects to the process that listens at an address.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_connect(
     to: *const c_char,
@@ -135,22 +135,22 @@ pub unsafe extern "C" fn tw_link_connect(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let link = unsafe { handle::place(link, "link") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let address = unsafe { address(to) }?;
         let joined = Link::connect_with(&address, admit(who)?, options::deadline(timeout_ns))?;
         *link = handle::hand_out(joined);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Two joined ends in this process.
+/// Creates two connected ends in this process.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_pair(
     near: *mut *mut TwLink,
@@ -158,9 +158,9 @@ pub unsafe extern "C" fn tw_link_pair(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let near = unsafe { handle::place(near, "near end") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let far = unsafe { handle::place(far, "far end") }?;
         let ends = Link::pair().map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -169,14 +169,14 @@ pub unsafe extern "C" fn tw_link_pair(
         (*near, *far) = (handle::hand_out(ends.0), handle::hand_out(ends.1));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// A link over a socket of the caller's.
+/// Creates a link over the caller's socket.
 ///
 /// # Safety
-/// What the header says of its pointers; the descriptor stays open during the call.
+/// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_of_fd(
     socket: c_int,
@@ -185,21 +185,21 @@ pub unsafe extern "C" fn tw_link_of_fd(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let link = unsafe { handle::place(link, "link") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let own = unsafe { text::own_descriptor(socket, "socket") }?;
         *link = handle::hand_out(Link::over(own, admit(who)?)?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Who is at the other end.
+/// Reports the process at the other end.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_peer(
     link: *mut TwLink,
@@ -208,24 +208,24 @@ pub unsafe extern "C" fn tw_link_peer(
 ) -> Status {
     let body = || {
         let nobody = TwPeer { pid: 0, uid: u32::MAX, gid: u32::MAX, is_alive: 0 };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let peer = unsafe { handle::result(peer, "peer", nobody) }?;
         let ask = |link: &mut Link| {
             let (told, is_alive) = (link.peer(), link.peer_is_alive());
             Ok(TwPeer { pid: told.pid, uid: told.uid, gid: told.gid, is_alive: is_alive.into() })
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *peer = unsafe { handle::with(link, "link", ask) }?;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Sends a message and descriptors.
+/// Sends a message with descriptors.
 ///
 /// # Safety
-/// What the header says of its pointers; the descriptors stay open during the call.
+/// The pointers must satisfy the header's requirements; the descriptors must stay open during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_send(
     link: *mut TwLink,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn tw_link_send(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::bytes(message, length, "message") }?;
         if message.is_empty() || count > Link::MOST_FDS {
             let most = Link::MOST_FDS;
@@ -247,25 +247,25 @@ pub unsafe extern "C" fn tw_link_send(
         let fds: &[c_int] = match count {
             0 => &[],
             _ if fds.is_null() => return Err(handle::is_null("descriptors")),
-            // SAFETY: not null; the caller vouches for the rest.
+            // SAFETY: Not null; the caller guarantees the rest.
             _ => unsafe { std::slice::from_raw_parts(fds, count) },
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let lend = |fd: &c_int| unsafe { text::descriptor(*fd, "descriptor") };
         let fds = fds.iter().map(lend).collect::<Result<Vec<BorrowedFd<'_>>, Failure>>()?;
         let send =
             |link: &mut Link| Ok(link.send_until(message, &fds, options::deadline(timeout_ns))?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(link, "link", send) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Receives a message and descriptors.
+/// Receives a message with descriptors.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
 pub unsafe extern "C" fn tw_link_receive(
@@ -279,11 +279,11 @@ pub unsafe extern "C" fn tw_link_receive(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let into = unsafe { handle::room(into, room, "room for a message") }?;
-        // SAFETY: null or good, as the caller promises.
+        // SAFETY: Null or valid, as the caller guarantees.
         let mut count = unsafe { count.as_mut() };
         let places = count.as_deref_mut().map_or(0, std::mem::take);
         if places > 0 && fds.is_null() {
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn tw_link_receive(
         }
         let receive =
             |link: &mut Link| Ok(link.receive_until(into, options::deadline(timeout_ns))?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let (len, came) = unsafe { handle::with(link, "link", receive) }?;
         if came.len() > places {
             let message = format!(
@@ -305,34 +305,34 @@ pub unsafe extern "C" fn tw_link_receive(
             *count = came.len();
         }
         for (at, fd) in came.into_iter().enumerate() {
-            // SAFETY: at < places, for which the caller vouches.
+            // SAFETY: `at` is below `places`, and the caller guarantees that many elements.
             let to = unsafe { fds.add(at) };
-            // SAFETY: as above.
+            // SAFETY: As above.
             unsafe { to.write(fd.into_raw_fd()) };
         }
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// What to poll for a message; -1 for null.
+/// Returns the descriptor to poll for a message; -1 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_fd(link: *const TwLink) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { descriptor(link) }
 }
 
 /// Closes a link.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_close(link: *mut TwLink) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(link) };
 }
 

@@ -1,4 +1,4 @@
-//! The list of mechanisms, and trying them.
+//! The list of mechanisms, and their probes.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
@@ -8,7 +8,7 @@ use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::Site};
 use crate::error::{Failure, Status, TwError};
 use crate::{guard, handle, json, text};
 
-/// A static text with a NUL behind it, made once and kept.
+/// Returns a static text with a terminating NUL, allocated once and kept.
 pub(crate) fn forever(text: &'static str) -> &'static CStr {
     static MADE: LazyLock<Mutex<BTreeMap<&'static str, &'static CStr>>> =
         LazyLock::new(Mutex::default);
@@ -22,45 +22,45 @@ fn text_of(index: usize, field: fn(&'static thalweg_core::Info) -> &'static str)
     text.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// How many mechanisms there are.
+/// Returns the number of mechanisms.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_count() -> usize {
     MECHANISMS.len()
 }
 
-/// The name of a mechanism, or null.
+/// Returns the name of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_name(index: usize) -> *const c_char {
     text_of(index, |info| info.name)
 }
 
-/// The summary of a mechanism, or null.
+/// Returns the summary of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)
 }
 
-/// All facts of all mechanisms.
+/// Returns all facts about all mechanisms as JSON.
 ///
 /// # Safety
-/// `json` may be written, `error` is null or may be written.
+/// `json` must be writable; `error` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mechanisms_json(json: *mut *mut c_char, error: *mut TwError) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let json = unsafe { handle::place(json, "result") }?;
         *json = text::handed_out(&json::mechanisms());
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Tries a mechanism on all its pairs.
+/// Tries a mechanism on all its endpoint pairs.
 ///
 /// # Safety
-/// `mechanism` is a string, `folder` null or a string, `json` may be written, `error` is null or may
-/// be written.
+/// `mechanism` must be a string, `folder` null or a string, `json` writable, and `error` null or
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_probe_json(
     mechanism: *const c_char,
@@ -69,12 +69,12 @@ pub unsafe extern "C" fn tw_probe_json(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let name = unsafe { text::optional(mechanism) };
         let name = name.ok_or(Failure::usage("mechanism: the pointer is NULL"))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let named = unsafe { folder.as_ref() }.map(|at| unsafe { text::path(at, "folder") });
         let folder = named.transpose()?.unwrap_or_else(std::env::temp_dir);
         let found = by_name(&name).ok_or_else(|| no_such(&name))?;
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn tw_probe_json(
         *json = text::handed_out(&json::probes(&answers));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The refusal of an unknown name, with those that are known.
+/// Builds the error for an unknown name, with the list of known ones.
 pub(crate) fn no_such(name: &str) -> Failure {
     let names: Vec<&str> = MECHANISMS.iter().map(|mechanism| mechanism.info().name).collect();
     Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))

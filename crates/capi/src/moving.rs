@@ -49,7 +49,7 @@ pub struct TwReport {
 
 const ALL: u64 = u64::MAX;
 
-/// The options, checked and made ours.
+/// The options after validation, as owned values.
 struct Wishes {
     needs: Guarantees,
     request: Request,
@@ -68,16 +68,16 @@ struct Watcher {
 impl Watcher {
     fn wants_to_stop(self, moved: u64) -> bool {
         let Some(progress) = self.progress else { return false };
-        // SAFETY: the caller vouches that the function takes what it was given as `user`, and that
-        // it does not unwind.
+        // SAFETY: The caller guarantees that the function accepts its `user` pointer and does not
+        // unwind.
         unsafe { progress(moved, self.user) != 0 }
     }
 }
 
 impl Wishes {
     /// # Safety
-    /// `options` is null or points to as many bytes as its first field says; its pointers hold what
-    /// the header says.
+    /// `options` must be null or point to as many bytes as its first field states; its pointers must
+    /// satisfy the header's requirements.
     unsafe fn of(options: *const TwTransferOptions) -> Result<Self, Failure> {
         let mut wishes = Self {
             needs: Guarantees::default(),
@@ -86,7 +86,7 @@ impl Wishes {
             limit: None,
             watcher: Watcher { progress: None, user: std::ptr::null_mut() },
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let Some(given) = (unsafe { options::read(options, "TW_TRANSFER_OPTIONS_INIT", &[]) })?
         else {
             return Ok(wishes);
@@ -98,12 +98,12 @@ impl Wishes {
             2 => Prefer::Memory,
             other => return Err(Failure::usage(format!("options.prefer is {other}"))),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         if let Some(name) = unsafe { text::optional(given.method) } {
             by_name(&name).ok_or_else(|| mechanism::no_such(&name))?;
             wishes.request.only = Some(name.into_owned());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         wishes.profile =
             unsafe { given.profile.as_ref() }.map(|profile| Arc::clone(&profile.profile));
         wishes.limit = Some(given.limit).filter(|limit| *limit > 0);
@@ -112,10 +112,10 @@ impl Wishes {
     }
 }
 
-/// The job that two descriptors and a length make.
+/// Builds a transfer from two descriptors and a length.
 ///
 /// # Safety
-/// Descriptors that are open stay open while the result lives.
+/// Open descriptors must stay open while the result lives.
 unsafe fn job<'t>(
     source: c_int,
     sink: c_int,
@@ -123,7 +123,7 @@ unsafe fn job<'t>(
     needs: Guarantees,
 ) -> Result<Transfer<'t>, Failure> {
     let end = |fd: c_int, what: &str| {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let fd = unsafe { text::descriptor(fd, what) }?;
         End::of(fd).map_err(|errno| Failure {
             os_error: errno.raw_os_error(),
@@ -137,7 +137,7 @@ unsafe fn job<'t>(
 /// Moves bytes from one descriptor to the other.
 ///
 /// # Safety
-/// What the header says of its pointers; the descriptors stay open.
+/// The pointers must satisfy the header's requirements; the descriptors must stay open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_transfer(
     source: c_int,
@@ -148,11 +148,11 @@ pub unsafe extern "C" fn tw_transfer(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { Account::NOTHING.write(report) };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let mut transfer = unsafe { job(source, sink, length, wishes.needs) }?;
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn tw_transfer(
             steps_down: done.steps_down.len(),
             mechanism: done.main().map_or("", |share| share.mechanism),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { account.write(report) };
         match outcome.error {
             Some(error) => Err(Failure::of_call(Status::Partial, &error)),
@@ -180,14 +180,14 @@ pub unsafe extern "C" fn tw_transfer(
             None => Ok(()),
         }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The plan for a transfer.
+/// Returns the plan of a transfer as JSON.
 ///
 /// # Safety
-/// What the header says of its pointers; the descriptors stay open.
+/// The pointers must satisfy the header's requirements; the descriptors must stay open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_plan_json(
     source: c_int,
@@ -198,25 +198,25 @@ pub unsafe extern "C" fn tw_plan_json(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let transfer = unsafe { job(source, sink, length, wishes.needs) }?;
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
         *json = text::handed_out(&json::plan(&plan));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Copies one file.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_copy(
     source: *const c_char,
@@ -226,13 +226,13 @@ pub unsafe extern "C" fn tw_copy(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { Account::NOTHING.write(report) };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let source = unsafe { text::path(source, "source") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let destination = unsafe { text::path(destination, "destination") }?;
         let listener =
             Listener { watcher: Mutex::new(wishes.watcher), stop: AtomicBool::new(false) };
@@ -255,15 +255,15 @@ pub unsafe extern "C" fn tw_copy(
             steps_down: done.steps_down.len(),
             mechanism: done.shares.first().map_or("", |share| share.mechanism),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { account.write(report) };
         ended(&done)
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// How a copy ended, as a failure with the first problem's words.
+/// Converts the end of a copy; a failure contains the text of the first problem.
 fn ended(done: &TreeReport) -> Result<(), Failure> {
     let status = match done.ending() {
         Ending::Done => return Ok(()),
@@ -280,7 +280,7 @@ fn ended(done: &TreeReport) -> Result<(), Failure> {
     Err(Failure { moved: done.bytes, ..of_tree(first, status) })
 }
 
-/// An error of the tree copier; `status` is for a call that failed, and for data that differ.
+/// Converts an error of the tree copier. `status` is used for failed calls and differing data.
 fn of_tree(error: &Error, status: Status) -> Failure {
     let status = match error {
         Error::Refused { reason: Refusal::NoMechanism(_), .. } => Status::Unsupported,
@@ -299,14 +299,14 @@ fn stopped(moved: u64) -> Failure {
     Failure { moved, ..Failure::new(Status::Stopped, message) }
 }
 
-/// A watcher for a copy, which runs on threads of its own: they take turns.
+/// Calls the watcher for a copy, which runs on several threads: they take turns.
 struct Listener {
     watcher: Mutex<Watcher>,
     stop: AtomicBool,
 }
 
-// SAFETY: the header says that a copy calls it from a thread of its own, one at a time; what `user`
-// points to is handed to the caller's own function only.
+// SAFETY: The header documents that a copy calls the function from its own threads, one at a time. The
+// target of `user` is passed only to the caller's function.
 unsafe impl Send for Watcher {}
 
 impl Events for Listener {
@@ -322,7 +322,7 @@ impl Events for Listener {
     }
 }
 
-/// A report before it is C's.
+/// A report before its conversion for C.
 struct Account {
     bytes: u64,
     lost: u64,
@@ -333,7 +333,7 @@ struct Account {
 }
 
 impl Account {
-    /// For a call that fails before it moves anything: C may not have cleared its report.
+    /// The report of a call that fails before it moves any bytes; C may not have cleared its own.
     const NOTHING: Self = Self {
         bytes: 0,
         lost: 0,
@@ -344,7 +344,7 @@ impl Account {
     };
 
     /// # Safety
-    /// `report` is null or may be written.
+    /// `report` must be null or writable.
     unsafe fn write(&self, report: *mut TwReport) {
         if report.is_null() {
             return;
@@ -361,7 +361,7 @@ impl Account {
             steps_down: self.steps_down as u32,
             mechanism,
         };
-        // SAFETY: not null; the caller vouches for the rest.
+        // SAFETY: Not null; the caller guarantees the rest.
         unsafe { report.write(filled) };
     }
 }

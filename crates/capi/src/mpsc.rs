@@ -10,7 +10,7 @@ use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard, options};
 
-/// The consumer, with the message that C holds.
+/// The consumer, with the message lent to C.
 type Inlet = Lender<Mpsc, Sample<'static>>;
 
 /// `tw_mpsc`, opaque to C.
@@ -19,10 +19,10 @@ pub type TwMpsc = Handle<Inlet>;
 /// `TW_NOBODY`
 const NOBODY: u64 = u64::MAX;
 
-/// A consumer without producers.
+/// Creates a consumer without producers.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_new(
     given: *const TwChannelOptions,
@@ -30,21 +30,21 @@ pub unsafe extern "C" fn tw_mpsc_new(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let mpsc = unsafe { handle::place(mpsc, "consumer") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let given = unsafe { channel::options(given) }?;
         *mpsc = handle::hand_out(Lender::new(Mpsc::new(&given)));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Takes a producer in.
+/// Adds a producer.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_add(
     mpsc: *mut TwMpsc,
@@ -55,25 +55,25 @@ pub unsafe extern "C" fn tw_mpsc_add(
 ) -> Status {
     let body = || {
         let names = ["link", "producer"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, producer, names, NOBODY) };
         let (link, producer) = exchanged?;
         let add = |inlet: &mut Inlet| {
-            // SAFETY: the reader is not kept.
+            // SAFETY: The reader is not kept.
             Ok(unsafe { inlet.idle() }?.add(link, options::deadline(timeout_ns))?)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *producer = unsafe { handle::with(mpsc, "consumer", add) }?;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The next message of whoever has one, or the news that one is gone.
+/// Returns the next message of any producer, or reports that one has left.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_receive(
     mpsc: *mut TwMpsc,
@@ -84,14 +84,14 @@ pub unsafe extern "C" fn tw_mpsc_receive(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let from = unsafe { handle::result(from, "producer", NOBODY) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
         let receive = |inlet: &mut Inlet| {
-            // SAFETY: the message goes to the lender.
+            // SAFETY: The lender keeps the message.
             let reader = unsafe { inlet.idle() }?;
             match reader.receive_until(options::deadline(timeout_ns))? {
                 Arrival::Message { from: whose, sample } => {
@@ -105,31 +105,31 @@ pub unsafe extern "C" fn tw_mpsc_receive(
                 }
             }
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(mpsc, "consumer", receive) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Gives the room of the message that is held back to its producer.
+/// Releases the lent message, so that its producer can reuse the room.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError) -> Status {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(mpsc, "consumer", Lender::take_back) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Closes a consumer: the goodbye to all.
+/// Closes a consumer: all producers see the end of the channel.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_close(mpsc: *mut TwMpsc) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(mpsc) };
 }

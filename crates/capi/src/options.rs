@@ -1,5 +1,5 @@
-//! What the structs of options have in common: their size comes first, and some words mean the same
-//! in all of them.
+//! Common parts of the options structs: the size is their first field, and several fields have common
+//! meanings.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ const STABLE: u32 = 1;
 const PRIVATE: u32 = 2;
 const DURABLE: u32 = 4;
 
-/// The options, if there are any; `init` is the name of the macro to begin with. `earlier` are the
-/// sizes that the struct has had: what such a one lacks is zeros.
+/// Reads the options, if present. `init` is the name of the initialiser macro, for messages. `earlier`
+/// lists earlier sizes of the struct; the fields that such a version lacks are zeroed.
 ///
 /// # Safety
-/// `options` is null, or points to as many bytes as its first field, a `size_t`, says. A `T` may have
-/// zeros in whatever lies beyond the smallest of `earlier`.
+/// `options` must be null, or point to as many bytes as its first field, a `size_t`, states. All bytes
+/// of `T` beyond the smallest of `earlier` must be valid as zeros.
 pub(crate) unsafe fn read<T: Copy>(
     options: *const T,
     init: &str,
@@ -27,28 +27,29 @@ pub(crate) unsafe fn read<T: Copy>(
     if options.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null, and every version of the struct begins with its size.
+    // SAFETY: Not null, and every version of the struct begins with its size.
     let size = unsafe { options.cast::<usize>().read() };
-    // A smaller one than the first was never handed out, a larger one than ours only adds.
+    // No version was smaller than the first. A larger struct than ours only has additional fields.
     let versions = earlier.iter().copied().chain([size_of::<T>()]);
     let Some(known) = versions.filter(|version| *version <= size).max() else {
         return Err(Failure::usage(format!("options.size is {size}: begin with {init}")));
     };
     let mut all = MaybeUninit::<T>::zeroed();
-    // SAFETY: the caller has `size` bytes and `all` as many as a `T`: `known` is neither's more.
+    // SAFETY: The caller provides `size` bytes, and `all` has as many as a `T`; `known` exceeds
+    // neither.
     unsafe { options.cast::<u8>().copy_to_nonoverlapping(all.as_mut_ptr().cast(), known) };
-    // SAFETY: the fields of a version, and zeros where the caller vouches for them.
+    // SAFETY: It contains the fields of a version, and zeros that the caller guarantees to be valid.
     Ok(Some(unsafe { all.assume_init() }))
 }
 
-/// `needs`
+/// Converts the field `needs`.
 pub(crate) fn guarantees(needs: u32) -> Result<Guarantees, Failure> {
     known_bits("needs", needs, STABLE | PRIVATE | DURABLE)?;
     let has = |bit| needs & bit != 0;
     Ok(Guarantees { stable: has(STABLE), private: has(PRIVATE), durable: has(DURABLE) })
 }
 
-/// Refuses bits that mean nothing yet.
+/// Rejects undefined bits.
 pub(crate) fn known_bits(field: &str, bits: u32, known: u32) -> Result<(), Failure> {
     if bits & !known == 0 {
         return Ok(());
@@ -56,7 +57,7 @@ pub(crate) fn known_bits(field: &str, bits: u32, known: u32) -> Result<(), Failu
     Err(Failure::usage(format!("options.{field} has unknown bits: {bits:#x}")))
 }
 
-/// `wait` and `spin_ns`
+/// Converts the fields `wait` and `spin_ns`.
 pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, Failure> {
     match wait {
         0 if spin_ns == 0 => Ok(Wait::HYBRID),
@@ -67,10 +68,12 @@ pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, Failure> {
     }
 }
 
-/// `TW_FOREVER`. No negative number, as a caller that computes `deadline - now` gets those when it is late.
+/// `TW_FOREVER`. It is not negative, because a caller that computes `deadline - now` gets a negative
+/// number when it is late.
 const FOREVER: i64 = i64::MAX;
 
-/// Returns the end of a wait of `timeout_ns`, and `None` for no end. A negative timeout has passed already.
+/// Returns the deadline of a wait of `timeout_ns`, or `None` for no limit. A negative timeout has
+/// already expired.
 pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
     if timeout_ns == FOREVER {
         return None;
@@ -79,7 +82,7 @@ pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_nanos(ahead))
 }
 
-/// Returns whether a call must not wait: `TW_NOW`, or a deadline that has passed.
+/// Returns `true` if a call must not wait: `TW_NOW`, or an expired deadline.
 pub(crate) fn is_now(timeout_ns: i64) -> bool {
     timeout_ns <= 0
 }
@@ -113,7 +116,7 @@ mod tests {
         let whole = Grown { size: 0, first: 7, second: 9 };
         let read = |size, earlier: &[usize]| {
             let given = Grown { size, ..whole };
-            // SAFETY: never more than a whole one is read, and zeros are numbers.
+            // SAFETY: At most a whole struct is read, and zeros are valid numbers.
             let read = unsafe { read(&raw const given, "INIT", earlier) };
             read.map(|found| found.map(|found| (found.first, found.second))).ok().flatten()
         };

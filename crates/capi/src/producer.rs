@@ -1,4 +1,4 @@
-//! `tw_producer`: the end of a channel that writes messages.
+//! `tw_producer`: the writing end of a channel.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
 use crate::options;
 
-/// A producer, and how much room in it C has on loan.
+/// A producer, and the size of the room lent to C.
 #[derive(Debug)]
 pub struct Outbox {
     producer: Producer,
@@ -27,8 +27,8 @@ impl Outbox {
         Self { producer, loaned: None }
     }
 
-    /// Room for a message. It stays there until the next one is committed, for nobody else sends: so
-    /// what C holds is a pointer, and the loan itself is taken up again when it is committed.
+    /// Returns room for a message. The room stays valid until the next commit, because no other code
+    /// sends on this producer. Therefore C holds only a pointer, and `commit` takes the loan again.
     fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, Failure> {
         self.idle()?;
         let room = if options::is_now(timeout_ns) {
@@ -89,7 +89,7 @@ impl AsFd for Outbox {
 /// Offers a channel over a link.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_open(
     link: *mut *mut TwLink,
@@ -100,23 +100,23 @@ pub unsafe extern "C" fn tw_producer_open(
 ) -> Status {
     let body = || {
         let names = ["link", "producer"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, producer, names, null_mut()) };
         let (link, producer) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let options = unsafe { channel::options(options) }?;
         let opened = Producer::open_until(link, &options, options::deadline(timeout_ns));
         *producer = handle::hand_out(Outbox::new(opened?));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Offers a channel to the first that comes.
+/// Offers a channel to the first process that connects.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_accept(
     listener: *mut *mut TwListener,
@@ -127,23 +127,23 @@ pub unsafe extern "C" fn tw_producer_accept(
 ) -> Status {
     let body = || {
         let names = ["listener", "producer"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(listener, producer, names, null_mut()) };
         let (listener, producer) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let options = unsafe { channel::options(options) }?;
         let opened = Producer::accept(listener, &options, options::deadline(timeout_ns));
         *producer = handle::hand_out(Outbox::new(opened?));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Room for a message, to be written in place.
+/// Returns room for a message, to be written in place.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_loan(
     producer: *mut TwProducer,
@@ -153,21 +153,21 @@ pub unsafe extern "C" fn tw_producer_loan(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let room = unsafe { handle::result(room, "room", null_mut()) }?;
         let loan = |outbox: &mut Outbox| outbox.loan(length, timeout_ns);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *room = unsafe { handle::with(producer, "producer", loan) }?.cast();
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Makes what was written on loan visible.
+/// Commits the message written to the lent room.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,
@@ -175,16 +175,16 @@ pub unsafe extern "C" fn tw_producer_commit(
     error: *mut TwError,
 ) -> Status {
     let commit = |outbox: &mut Outbox| outbox.commit(length);
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(producer, "producer", commit) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Gives up what is on loan.
+/// Discards the lent room.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_abort(
     producer: *mut TwProducer,
@@ -194,16 +194,16 @@ pub unsafe extern "C" fn tw_producer_abort(
         let loaned = outbox.loaned.take();
         loaned.map(drop).ok_or(Failure::usage("nothing is on loan: there is nothing to give up"))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(producer, "producer", abort) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Sends a copy of a message.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_send(
     producer: *mut TwProducer,
@@ -213,20 +213,20 @@ pub unsafe extern "C" fn tw_producer_send(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let message = unsafe { handle::bytes(message, length, "message") }?;
         let send = |outbox: &mut Outbox| outbox.send(message, timeout_ns);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(producer, "producer", send) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Waits until every message was released.
+/// Waits until the consumer has released every message.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_drain(
     producer: *mut TwProducer,
@@ -235,16 +235,16 @@ pub unsafe extern "C" fn tw_producer_drain(
 ) -> Status {
     let drain =
         |outbox: &mut Outbox| Ok(outbox.producer.drained_until(options::deadline(timeout_ns))?);
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(producer, "producer", drain) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Arms the descriptor for an event loop.
+/// Prepares the descriptor for polling in an event loop.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_arm(
     producer: *mut TwProducer,
@@ -253,53 +253,53 @@ pub unsafe extern "C" fn tw_producer_arm(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let is_armed = unsafe { handle::result(is_armed, "answer", 0) }?;
         let arm = |outbox: &mut Outbox| Ok(outbox.producer.arm(length)?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *is_armed = unsafe { handle::with(producer, "producer", arm) }?.into();
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// What to poll; -1 for null.
+/// Returns the descriptor to poll; -1 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { link::descriptor(producer) }
 }
 
-/// The largest message; 0 for null.
+/// Returns the size of the largest message; 0 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(producer, "", |outbox| Ok(outbox.producer.largest())) }.unwrap_or(0)
 }
 
-/// Messages committed; 0 for null.
+/// Returns the number of messages committed; 0 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(producer, "", |outbox| Ok(outbox.producer.sent())) }.unwrap_or(0)
 }
 
-/// Closes a producer: the goodbye.
+/// Closes a producer.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_close(producer: *mut TwProducer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(producer) };
 }

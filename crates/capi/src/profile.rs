@@ -14,10 +14,10 @@ pub struct TwProfile {
     pub(crate) profile: Arc<Profile>,
 }
 
-/// Loads a profile; null where there is none.
+/// Loads a profile; stores null if none exists.
 ///
 /// # Safety
-/// `path` is null or a string, `profile` may be written, `error` is null or may be written.
+/// `path` must be null or a string, `profile` writable, and `error` null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_profile_load(
     path: *const c_char,
@@ -25,16 +25,16 @@ pub unsafe extern "C" fn tw_profile_load(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let profile = unsafe { handle::place(profile, "profile") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let named = unsafe { path.as_ref() }.map(|path| unsafe { text::path(path, "path") });
         if let Some(found) = load(named.transpose()?)? {
             *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found) }));
         }
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
@@ -42,7 +42,8 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
-    // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
+    // A profile that is stale for other measurements may still be valid for memory copies, as in a
+    // pinned process.
     let stale = profile.stale();
     profile.install_kernels(&stale);
     kernel::follow_installed();
@@ -65,14 +66,14 @@ fn unusable(error: &ProfileError) -> Failure {
     }
 }
 
-/// Frees a profile; plans, transfers and senders that were begun with it keep what they need.
+/// Frees a profile. Plans, transfers and senders created with it keep their data.
 ///
 /// # Safety
-/// `profile` is null, or came out of `tw_profile_load` and was not freed.
+/// `profile` must be null, or come from `tw_profile_load` and not be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_profile_free(profile: *mut TwProfile) {
     if !profile.is_null() {
-        // SAFETY: it came from `Box::into_raw` in `tw_profile_load`.
+        // SAFETY: It came from `Box::into_raw` in `tw_profile_load`.
         drop(unsafe { Box::from_raw(profile) });
     }
 }
@@ -101,7 +102,7 @@ mod tests {
         let again = Bands::of(&[]).and_then(Bands::install);
         assert_eq!(again, Err(Unfit::Installed), "the profile's bands are there");
         let mut sink = [0_u8; 100];
-        // SAFETY: two buffers of that length.
+        // SAFETY: Two buffers of 100 bytes.
         unsafe { kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100) };
         assert_eq!(sink, [7; 100]);
         assert_eq!(kernel::first_band(), (64, thalweg_kernels::tuned::first_copies() as usize));

@@ -1,4 +1,4 @@
-//! `tw_receiver`: the end of a bulk transfer that receives.
+//! `tw_receiver`: the receiving end of a bulk transfer.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -11,7 +11,7 @@ use crate::handle::{self, Handle, Here};
 use crate::link::TwLink;
 use crate::{guard, mechanism, text};
 
-/// A receiver, and how much it has received.
+/// A receiver, and the number of buffers received.
 pub struct Inflow {
     receiver: Receiver,
     buffers: u64,
@@ -27,10 +27,10 @@ impl Inflow {
     }
 }
 
-/// Meets the sender.
+/// Connects to the sender.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_open(
     link: *mut *mut TwLink,
@@ -40,23 +40,23 @@ pub unsafe extern "C" fn tw_receiver_open(
 ) -> Status {
     let body = || {
         let names = ["link", "receiver"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, receiver, names, null_mut()) };
         let (link, receiver) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let options = unsafe { bulk::options(options) }?;
         let opened = Inflow { receiver: Receiver::over(link, &options)?, buffers: 0 };
         *receiver = handle::hand_out(Here::new(opened));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Waits for the next buffer and says how long it is.
+/// Waits for the next buffer and returns its length.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_next_length(
     receiver: *mut TwReceiver,
@@ -64,21 +64,21 @@ pub unsafe extern "C" fn tw_receiver_next_length(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
         let next = |inflow: &mut Here<Inflow>| inflow.get()?.next_length();
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *length = unsafe { handle::with(receiver, "receiver", next) }?;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Receives the next buffer into memory of the caller's.
+/// Receives the next buffer into the caller's memory.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_receive_into(
     receiver: *mut TwReceiver,
@@ -88,22 +88,23 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let into = unsafe { handle::room(into, room, "room for a buffer") }?;
         let receive = |inflow: &mut Here<Inflow>| {
             let inflow = inflow.get()?;
-            // For the goodbye: the receiver itself says it with no count.
+            // Checks for the end of the transfer first: the receiver's own error would not contain the
+            // count.
             inflow.next_length()?;
             *length = inflow.receiver.recv_into(into).map_err(too_large)?;
             inflow.buffers += 1;
             Ok(())
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(receiver, "receiver", receive) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
@@ -114,10 +115,10 @@ fn too_large(error: Error) -> Failure {
     if is_large { failure.hint(hint) } else { failure }
 }
 
-/// Receives the next buffer into memory of its own.
+/// Receives the next buffer into newly allocated memory.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_receive_new(
     receiver: *mut TwReceiver,
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let buffer = unsafe { handle::place(buffer, "buffer") }?;
         let receive = |inflow: &mut Here<Inflow>| {
             let inflow = inflow.get()?;
@@ -134,31 +135,31 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
             inflow.buffers += 1;
             Ok(got)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let got = unsafe { handle::with(receiver, "receiver", receive) }?;
         *buffer = handle::hand_out(Memory::Own(got));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The mechanism in use; null for null.
+/// Returns the name of the mechanism in use; null for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
     let name =
         |inflow: &mut Here<Inflow>| Ok(mechanism::forever(inflow.get()?.receiver.mechanism().name));
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(receiver, "", name) }.map_or(null(), CStr::as_ptr)
 }
 
-/// The mechanism in use and those that are not.
+/// Describes the mechanism in use and the rejected ones, as JSON.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_explain_json(
     receiver: *const TwReceiver,
@@ -170,22 +171,22 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
         Ok(bulk::explain(receiver.mechanism(), receiver.tuning(), None, receiver.skipped()))
     };
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *json = text::handed_out(&unsafe { handle::with(receiver, "receiver", explain) }?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Closes a receiver.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_close(receiver: *mut TwReceiver) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(receiver) };
 }

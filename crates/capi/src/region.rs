@@ -1,4 +1,4 @@
-//! `tw_region`: memory shared with other processes, mapped and unmapped.
+//! `tw_region`: memory shared with other processes.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -25,14 +25,14 @@ const SEALS: [(u32, SealFlags); 4] = [
     (8, SealFlags::SEAL),
 ];
 
-/// Where the memory lives.
+/// The kernel object behind the memory.
 #[derive(Debug)]
 enum Home {
     File(File),
     Segment(Segment),
 }
 
-/// Shared memory, and our view of it while it is mapped.
+/// Shared memory, with its mapping while it is mapped.
 #[derive(Debug)]
 pub struct Memory {
     home: Home,
@@ -66,13 +66,13 @@ impl Memory {
         let mut memory = Self { home, length, map: None };
         let mapped = memory.map(Sharing::Write);
         if let (Err(_), Home::Segment(segment)) = (&mapped, &memory.home) {
-            // Nobody will ever know of it.
+            // No other process knows of the segment, so it would leak.
             let _ = segment.remove();
         }
         mapped.map(|()| memory)
     }
 
-    /// What is behind a descriptor; length 0 is all of it.
+    /// Maps the file behind a descriptor; length 0 means all of it.
     fn of_file(file: File, length: usize, sharing: Sharing) -> Result<Self, Failure> {
         let known = file.metadata().map_err(|error| {
             Failure::system("fstat", Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -82,7 +82,7 @@ impl Memory {
         memory.map(sharing).map(|()| memory)
     }
 
-    /// A segment by its number; length 0 is all of it.
+    /// Maps a System V segment by its id; length 0 means all of it.
     fn of_segment(id: c_int, length: usize, sharing: Sharing) -> Result<Self, Failure> {
         let segment = Segment::of_id(id);
         let known = segment.len().map_err(|errno| Failure::system("shmctl", errno))?;
@@ -126,7 +126,7 @@ impl Memory {
     }
 }
 
-/// A length that the memory has; a load behind its end would raise SIGBUS.
+/// Checks that the memory has this length; an access beyond its end would raise SIGBUS.
 fn within(length: usize, most: usize) -> Result<usize, Failure> {
     match length {
         _ if most == 0 => Err(Failure::usage("there is nothing to map: it has 0 bytes")),
@@ -154,10 +154,10 @@ fn seals(bits: u32) -> Result<SealFlags, Failure> {
     Ok(asked.fold(SealFlags::empty(), |all, (_, flags)| all | *flags))
 }
 
-/// Makes shared memory and maps it.
+/// Creates and maps shared memory.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_create(
     kind: u32,
@@ -166,19 +166,19 @@ pub unsafe extern "C" fn tw_region_create(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let region = unsafe { handle::place(region, "region") }?;
         *region = handle::hand_out(Memory::create(kind, length)?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Maps what is behind a descriptor.
+/// Maps the file behind a descriptor.
 ///
 /// # Safety
-/// What the header says of its pointers; the descriptor stays open during the call.
+/// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_of_fd(
     fd: c_int,
@@ -188,21 +188,21 @@ pub unsafe extern "C" fn tw_region_of_fd(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let region = unsafe { handle::place(region, "region") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let file = unsafe { text::own_descriptor(fd, "fd") }?;
         *region = handle::hand_out(Memory::of_file(file.into(), length, sharing(share)?)?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Maps a System V segment.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_of_segment(
     id: c_int,
@@ -212,19 +212,19 @@ pub unsafe extern "C" fn tw_region_of_segment(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let region = unsafe { handle::place(region, "region") }?;
         *region = handle::hand_out(Memory::of_segment(id, length, sharing(share)?)?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Maps a region again.
+/// Maps a region again after it was unmapped.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_map(
     region: *mut TwRegion,
@@ -232,16 +232,16 @@ pub unsafe extern "C" fn tw_region_map(
     error: *mut TwError,
 ) -> Status {
     let map = |memory: &mut Memory| memory.map(sharing(share)?);
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(region, "region", map) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Unmaps a region.
 ///
 /// # Safety
-/// What the header says of its pointers; nobody uses the memory any more.
+/// The pointers must satisfy the header's requirements; the memory must not be in use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> Status {
     let unmap = |memory: &mut Memory| {
@@ -249,16 +249,16 @@ pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwEr
         memory.map = None;
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(region, "region", unmap) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Seals a memory file.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_seal(
     region: *mut TwRegion,
@@ -276,30 +276,30 @@ pub unsafe extern "C" fn tw_region_seal(
             Failure::system("fcntl(F_ADD_SEALS)", errno).hint(hint)
         })
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(region, "region", seal) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Whether a region has all of these seals.
+/// Returns 1 if a region has all of these seals, otherwise 0.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
     let ask = |memory: &mut Memory| {
         let file = memory.file("be sealed")?;
         Ok(region::is_sealed(file, seals(bits)?, memory.length as u64))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", ask) }.unwrap_or(false).into()
 }
 
 /// Makes every page resident.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut TwError) -> Status {
     let populate = |memory: &mut Memory| match memory.mapped()?.populate() {
@@ -310,16 +310,16 @@ pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut T
         }
         Err(errno) => Err(Failure::system("madvise(MADV_POPULATE_*)", errno)),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(region, "region", populate) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Lets a System V segment go with the last process that has it.
+/// Marks a System V segment for removal: it disappears when the last process detaches.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> Status {
     let remove = |memory: &mut Memory| match &memory.home {
@@ -328,64 +328,64 @@ pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwE
         }
         Home::File(_) => Err(Failure::usage("only a TW_SYSV has to be removed")),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let body = || unsafe { handle::with(region, "region", remove) };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The first byte of the mapping; null while there is none.
+/// Returns the address of the mapping; null if the region is not mapped.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void {
     let start = |memory: &mut Memory| Ok(memory.mapped()?.as_ptr().cast());
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", start) }.unwrap_or(null_mut())
 }
 
-/// Bytes of the region; 0 for null.
+/// Returns the length of the region in bytes; 0 for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", |memory| Ok(memory.length)) }.unwrap_or(0)
 }
 
-/// The descriptor, or -1.
+/// Returns the descriptor, or -1.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
     let fd = |memory: &mut Memory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", fd) }.unwrap_or(-1)
 }
 
-/// The number of the System V segment, or -1.
+/// Returns the id of the System V segment, or -1.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
     let id = |memory: &mut Memory| match &memory.home {
         Home::Segment(segment) => Ok(segment.id()),
         Home::File(_) => Ok(-1),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", id) }.unwrap_or(-1)
 }
 
 /// Unmaps and closes a region.
 ///
 /// # Safety
-/// What the header says of its pointers; nobody uses the memory any more.
+/// The pointers must satisfy the header's requirements; the memory must not be in use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_close(region: *mut TwRegion) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(region) };
 }

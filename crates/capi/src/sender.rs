@@ -1,4 +1,4 @@
-//! `tw_sender`: the end of a bulk transfer that sends.
+//! `tw_sender`: the sending end of a bulk transfer.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -14,10 +14,10 @@ use crate::{guard, mechanism, sigpipe, text};
 /// `tw_sender`, opaque to C.
 pub type TwSender = Handle<Here<Sender>>;
 
-/// Meets the receiver.
+/// Connects to the receiver.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_open(
     link: *mut *mut TwLink,
@@ -27,22 +27,22 @@ pub unsafe extern "C" fn tw_sender_open(
 ) -> Status {
     let body = || {
         let names = ["link", "sender"];
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let exchanged = unsafe { handle::exchange(link, sender, names, null_mut()) };
         let (link, sender) = exchanged?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let options = unsafe { bulk::options(options) }?;
         *sender = handle::hand_out(Here::new(Sender::over(link, options)?));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
 /// Sends a buffer and waits until it has arrived.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_send(
     sender: *mut TwSender,
@@ -51,23 +51,23 @@ pub unsafe extern "C" fn tw_sender_send(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let bytes = unsafe { handle::bytes(from, length, "buffer") }?;
         let send = |sender: &mut Here<Sender>| {
             let sender = sender.get()?;
             Ok(sigpipe::without(|| sender.send_from(bytes))?)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { handle::with(sender, "sender", send) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Memory that the mechanism in use may hand over.
+/// Allocates memory that the mechanism in use may pass on without a copy.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_loan(
     sender: *mut TwSender,
@@ -76,22 +76,22 @@ pub unsafe extern "C" fn tw_sender_loan(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let loan = unsafe { handle::place(loan, "loan") }?;
         let alloc = |sender: &mut Here<Sender>| Ok(sender.get()?.alloc(length)?);
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let made = unsafe { handle::with(sender, "sender", alloc) }?;
         *loan = handle::hand_out(Memory::Lent(made));
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Sends a loan, and gives it back if it still is the sender's.
+/// Sends a loan, and returns it unless the receiver keeps it.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_send_loan(
     sender: *mut TwSender,
@@ -100,12 +100,12 @@ pub unsafe extern "C" fn tw_sender_send_loan(
 ) -> Status {
     let body = || {
         let send = |sender: &mut Here<Sender>| {
-            // Before anything else can fail: after a failure there is no loan.
-            // SAFETY: the caller's promise.
+            // Taken before anything else can fail: after a failure the caller has no loan any more.
+            // SAFETY: Guaranteed by the caller.
             let taken = match unsafe { handle::take(loan, "loan") }? {
                 Memory::Lent(taken) => taken,
                 own @ Memory::Own(_) => {
-                    // SAFETY: `take` has found it good.
+                    // SAFETY: `take` has checked the pointer.
                     unsafe { loan.write(handle::hand_out(own)) };
                     let message =
                         "loan: this buffer is not from tw_sender_loan; use tw_sender_send";
@@ -115,33 +115,33 @@ pub unsafe extern "C" fn tw_sender_send_loan(
             let sender = sender.get()?;
             Ok(sigpipe::without(|| sender.send_loan(taken))?)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let back = unsafe { handle::with(sender, "sender", send) }?;
         if let Some(back) = back {
-            // SAFETY: `take` has found it good.
+            // SAFETY: `take` has checked the pointer.
             unsafe { loan.write(handle::hand_out(Memory::Lent(back))) };
         }
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// The mechanism in use; null for null.
+/// Returns the name of the mechanism in use; null for null.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_arm(sender: *const TwSender) -> *const c_char {
     let name = |sender: &mut Here<Sender>| Ok(mechanism::forever(sender.get()?.mechanism().name));
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(sender, "", name) }.map_or(null(), CStr::as_ptr)
 }
 
-/// The mechanism in use and those that are not.
+/// Describes the mechanism in use and the rejected ones, as JSON.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_explain_json(
     sender: *const TwSender,
@@ -158,22 +158,22 @@ pub unsafe extern "C" fn tw_sender_explain_json(
         ))
     };
     let body = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: Guaranteed by the caller.
         *json = text::handed_out(&unsafe { handle::with(sender, "sender", explain) }?);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { guard::run(error, body) }
 }
 
-/// Closes a sender: the goodbye.
+/// Closes a sender: the receiver sees the end of the transfer.
 ///
 /// # Safety
-/// What the header says of its pointers.
+/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_close(sender: *mut TwSender) {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { handle::close(sender) };
 }

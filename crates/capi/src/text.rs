@@ -1,4 +1,4 @@
-//! Strings and descriptors over the border.
+//! Strings and descriptors that are passed to and from C.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
@@ -10,52 +10,52 @@ use thalweg_sys::Errno;
 
 use crate::error::Failure;
 
-/// A string to be handed out; the caller frees it with `tw_string_free`.
+/// Returns a string for C; the caller frees it with `tw_string_free`.
 pub(crate) fn handed_out(text: &str) -> *mut c_char {
-    // JSON escapes it; nothing else is handed out.
+    // JSON escapes NUL, and only JSON is returned this way.
     CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw()
 }
 
-/// A string that may be missing.
+/// Reads an optional string.
 ///
 /// # Safety
-/// `text` is null or ends with NUL, and stays as it is while the result lives.
+/// `text` must be null, or end with NUL and stay unchanged while the result lives.
 pub(crate) unsafe fn optional<'t>(text: *const c_char) -> Option<Cow<'t, str>> {
-    // SAFETY: not null, by the test; the caller vouches for the rest.
+    // SAFETY: Not null, as tested; the caller guarantees the rest.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// A path that has to be there.
+/// Reads a required path.
 ///
 /// # Safety
-/// As for [`optional`].
+/// The requirements of [`optional`].
 pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Failure> {
     if text.is_null() {
         return Err(Failure::usage(format!("{what}: the pointer is NULL")));
     }
-    // SAFETY: not null; the caller vouches for the rest.
+    // SAFETY: Not null; the caller guarantees the rest.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// A descriptor of the caller's. One that is not open at all is refused by the first call.
+/// Borrows a descriptor of the caller. If it is not open, the first call on it fails.
 ///
 /// # Safety
-/// It stays open while the result lives.
+/// The descriptor must stay open while the result lives.
 pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<'f>, Failure> {
     if fd < 0 {
         return Err(Failure::usage(format!("{what}: {fd} is no descriptor")));
     }
-    // SAFETY: not -1; the caller keeps it open.
+    // SAFETY: Not -1; the caller keeps it open.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// A descriptor of our own for what is behind one of the caller's, closed on exec.
+/// Duplicates a descriptor of the caller, with close-on-exec.
 ///
 /// # Safety
-/// It stays open during the call.
+/// The descriptor must stay open during the call.
 pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let lent = unsafe { descriptor(fd, what) }?;
     lent.try_clone_to_owned().map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -64,21 +64,21 @@ pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, Fa
     })
 }
 
-/// The version of the library.
+/// Returns the version of the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// Frees a string that was handed out.
+/// Frees a string that the library returned.
 ///
 /// # Safety
-/// `text` is null, or came out of this library and was not freed.
+/// `text` must be null, or come from this library and not be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: it came from `CString::into_raw` in `handed_out`.
+        // SAFETY: It came from `CString::into_raw` in `handed_out`.
         drop(unsafe { CString::from_raw(text) });
     }
 }

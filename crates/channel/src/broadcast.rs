@@ -1,5 +1,6 @@
-//! One producer, any number of subscribers: a ring for each, and a copy into each. One shared ring
-//! would copy once, but its slowest or most hostile reader would be everybody's.
+//! One producer, any number of subscribers. Each subscriber has its own ring and its own copy of each
+//! message. A single shared ring would need one copy only, but its slowest or most hostile reader would
+//! affect all others.
 
 use crate::error::{Error, Result};
 use crate::link::{Link, Peer};
@@ -10,31 +11,31 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes before each message: its number.
+/// Bytes before each message: the message number.
 const NUMBER: usize = 8;
 
-/// What happens when a subscriber's ring is full.
+/// Behavior if a subscriber's ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// Everybody waits for it. A subscriber that is stopped stops all.
+    /// Publishing waits until the ring has room. A stopped subscriber blocks all others.
     Wait,
-    /// Messages for it queue up here, and move on with the next call. When there are more than so
-    /// many, the oldest of them is dropped and counted, here and by the subscriber. What is in its
-    /// ring already stays.
+    /// Messages for this subscriber are queued in the producer's process, and moved to the ring by the
+    /// next call. If the queue exceeds `backlog`, its oldest message is dropped; both sides count it.
+    /// Messages already in the ring stay.
     DropOldest {
-        /// Messages kept for each subscriber; at least 1.
+        /// Maximum number of messages queued per subscriber; at least 1.
         backlog: usize,
     },
 }
 
-/// A subscriber that is gone, and how it went.
+/// A subscriber that has left, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// As [`Broadcast::add`] gave it.
+    /// The number returned by [`Broadcast::add`].
     pub subscriber: u64,
-    /// [`Error::Closed`], [`Error::PeerDied`], or what was wrong with it.
+    /// [`Error::Closed`], [`Error::PeerDied`], or the error in its ring.
     pub error: Error,
-    /// Messages dropped for it, those in the backlog included.
+    /// Messages dropped for this subscriber, including those in the backlog.
     pub dropped: u64,
 }
 
@@ -57,18 +58,18 @@ struct Seat {
 }
 
 impl Broadcast {
-    /// Without subscribers yet.
+    /// Creates a broadcast without subscribers.
     pub fn new(slow: Slow) -> Self {
         Self { slow, seats: Vec::new(), added: 0, published: 0, departed: Vec::new() }
     }
 
-    /// Takes in the process that opens a [`Subscription`] at the other end of the link; it receives what is
-    /// published from now on. Returns its number.
+    /// Adds the process that opens a [`Subscription`] at the other end of the link. It receives all
+    /// messages published from now on. Returns the subscriber's number.
     pub fn add(&mut self, link: Link, options: &Options, deadline: Option<Instant>) -> Result<u64> {
         Ok(self.admit(Producer::open_until(link, options, deadline)?))
     }
 
-    /// As [`Broadcast::add`], of a subscriber whose ring is open already.
+    /// Like [`Broadcast::add`], for a subscriber with an open ring.
     pub fn admit(&mut self, producer: Producer) -> u64 {
         let id = self.added;
         self.added += 1;
@@ -76,38 +77,41 @@ impl Broadcast {
         id
     }
 
-    /// Subscribers at present, as far as known.
+    /// Returns the number of subscribers that are not known to have left.
     pub fn subscribers(&self) -> usize {
         self.seats.len()
     }
 
-    /// Messages published.
+    /// Returns the number of messages published.
     pub fn published(&self) -> u64 {
         self.published
     }
 
-    /// Messages dropped for a subscriber; `None` if it is gone.
+    /// Returns the number of messages dropped for a subscriber; `None` if it has left.
     pub fn dropped(&self, subscriber: u64) -> Option<u64> {
         self.seats.iter().find(|seat| seat.id == subscriber).map(|seat| seat.dropped)
     }
 
-    /// The subscribers that have gone since the last call.
+    /// Returns the subscribers that have left since the last call.
     pub fn take_departed(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departed)
     }
 
-    /// Sends a message to every subscriber. Without subscribers it is published all the same.
+    /// Sends a message to every subscriber. Without subscribers, the message is still counted as
+    /// published.
     pub fn publish(&mut self, message: &[u8]) -> Result<()> {
         self.publish_until(message, None)
     }
 
-    /// As [`Broadcast::publish`]; after [`Error::Timeout`] nobody has it. Only [`Slow::Wait`] waits.
-    /// [`Error::TooLarge`] if a subscriber's ring could never take it; then nobody has it either.
+    /// Like [`Broadcast::publish`], until `deadline` at the latest. Only [`Slow::Wait`] waits. Returns
+    /// [`Error::TooLarge`] if the message exceeds the capacity of a subscriber's ring. After this error
+    /// or [`Error::Timeout`], no subscriber has received the message.
     pub fn publish_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
         self.check_len(message.len())?;
         if self.slow == Slow::Wait {
-            // First room everywhere, then the message: room that was there stays, for nobody else
-            // sends, and a deadline leaves nobody with half of it.
+            // First reserve room in every ring, then send. Only this producer writes to the rings, so
+            // the room stays available. Therefore a deadline never leaves the message with only some of
+            // the subscribers.
             let len = message.len() + NUMBER;
             self.each(|seat| seat.producer.loan_until(len, deadline).map(drop))?;
         }
@@ -127,9 +131,10 @@ impl Broadcast {
         })
     }
 
-    /// For an event loop, where [`Slow::Wait`] has timed out: after `Ok(true)`, poll
-    /// [`Broadcast::descriptors`] for reading; once one is ready, publish again. `Ok(false)`: every
-    /// subscriber has room for `len` bytes. [`Error::TooLarge`] as of [`Broadcast::publish_until`].
+    /// Prepares for polling in an event loop, after [`Slow::Wait`] has timed out. After `Ok(true)`,
+    /// poll [`Broadcast::descriptors`] for reading and publish again when one is ready. `Ok(false)`:
+    /// every subscriber has room for `len` bytes. Returns [`Error::TooLarge`] like
+    /// [`Broadcast::publish_until`].
     pub fn arm(&mut self, len: usize) -> Result<bool> {
         self.check_len(len)?;
         let mut waits = false;
@@ -140,7 +145,7 @@ impl Broadcast {
         Ok(waits)
     }
 
-    /// What to poll after [`Broadcast::arm`]: the link of every subscriber.
+    /// Returns the descriptors to poll after [`Broadcast::arm`]: the link of every subscriber.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.seats.iter().map(|seat| seat.producer.as_fd())
     }
@@ -155,14 +160,14 @@ impl Broadcast {
         }
     }
 
-    /// Moves what is queued here on, as far as there is room; returns how many are left.
+    /// Moves queued messages to the rings while there is room. Returns the number still queued.
     pub fn push_backlog(&mut self) -> Result<usize> {
         self.each(Seat::push_backlog)?;
         Ok(self.seats.iter().map(|seat| seat.backlog.len()).sum())
     }
 
-    /// Does something for every seat. One that turns out to be gone or broken departs, and the others go
-    /// on; a deadline or a fork is the caller's affair.
+    /// Calls `act` for every subscriber. A subscriber that has left or is broken is removed and
+    /// recorded; the loop continues with the others. A timeout or a fork is returned to the caller.
     fn each(&mut self, mut act: impl FnMut(&mut Seat) -> Result<()>) -> Result<()> {
         let mut at = 0;
         while let Some(seat) = self.seats.get_mut(at) {
@@ -210,21 +215,21 @@ impl Seat {
     }
 }
 
-/// The receiving side: one of the subscribers.
+/// The receiving side of a broadcast.
 #[derive(Debug)]
 pub struct Subscription {
     consumer: Consumer,
-    /// The message that was looked at last; it comes again if it was not released.
+    /// The last message received; if it was not released, it is received again.
     last: Option<Last>,
     missed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    /// Messages received before it.
+    /// Number of messages received before it.
     before: u64,
     number: u64,
-    /// Messages dropped just before it.
+    /// Number of messages dropped directly before it.
     missed: u64,
 }
 
@@ -234,55 +239,55 @@ impl Subscription {
         Self::open_until(link, options, None)
     }
 
-    /// As [`Subscription::open`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Subscription::open`], until `deadline` at the latest; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let consumer = Consumer::open_until(link, options, deadline)?;
         Ok(Self { consumer, last: None, missed: 0 })
     }
 
-    /// Messages that were dropped between those received.
+    /// Returns the number of dropped messages between those received.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Messages received, and released or held.
+    /// Returns the number of messages received, including those that are held.
     pub fn received(&self) -> u64 {
         self.consumer.received()
     }
 
-    /// Messages that are held now, see [`Notice::hold`].
+    /// Returns the number of messages currently held, see [`Notice::hold`].
     pub fn held(&self) -> usize {
         self.consumer.held()
     }
 
-    /// As [`Consumer::holds_up`].
+    /// See [`Consumer::holds_up`].
     pub fn holds_up(&mut self) -> Result<bool> {
         self.consumer.holds_up()
     }
 
-    /// The process that publishes.
+    /// Returns the publishing process.
     pub fn peer(&self) -> &Peer {
         self.consumer.peer()
     }
 
-    /// As [`Consumer::arm`].
+    /// See [`Consumer::arm`].
     pub fn arm(&mut self) -> Result<bool> {
         self.consumer.arm()
     }
 
-    /// The next message; waits for it. Errors as of [`Consumer::receive`].
+    /// Waits for the next message and returns it. Errors: see [`Consumer::receive`].
     pub fn receive(&mut self) -> Result<Notice<'_>> {
         self.receive_until(None)
     }
 
-    /// As [`Subscription::receive`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Subscription::receive`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Notice<'_>> {
         let before = self.consumer.received();
         let sample = self.consumer.receive_until(deadline)?;
         noticed(sample, before, (&mut self.last, &mut self.missed))
     }
 
-    /// As [`Subscription::receive`]; `None` if there is no message now.
+    /// Like [`Subscription::receive`], but returns `None` if no message is available now.
     pub fn try_receive(&mut self) -> Result<Option<Notice<'_>>> {
         let before = self.consumer.received();
         let Some(sample) = self.consumer.try_receive()? else { return Ok(None) };
@@ -291,13 +296,13 @@ impl Subscription {
 }
 
 impl AsFd for Subscription {
-    /// As of a [`Consumer`].
+    /// See [`Consumer`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.consumer.as_fd()
     }
 }
 
-/// Reads the number of a message, before which so many were received.
+/// Reads the number of a message. `before` is the number of messages received before it.
 fn noticed<'s>(
     sample: Sample<'s>,
     before: u64,
@@ -322,7 +327,7 @@ fn noticed<'s>(
     Ok(Notice { sample, number, missed })
 }
 
-/// A message of a broadcast. Dropping it releases it.
+/// A message of a broadcast. Dropping it releases its room in the ring.
 #[derive(Debug)]
 pub struct Notice<'s> {
     sample: Sample<'s>,
@@ -331,22 +336,22 @@ pub struct Notice<'s> {
 }
 
 impl Notice<'_> {
-    /// Its number among all that were published.
+    /// Returns the number of this message among all published messages.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Messages that were dropped just before it.
+    /// Returns the number of messages dropped directly before this one.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The largest message that its ring can hold.
+    /// Returns the size of the largest message that the ring can hold.
     pub fn largest(&self) -> usize {
         self.sample.largest().saturating_sub(NUMBER)
     }
 
-    /// Keeps the message while others are received, see [`Sample::hold`].
+    /// Keeps the message while later ones are received, see [`Sample::hold`].
     pub fn hold(self) -> Held {
         self.sample.hold().skip(NUMBER)
     }

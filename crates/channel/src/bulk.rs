@@ -1,9 +1,9 @@
-//! Bulk transfer: a large buffer of one process becomes another process's own.
+//! Bulk transfer: moves large buffers from one process to another.
 //!
-//! A [`Sender`] and a [`Receiver`] meet over a [`Link`](crate::Link), agree on one of the
-//! [`MECHANISMS`] that works between them, and move buffer after buffer. Either all of a buffer
-//! arrives, or [`Error::PeerDied`](crate::Error::PeerDied) says how long the part is that is true.
-//! A mechanism that is refused is replaced by another, and the reason kept.
+//! A [`Sender`] and a [`Receiver`] connect over a [`Link`](crate::Link), agree on one of the
+//! [`MECHANISMS`] that work between them, and move one buffer after another. A buffer either arrives
+//! completely, or [`Error::PeerDied`](crate::Error::PeerDied) reports the length of the valid part. If
+//! a mechanism is refused, another replaces it and the reason is recorded.
 
 mod accept;
 mod choice;

@@ -1,4 +1,4 @@
-//! What can go wrong between two processes, and how far they had come.
+//! Errors between two processes, with the progress up to the failure.
 
 use std::path::{Path, PathBuf};
 use thalweg_core::{
@@ -7,55 +7,56 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-/// An error of a link, a ring or a bulk transfer. Printed, it holds no character that steers a
-/// terminal, whatever the peer said; its fields are as they came.
+/// An error of a link, a ring or a bulk transfer. The `Display` text contains no terminal control
+/// characters, even if the peer sent some; the fields are unfiltered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The other process ended without a goodbye. Everything it had committed was delivered first.
+    /// The other process ended without closing the channel. Everything it had committed was delivered
+    /// first.
     #[error(
         "the peer died: {delivered} delivered, {partial} bytes of an unfinished one left out; \
          connect again for a new channel"
     )]
     PeerDied {
-        /// What arrived whole: messages on a ring, bytes of a bulk transfer.
+        /// Messages (ring) or bytes (bulk transfer) that arrived completely.
         delivered: u64,
-        /// Bytes that had arrived of a message that will never be whole; they were not delivered.
+        /// Bytes of an incomplete last message; they were not delivered.
         partial: u64,
     },
-    /// The other side said goodbye and everything it had sent was delivered.
+    /// The peer closed its end, and everything it had sent was delivered.
     #[error("the peer closed the channel: {delivered} delivered")]
     Closed {
         /// As in [`Error::PeerDied`].
         delivered: u64,
     },
-    /// The peer wrote something that the format does not allow. The channel is not used any more.
+    /// The peer wrote something that the format does not allow. The channel is no longer used.
     #[error("corrupt: {}; the channel is given up", shown(.what))]
     Corrupt {
-        /// What was found where, and what is allowed there.
+        /// The invalid value, its position, and the allowed values.
         what: String,
     },
-    /// Somebody may not do this: another user, a second consumer, memory without its seals.
+    /// The operation is not allowed: another user, a second consumer, memory without its seals.
     #[error("not permitted: {}", shown(.why))]
     NotPermitted {
-        /// Who, what, and the rule.
+        /// The process or object, the refused operation, and the rule.
         why: String,
     },
-    /// The deadline passed. Nothing is lost: the call can be made again. Only a bulk transfer in the
-    /// middle of a buffer is given up.
+    /// The deadline passed. The call can be repeated without loss. Only a bulk transfer in the middle
+    /// of a buffer is aborted.
     #[error("timed out")]
     Timeout,
-    /// More than fits.
+    /// The message or buffer exceeds the limit.
     #[error("{len} bytes are too large: at most {most}{}", .instead.map(|way| format!("; {way}")).unwrap_or_default())]
     TooLarge {
-        /// Bytes asked for.
+        /// Requested size in bytes.
         len: u64,
-        /// The most that would do.
+        /// The largest allowed size in bytes.
         most: u64,
-        /// What to use instead, if there is something.
+        /// An alternative to suggest, if one exists.
         instead: Option<&'static str>,
     },
-    /// The process forked, and this is the child: the channel belongs to the parent.
+    /// The calling process is a forked child; the channel belongs to the parent.
     #[error(
         "not permitted: this end belongs to process {owner}, which forked; open one in the child"
     )]
@@ -66,53 +67,53 @@ pub enum Error {
     /// A system call failed.
     #[error("{}", Undone { call, errno: *.errno })]
     System {
-        /// The call, by its own name.
+        /// Name of the system call.
         call: &'static str,
-        /// What the kernel answered.
+        /// The errno of the call.
         errno: Errno,
     },
-    /// The path where two processes meet cannot be listened at, or reached.
+    /// The socket path of a listener cannot be bound or reached.
     #[error("{}{}", Failed { what: &quoted(.path), call, errno: *.errno, moved: 0 }, advice(call, *.errno))]
     Meeting {
-        /// The call, by its own name.
+        /// Name of the system call.
         call: &'static str,
         /// The socket's path, or its directory.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The errno of the call.
         errno: Errno,
     },
 }
 
-/// What the operations of this crate answer.
+/// Result of the operations of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// For `map_err`: a failed call by its name.
+    /// Returns a closure for `map_err` that builds [`Error::System`] for the call `call`.
     pub fn system(call: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self::System { call, errno }
     }
 
-    /// For `map_err`: the same, where two processes meet.
+    /// Returns a closure for `map_err` that builds [`Error::Meeting`] for `path`.
     pub(crate) fn at(call: &'static str, path: &Path) -> impl Fn(Errno) -> Self {
         move |errno| Self::Meeting { call, path: path.to_owned(), errno }
     }
 
-    /// Whether no process listens at the path: it has not been started yet, or has ended.
+    /// Returns `true` if no process listens at the path: it has not been started yet, or has ended.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Meeting { errno: Errno::NOENT | Errno::CONNREFUSED, .. })
     }
 
-    /// What to do about a path where two processes cannot meet.
+    /// Returns a hint for [`Error::Meeting`]; empty for other errors.
     pub fn advice(&self) -> &'static str {
         if let Self::Meeting { call, errno, .. } = self { advice(call, *errno) } else { "" }
     }
 
-    /// For reports of what the peer did wrong.
+    /// Builds [`Error::Corrupt`], which reports a protocol violation of the peer.
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }
 
-    /// For refusals.
+    /// Builds [`Error::NotPermitted`].
     pub fn not_permitted(why: impl Into<String>) -> Self {
         Self::NotPermitted { why: why.into() }
     }

@@ -1,6 +1,6 @@
-//! Every byte that two processes share, as docs/formats.md lays it down: the fixed fields of a memory
-//! file and its words, frames, the messages of the handshake. What is parsed was copied to private
-//! memory before.
+//! Every byte that two processes share, as docs/formats.md specifies it: the fixed fields and the words
+//! of a memory file, the frames, and the handshake messages. Parsers only read bytes that were copied
+//! to private memory first.
 
 mod frame;
 mod geometry;
@@ -12,23 +12,23 @@ pub use geometry::{Geometry, Role};
 pub use hello::{Hello, Introduction, Kind, Refusal};
 pub(crate) use words::{UNREAD, Words};
 
-/// Of a ring's memory, frames and handshake; a reader refuses another number.
+/// Format version of a ring's memory, frames and handshake; readers reject any other number.
 pub const VERSION: u32 = 1;
 
-/// Of a bulk transfer's memory, handshake and messages.
+/// Format version of a bulk transfer's memory, handshake and messages.
 pub const BULK_VERSION: u32 = 3;
 
-/// Frames begin at multiples of this.
+/// Alignment of frames, in bytes.
 pub const ALIGN: u64 = 64;
 
-/// Bytes of a frame before its payload.
+/// Size of a frame header in bytes.
 pub const FRAME_HEADER: usize = 32;
 
-/// The largest ring: positions modulo 2^32 then tell two moments apart, as the sleep protocol of
-/// other implementations may need.
+/// The largest ring, in bytes. Within this limit, positions modulo 2^32 still distinguish two moments.
+/// The sleep protocol of other implementations may need that.
 pub const MOST_CAPACITY: u64 = 1 << 30;
 
-/// What is wrong with bytes that a peer wrote: where, what was found, what is allowed.
+/// Describes invalid bytes that a peer wrote: position, value found, values allowed.
 pub type Fault = String;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

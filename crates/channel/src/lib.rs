@@ -1,9 +1,9 @@
-//! Bytes between processes on one machine.
+//! Moves bytes between processes on one machine.
 //!
-//! Reading order: [`link`] joins two processes and carries descriptors, [`error`] is what can go
-//! wrong, [`layout`] is every byte that two processes share, `shared` how they come to share them and
-//! wait for each other, [`ring`] carries messages. [`broadcast`] and [`mpsc`] put several rings together. [`bulk`] moves large
-//! buffers.
+//! Reading order: [`link`] connects two processes and carries descriptors. [`error`] lists the
+//! failures. [`layout`] defines every byte that two processes share. `shared` sets up the shared memory
+//! and waits for the peer. [`ring`] carries messages; [`broadcast`] and [`mpsc`] combine several rings.
+//! [`bulk`] moves large buffers.
 
 pub mod broadcast;
 pub mod bulk;
@@ -21,7 +21,7 @@ pub use mpsc::{Arrival, Mpsc};
 pub use ring::{Batch, Consumer, Held, Loan, Options, Producer, Sample, Samples, pair};
 pub use shared::wait::Wait;
 
-/// The examples of README.md are tests.
+/// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,6 @@
-//! A link: two processes joined by a unix SEQPACKET socket that carries small messages and file
-//! descriptors. It introduces them; the bytes themselves go through shared memory, by other rooms.
+//! A link: a Unix SEQPACKET socket between two processes that carries small messages and file
+//! descriptors. It sets up channels; the payload itself moves through shared memory or other
+//! mechanisms.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,7 +18,7 @@ mod place;
 pub use address::Address;
 pub use listener::Listener;
 
-/// Which processes may be at the other end.
+/// Admission rule for the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Admit {
     /// Only processes of our own effective user.
@@ -29,19 +30,22 @@ pub enum Admit {
     Anyone,
 }
 
-/// The process at the other end. Until a channel is open, it is the one that the kernel knew when the two ends were joined: for the
-/// side that connected the process that listens, for [`Link::pair`] the one that made the pair. An end may be inherited or handed
-/// on, so opening a channel learns it from the messages of the other side, which the kernel signs.
+/// The process at the other end. Until a channel is open, it is the process that the kernel recorded
+/// when the two ends were connected (`SO_PEERCRED`). For the connecting side that is the listening
+/// process, for [`Link::pair`] the process that made the pair. An end may be inherited or passed on.
+/// Therefore opening a channel takes the peer from the handshake messages, to which the kernel attaches
+/// the sender's credentials.
 #[derive(Debug)]
 pub struct Peer {
-    /// Process id; 0 if it lives in a pid namespace we do not see.
+    /// Process id; 0 if the process is in a pid namespace that is not visible here.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
-    /// Names the process for good, where a pid may be used again. `None` where the kernel gives none (seccomp, a foreign pid
-    /// namespace, Linux before 5.3), and before a channel is open on an end that may have been inherited.
+    /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides
+    /// none (seccomp, a foreign pid namespace, Linux before 5.3), and, on an end that may have been
+    /// inherited, before a channel is open.
     pub pidfd: Option<OwnedFd>,
 }
 
@@ -52,22 +56,22 @@ impl Peer {
     }
 }
 
-/// One end of a link. Closed when dropped, which the other end sees. A child made by `fork` has
-/// the same end: it should drop it, for a message goes to whichever of the two reads first.
+/// An end of a link. Dropping it closes it, which the peer notices. A child made by `fork` has this
+/// end too and should drop it: a message goes to whichever of the two processes reads first.
 #[derive(Debug)]
 pub struct Link {
     socket: Arc<OwnedFd>,
     peer: Peer,
-    /// The peer has said who it is, in a message that the kernel signed.
+    /// `true` if the peer was taken from a message to which the kernel attached credentials.
     is_signed: bool,
 }
 
 impl Link {
-    /// The most descriptors one message may carry.
+    /// Maximum number of descriptors per message.
     pub const MOST_FDS: usize = peer::MOST_FDS;
 
-    /// Two ends in this process; one is usually handed to a child. Both name this process as their
-    /// peer, since it made them.
+    /// Returns two connected ends in this process; one is usually passed to a child. Both report this
+    /// process as their peer, since it made them.
     pub fn pair() -> std::io::Result<(Self, Self)> {
         let (near, far) = peer::pair()?;
         let ends = (Self::over(near, Admit::Anyone), Self::over(far, Admit::Anyone));
@@ -77,20 +81,20 @@ impl Link {
         }
     }
 
-    /// Joins the process that listens at `address`, which must be of our own user, waiting while
-    /// its queue is full. [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process listens
-    /// there.
+    /// Connects to the process that listens at `address`, which must belong to the same user. Waits
+    /// while its queue is full. Returns [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process
+    /// listens there.
     pub fn connect(address: &Address) -> Result<Self> {
         Self::connect_with(address, Admit::SameUser, None)
     }
 
-    /// As [`Link::connect`], for peers of other users and with a deadline.
+    /// Like [`Link::connect`], with a choice of admitted users and a deadline.
     pub fn connect_with(
         address: &Address,
         admit: Admit,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        // A listener gives its socket the name once it listens, so a refusal is final.
+        // A listener gives its socket the final name only once it listens, so a refusal is final.
         let socket = peer::connect(address.path(), left(deadline));
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
@@ -99,27 +103,28 @@ impl Link {
         Self::joined(socket, admit)
     }
 
-    /// A link over a socket that was just connected or accepted: the process at the other end was there.
+    /// Creates a link from a socket that was just connected or accepted. The process that `SO_PEERCRED`
+    /// reports was present at that time.
     pub(super) fn joined(socket: OwnedFd, admit: Admit) -> Result<Self> {
         let mut link = Self::over(socket, admit)?;
         link.watch_first_peer();
         Ok(link)
     }
 
-    /// Watches the process that the kernel knew when the ends were joined.
+    /// Opens a pidfd for the process that the kernel recorded when the ends were connected.
     fn watch_first_peer(&mut self) {
         self.peer.pidfd = peer::pidfd(&*self.socket).ok();
     }
 
-    /// A link over a connected SEQPACKET socket: one that was inherited, or received as a
-    /// descriptor. ENOTCONN or EINVAL in [`Error::System`] if it is something else.
+    /// Creates a link from a connected SEQPACKET socket that was inherited or received as a descriptor.
+    /// Returns [`Error::System`] with ENOTCONN or EINVAL for any other descriptor.
     pub fn over(socket: OwnedFd, admit: Admit) -> Result<Self> {
         let kind = rustix::net::sockopt::socket_type(&socket);
         let kind = kind.map_err(Error::system("getsockopt(SO_TYPE)"))?;
         if kind != rustix::net::SocketType::SEQPACKET {
             return Err(Error::System { call: "SOCK_SEQPACKET", errno: Errno::INVAL });
         }
-        // Before anything is sent or received. Without it the peer is the one of `SO_PEERCRED`.
+        // Must precede the first message. If it fails, the peer is the process of `SO_PEERCRED`.
         let _ = peer::pass_credentials(&socket);
         let peer = Peer::of(&socket)?;
         let wanted = match admit {
@@ -137,13 +142,13 @@ impl Link {
         Ok(Self { socket: Arc::new(socket), peer, is_signed: false })
     }
 
-    /// Sends one message of at least one byte, whole or not at all, with at most
-    /// [`Link::MOST_FDS`] descriptors; waits while the other's queue is full.
+    /// Sends one message of at least one byte, completely or not at all, with at most
+    /// [`Link::MOST_FDS`] descriptors. Waits while the peer's queue is full.
     pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_until(message, fds, None)
     }
 
-    /// As [`Link::send`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Link::send`], until `deadline` at the latest; `None` waits without limit.
     pub fn send_until(
         &self,
         message: &[u8],
@@ -161,14 +166,14 @@ impl Link {
         }
     }
 
-    /// Receives one message: its length and descriptors (closed on exec). [`Error::Closed`] when
-    /// the other end is gone, however it went; [`Error::Corrupt`] for a message larger than `into`
-    /// or with too many descriptors, which is lost.
+    /// Receives one message. Returns its length and its descriptors (close-on-exec). Returns
+    /// [`Error::Closed`] if the peer has closed its end or died. A message larger than `into` or with
+    /// too many descriptors is lost, and [`Error::Corrupt`] is returned.
     pub fn receive(&self, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
         self.receive_until(into, None)
     }
 
-    /// As [`Link::receive`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Link::receive`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_until(
         &self,
         into: &mut [u8],
@@ -177,7 +182,7 @@ impl Link {
         self.receive_signed(into, deadline).map(|got| (got.len, got.fds))
     }
 
-    /// As [`Link::receive_until`], with the process that sent the message.
+    /// Like [`Link::receive_until`], and also returns the credentials of the sender.
     pub(crate) fn receive_signed(
         &self,
         into: &mut [u8],
@@ -196,7 +201,8 @@ impl Link {
                 }
                 Ok(got) if got.len == 0 => return Err(Error::Closed { delivered: 0 }),
                 Ok(got) => return Ok(got),
-                // Told once, ahead of messages that are still there: see `peer::receive`.
+                // ECONNRESET is reported once, before messages that can still be received: see
+                // `peer::receive`.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => wait(io::wait_readable(&*self.socket, left(deadline)))?,
                 Err(errno) => return Err(Error::System { call: "recvmsg", errno }),
@@ -204,11 +210,12 @@ impl Link {
         }
     }
 
-    /// Takes the process that sent a message of the handshake for the peer. [`Error::NotPermitted`] if another process sent one
-    /// before.
+    /// Records the sender of a handshake message as the peer. Returns [`Error::NotPermitted`] if an
+    /// earlier message came from another process.
     pub(crate) fn learn(&mut self, sender: Option<Credentials>) -> Result<()> {
         let Some(sender) = sender else {
-            // An older peer that sent this before our end asked: the first peer is the best there is.
+            // An older peer sent this before our end requested credentials: fall back to the first
+            // peer.
             if self.peer.pidfd.is_none() {
                 self.watch_first_peer();
             }
@@ -225,23 +232,24 @@ impl Link {
         Ok(())
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whether the other process lives and its end is open. A stopped process lives. Without a
-    /// pidfd only the end is looked at, and a child of the peer may be what keeps it open.
+    /// Returns `true` if the peer lives and its end is open. A stopped process counts as alive. Without
+    /// a pidfd, only the state of the link is checked, and a child of the peer may be what keeps it
+    /// open.
     pub fn peer_is_alive(&self) -> bool {
         !self.peer_has_ended() && !self.is_hung_up()
     }
 
-    /// Whether the other process is known to have ended; without a pidfd it never is.
+    /// Returns `true` if the peer is known to have ended. Always `false` without a pidfd.
     pub fn peer_has_ended(&self) -> bool {
         self.peer.pidfd.as_ref().is_some_and(|fd| peer::has_ended(fd) == Ok(true))
     }
 
-    /// Waits for a message or for the peer's end; a signal ends it too.
+    /// Waits for a message or for the end of the peer. A signal ends the wait as well.
     pub(crate) fn await_news(&self, timeout: Option<Duration>) -> Result<()> {
         match self.poll(PollFlags::IN, timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -249,7 +257,7 @@ impl Link {
         }
     }
 
-    /// Waits for room for a message or for the peer's end; a signal ends it too.
+    /// Waits for room for a message or for the end of the peer. A signal ends the wait as well.
     pub(crate) fn await_room(&self, timeout: Option<Duration>) -> Result<()> {
         match self.poll(PollFlags::OUT, timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -257,7 +265,8 @@ impl Link {
         }
     }
 
-    /// Waits for something of another descriptor, or for the peer's end; a signal ends it too.
+    /// Waits for `events` on another descriptor or for the end of the peer. A signal ends the wait as
+    /// well.
     pub(crate) fn await_beside(
         &self,
         other: BorrowedFd<'_>,
@@ -280,8 +289,8 @@ impl Link {
         }
     }
 
-    /// Waits for the end of the peer's last thread, for as long as told at most. Where there is no
-    /// pidfd, that its end of the link closes tells of it.
+    /// Waits until the peer's last thread has ended, for `timeout` at most. Without a pidfd, waits
+    /// until the peer's end of the link closes.
     pub(crate) fn await_end(&self, timeout: Duration) {
         let limit = Timespec::try_from(timeout).ok();
         let watched = match &self.peer.pidfd {
@@ -291,25 +300,25 @@ impl Link {
         let _ = poll(&mut [watched], limit.as_ref());
     }
 
-    /// The socket, for who hangs it up when the peer is dead. `None` where its end alone tells that the
-    /// peer's last thread has stopped.
+    /// Returns the socket, for callers that shut it down when the peer is dead. `None` without a pidfd:
+    /// there, the end of the link is the only sign that the peer's last thread has stopped.
     pub(crate) fn to_hang_up(&self) -> Option<Weak<OwnedFd>> {
         self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }
 
-    /// The socket, for who sends on it when this end's owner may be elsewhere.
+    /// Returns the socket, for callers that send on it independently of the owner of this end.
     pub(crate) fn socket(&self) -> Arc<OwnedFd> {
         self.socket.clone()
     }
 
-    /// Ends the link for both sides: messages under way still arrive, and the other side sees that
-    /// nothing follows. Not for a forked child, whose parent has the same end.
+    /// Shuts the link down for both sides. Messages in flight still arrive, and the peer sees that
+    /// nothing follows. Must not be called in a forked child, because the parent has this end as well.
     pub(crate) fn hang_up(&self) {
-        // It fails only where the other side has hung up before.
+        // Fails only if the peer has already hung up.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Whether something can be received without waiting; the end of the link is something.
+    /// Returns `true` if a receive call would not wait. The end of the link counts as well.
     pub(crate) fn has_message(&self) -> bool {
         io::wait_readable(&*self.socket, Some(Duration::ZERO)) == Ok(true)
     }
@@ -320,13 +329,13 @@ impl Link {
         poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Polls the socket, and the process where there is a pidfd.
+    /// Polls the socket and, if a pidfd exists, the process.
     fn poll(
         &self,
         socket: PollFlags,
         timeout: Option<Duration>,
     ) -> std::result::Result<usize, Errno> {
-        // Longer than the kernel can count is for ever.
+        // A timeout that does not fit into a `timespec` means no limit.
         let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let socket = PollFd::new(&*self.socket, socket);
         match &self.peer.pidfd {
@@ -345,12 +354,12 @@ impl AsFd for Link {
     }
 }
 
-/// Time left until a deadline; `None` is for ever.
+/// Returns the time left until a deadline; `None` means no limit.
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// What a poll that ended means: [`Error::Timeout`] at the deadline; a signal is no reason to stop.
+/// Interprets the result of a poll: [`Error::Timeout`] at the deadline; EINTR is ignored.
 fn wait(polled: std::result::Result<bool, Errno>) -> Result<()> {
     match polled {
         Ok(true) | Err(Errno::INTR) => Ok(()),

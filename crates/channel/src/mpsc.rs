@@ -1,5 +1,6 @@
-//! Any number of producers, one consumer: a ring for each, looked at in turn, so that a producer
-//! that dies or lies in mid-message harms its own ring only. There is no order between rings.
+//! Any number of producers, one consumer. Each producer has its own ring, and the consumer polls them
+//! in turn. A producer that dies in the middle of a message or violates the protocol breaks only its
+//! own ring. Messages of different rings have no order.
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -10,16 +11,16 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use thalweg_sys::Errno;
 
-/// The receiving side. The sending sides are plain [`crate::Producer`]s.
+/// The receiving side. Each sending side is a plain [`crate::Producer`].
 #[derive(Debug)]
 pub struct Mpsc {
     options: Options,
     sources: Vec<Source>,
     added: u64,
-    /// Whose turn it is.
+    /// Index of the ring to look at first.
     next: usize,
     received: u64,
-    /// We and every producer have one processor between us.
+    /// `true` if this process shares a single processor with every producer.
     alone: bool,
 }
 
@@ -29,41 +30,41 @@ struct Source {
     consumer: Consumer,
 }
 
-/// What came.
+/// A received event.
 #[derive(Debug)]
 pub enum Arrival<'m> {
     /// A message.
     Message {
-        /// Whose, as [`Mpsc::add`] gave it.
+        /// Number of the producer, as returned by [`Mpsc::add`].
         from: u64,
-        /// Dropping it releases it.
+        /// The message. Dropping it releases its room in the ring.
         sample: Sample<'m>,
     },
-    /// A producer is gone, after everything it had committed; it was taken off the list.
+    /// A producer has left and was removed. Everything it had committed was delivered before.
     Left {
-        /// Whose, as [`Mpsc::add`] gave it.
+        /// Number of the producer, as returned by [`Mpsc::add`].
         from: u64,
-        /// [`Error::Closed`], [`Error::PeerDied`], or what was wrong with it.
+        /// [`Error::Closed`], [`Error::PeerDied`], or the error in its ring.
         error: Error,
     },
 }
 
 impl Mpsc {
-    /// Without producers yet. The options are for each ring.
+    /// Creates a consumer without producers. The options apply to each ring.
     pub fn new(options: &Options) -> Self {
         let options = *options;
         Self { options, sources: Vec::new(), added: 0, next: 0, received: 0, alone: true }
     }
 
-    /// Takes in the process that opens a [`crate::Producer`] at the other end of the link. Returns its
-    /// number.
+    /// Adds the process that opens a [`crate::Producer`] at the other end of the link. Returns the
+    /// producer's number.
     pub fn add(&mut self, link: Link, deadline: Option<Instant>) -> Result<u64> {
         Ok(self.admit(Consumer::open_until(link, &self.options, deadline)?))
     }
 
-    /// As [`Mpsc::add`], of a producer whose ring is open already.
+    /// Like [`Mpsc::add`], for a producer with an open ring.
     pub fn admit(&mut self, consumer: Consumer) -> u64 {
-        // One that runs beside us is enough to look for.
+        // Spinning pays off as soon as one producer runs on another processor.
         self.alone &= is_alone_with(consumer.peer());
         let id = self.added;
         self.added += 1;
@@ -71,19 +72,20 @@ impl Mpsc {
         id
     }
 
-    /// Producers at present, as far as known.
+    /// Returns the number of producers that are not known to have left.
     pub fn producers(&self) -> usize {
         self.sources.len()
     }
 
-    /// The next message of any producer that has one, or the news that one is gone; waits for it.
-    /// [`Error::Closed`] with the number of messages received when there is no producer;
-    /// [`Error::Corrupt`] for a message that lies, after which its producer has [`Arrival::Left`].
+    /// Waits for the next message of any producer, or for the departure of one, and returns it. Returns
+    /// [`Error::Closed`] with the number of messages received if no producer is left. Returns
+    /// [`Error::Corrupt`] for an invalid message; the next call reports its producer as
+    /// [`Arrival::Left`].
     pub fn receive(&mut self) -> Result<Arrival<'_>> {
         self.receive_until(None)
     }
 
-    /// As [`Mpsc::receive`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Mpsc::receive`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Arrival<'_>> {
         let mut spinner = Spinner::new(self.options.wait, self.alone);
         let (at, ended) = loop {
@@ -101,7 +103,7 @@ impl Mpsc {
                         return Err(Error::Timeout);
                     }
                     if turn == Turn::Sleep {
-                        // Longer than the kernel can count is for ever.
+                        // A timeout that does not fit into a `timespec` means no limit.
                         self.sleep(left.and_then(|left| Timespec::try_from(left).ok()))?;
                     }
                 }
@@ -113,14 +115,15 @@ impl Mpsc {
         }
         self.next = at + 1;
         let source = &mut self.sources[at];
-        // Found ready, and no other thread takes from it. Its message may still be corrupt: the scan
-        // of the next call then finds the ring broken, and says that it left.
+        // The scan found it ready, and no other thread receives from it. Its message may still be
+        // corrupt. In that case the scan of the next call finds the ring broken and reports its
+        // departure.
         let sample = source.consumer.receive()?;
         self.received += 1;
         Ok(Arrival::Message { from: source.id, sample })
     }
 
-    /// The first from `next` on that has a message or has ended.
+    /// Returns the first ring, starting at `next`, that has a message or has ended.
     fn scan(&mut self) -> Result<Option<(usize, Option<Error>)>> {
         for step in 0..self.sources.len() {
             let at = (self.next + step) % self.sources.len();
@@ -134,16 +137,17 @@ impl Mpsc {
         Ok(None)
     }
 
-    /// For an event loop: after true, poll [`Mpsc::descriptors`] for reading; once one is ready,
-    /// receive. False: there is a message or news already, or there is no producer.
+    /// Prepares for polling in an event loop. After `true`, poll [`Mpsc::descriptors`] for reading and
+    /// receive when one is ready. `false`: a message or event is already available, or no producer
+    /// exists.
     pub fn arm(&mut self) -> bool {
-        // An error here is found again by the scan, which knows what to do with it.
+        // The scan finds an error here again, and handles it.
         let is_quiet = |source: &mut Source| source.consumer.arm().unwrap_or(false);
         !self.sources.is_empty() && self.sources.iter_mut().all(is_quiet)
     }
 
-    /// What to poll after [`Mpsc::arm`]: every link, and every process where there is a pidfd. Others
-    /// once a producer was added or has left.
+    /// Returns the descriptors to poll after [`Mpsc::arm`]: every link, and the pidfd of every process
+    /// that has one. The set changes if a producer is added or leaves.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sources.iter().flat_map(|Source { consumer, .. }| {
             let process = consumer.peer().pidfd.as_ref().map(AsFd::as_fd);
@@ -151,7 +155,7 @@ impl Mpsc {
         })
     }
 
-    /// Polls every descriptor, unless there is news already.
+    /// Polls every descriptor, unless an event is already available.
     fn sleep(&mut self, limit: Option<Timespec>) -> Result<()> {
         if !self.arm() {
             return Ok(());

@@ -1,10 +1,10 @@
-//! The message ring: one producer, one consumer, two sealed memory files, no system call while
-//! both are awake. Messages are read where they were written. For buffers larger than the ring
-//! there is bulk transfer, for more ends [`crate::Broadcast`] and [`crate::Mpsc`].
+//! The message ring: one producer, one consumer, two sealed memory files, and no system call while both
+//! are awake. Messages are read where they were written. For buffers larger than the ring use bulk
+//! transfer, for more than two ends [`crate::Broadcast`] and [`crate::Mpsc`].
 //!
-//! The consumer reads the producer's memory through a read-only mapping, the producer the
-//! consumer's; neither can write, shrink or grow the other's. A position that cannot be is
-//! [`Error::Corrupt`], and nothing is read by it.
+//! The consumer reads the producer's memory through a read-only mapping, and the producer reads the
+//! consumer's. Neither can write, shrink or grow the other's memory. An impossible position is reported
+//! as [`Error::Corrupt`] and never used for a read.
 //!
 //! ```
 //! use thalweg_channel::{Error, Options, pair};
@@ -44,18 +44,19 @@ pub use producer::Producer;
 pub use samples::Samples;
 pub use write::{Batch, Loan};
 
-/// How a ring is made and waited for. Each end has its own; what only the other decides is ignored.
+/// Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of messages that may be under way, with 32 bytes for each and rounded up to 64;
-    /// rounded up to a power of two and a page. The memory is taken at once. The producer decides.
+    /// Capacity for unread messages, in bytes: each message needs 32 bytes more than its payload,
+    /// rounded up to 64. The capacity is rounded up to a power of two of at least one page, and
+    /// allocated at once. The producer decides.
     pub capacity: u64,
-    /// How to wait for the other end.
+    /// Method of waiting for the peer.
     pub wait: Wait,
-    /// Whether the peer keeps to the protocol. If not, the consumer copies each message out of the
-    /// shared memory before it looks at it, so that it cannot change while it is read.
+    /// `true` if the peer follows the protocol. If `false`, the consumer copies each message out of the
+    /// shared memory before it reads it, so that the message cannot change during the read.
     pub trusted: bool,
-    /// Whether each message carries a CRC-32C, which the consumer checks. The producer decides.
+    /// `true` if each message carries a CRC-32C, which the consumer checks. The producer decides.
     pub checksums: bool,
 }
 
@@ -65,13 +66,13 @@ impl Default for Options {
     }
 }
 
-/// Both ends in this process, for two threads, or for one to be handed on with a fork.
+/// Creates both ends in this process, for two threads or for passing one to a forked child.
 pub fn pair(options: &Options) -> Result<(Producer, Consumer)> {
     let (near, far) = Link::pair().map_err(|error| {
         let errno = thalweg_sys::Errno::from_io_error(&error);
         Error::System { call: "socketpair", errno: errno.unwrap_or(thalweg_sys::Errno::IO) }
     })?;
-    // The messages of the handshake wait in the link, so one thread can play both parts.
+    // The link queues the handshake messages, so one thread can act for both sides.
     let offered = offer(near, options, None)?;
     let accepted = ask(far, None)?.accept().map_err(error_of)?;
     let producer = Producer::over(end(offered.finish(), options)?);
@@ -83,7 +84,7 @@ fn party(link: Link, role: Role, deadline: Option<Instant>) -> Party {
     Party { link, role, introduction: None, limits: Limits::until(deadline) }
 }
 
-/// Makes the producer's memory and sends it.
+/// Creates the producer's memory and sends its descriptor.
 fn offer(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Offered> {
     let least = rustix::param::page_size() as u64;
     let capacity = options.capacity.max(least).checked_next_power_of_two();
@@ -100,19 +101,19 @@ fn offer(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Off
     party(link, Role::Producer, deadline).offer(geometry).map_err(error_of)
 }
 
-/// Tells a producer that here is its consumer.
+/// Notifies a producer that a consumer is connected.
 fn ask(link: Link, deadline: Option<Instant>) -> Result<Asked> {
     party(link, Role::Consumer, deadline).ask().map_err(error_of)
 }
 
-/// The end of a ring whose handshake is over.
+/// Builds the end of a ring after its handshake.
 fn end(met: std::result::Result<Met, Stop>, options: &Options) -> Result<End> {
     let Met { link, memory, .. } = met.map_err(error_of)?;
     let sides = memory.map_err(|why| Error::not_permitted(why.reason))?;
     Ok(End::new(sides, Line::new(link, 0), options.wait))
 }
 
-/// Before anything was delivered.
+/// Converts a [`Stop`] before the first delivery.
 fn error_of(stop: Stop) -> Error {
     stop.into_error(0)
 }

@@ -1,7 +1,7 @@
-//! What the message ring and bulk transfer have in common: two memory files, each written by one
-//! side alone; how the sides exchange them; how one side sleeps until the other has news, and how it
-//! learns that the other has closed or died. docs/formats.md describes the words, `wait/steps` holds
-//! the order of every load and store, which loom tries out.
+//! Common parts of the message ring and of bulk transfer: two memory files, each written by one side
+//! only; their exchange; sleeping until the peer has news; and detecting that the peer has closed or
+//! died. docs/formats.md describes the words. `wait/steps` defines the order of every load and store,
+//! which loom checks.
 
 pub(crate) mod end;
 pub(crate) mod handshake;

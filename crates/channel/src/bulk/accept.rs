@@ -1,4 +1,4 @@
-//! A receiver that listens: it takes the first sender, whoever else calls before.
+//! A listening receiver: it takes the first valid sender and refuses other processes that connect.
 
 use super::choose::Options;
 use super::handshake::error_of;
@@ -9,15 +9,17 @@ use crate::shared::stop::Stop;
 use crate::shared::wait::Limits;
 use std::time::{Duration, Instant};
 
-/// How long a sender may take to agree on a mechanism, once it has said its first word. Not short: it may be on a busy machine.
+/// Time limit for agreeing on a mechanism, counted from the sender's first message. Long, because the
+/// sender may run on a busy machine.
 const AGREES: Duration = Duration::from_secs(60);
 
 impl Receiver {
-    /// Waits for the first sender that calls. Every other visitor is reported to `refused`, with its process id, and forgotten: one
-    /// that says nothing for [`Listener::PATIENCE`], goes away, breaks the format, or receives as well.
+    /// Waits for the first valid sender. Every other connecting process is reported to `refused` with
+    /// its process id, and then dropped. This applies to a process that is silent for
+    /// [`Listener::PATIENCE`], disconnects, violates the format, or also wants to receive.
     ///
-    /// [`Error::Timeout`] at the deadline; [`Error::NotPermitted`] if a sender finds no mechanism; [`Error::System`] with EINTR if
-    /// the options say so.
+    /// Returns [`Error::Timeout`] at the deadline, [`Error::NotPermitted`] if no mechanism works with a
+    /// sender, and [`Error::System`] with EINTR if `options.stop` requests it.
     pub fn accept(
         listener: &Listener,
         options: &Options,

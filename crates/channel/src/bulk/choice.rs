@@ -1,4 +1,4 @@
-//! What the choice of a mechanism in use rests on, as the sender tells it.
+//! The reason for the sender's choice of a mechanism.
 
 use super::choose::Options;
 use super::facts::Facts;
@@ -7,29 +7,29 @@ use std::fmt;
 use thalweg_core::Prefer;
 use thalweg_core::profile::Evidence;
 
-/// What a choice rests on; its `Display` says it in words.
+/// The reason for the choice; `Display` formats it as text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
     /// The caller named the mechanism.
     Asked,
-    /// The measurements that were handed in: this is what they say of the mechanism.
+    /// The measurements in the options favored the mechanism.
     Measured(Cited),
-    /// Nothing is measured of the mechanism under these facts: the order of the list, and what is
-    /// known without measuring.
+    /// No measurements exist for the mechanism under these facts. The choice follows the order of the
+    /// list and what is known without measuring.
     Unmeasured,
 }
 
 /// Measurements of a mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cited {
-    /// The numbers.
+    /// The measured values.
     pub evidence: Evidence,
-    /// The same for people.
+    /// The measurements as text for users.
     pub words: String,
 }
 
 impl Choice {
-    /// Of a mechanism that was chosen by these facts and options.
+    /// Returns the reason for choosing `mechanism` under these facts and options.
     pub(super) fn of(mechanism: &str, facts: &Facts, options: &Options) -> Self {
         if options.only.is_some() {
             return Self::Asked;
@@ -42,7 +42,7 @@ impl Choice {
         cited.map_or(Self::Unmeasured, Self::Measured)
     }
 
-    /// What was measured of the mechanism.
+    /// Returns the measurements of the mechanism, if it was measured.
     pub fn evidence(&self) -> Option<&Evidence> {
         match self {
             Self::Measured(cited) => Some(&cited.evidence),
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(told(Options::default()).1, Choice::Unmeasured);
         let asked = Options { only: Some("ring".to_owned()), ..knows("ring") };
         assert_eq!(told(asked), ("ring", Choice::Asked));
-        // What was measured best is not allowed here, and of what is nothing is measured.
+        // The fastest measured mechanism is excluded, and the remaining ones are not measured.
         let without = Options { without: vec!["pipe".to_owned()], ..knows("pipe") };
         let (mechanism, choice) = told(without);
         assert!(mechanism != "pipe" && choice == Choice::Unmeasured, "{mechanism}: {choice}");

@@ -1,7 +1,7 @@
-//! Which mechanism to use. The facts that matter, in the order of their effect: whether the
-//! destination is resident, huge pages, whether the source is lent, whether process_vm is allowed,
-//! the size, a free core. What they are worth is measured elsewhere and handed in; without that the
-//! list decides.
+//! Chooses the mechanism. Relevant facts, in the order of their effect: whether the destination is
+//! resident, huge pages, whether the source is lent, whether process_vm is allowed, the size, a free
+//! core. Their effect is measured elsewhere and passed in as a profile. Without a profile, the order of
+//! the list decides.
 
 use super::facts::{Destination, Facts};
 use super::measured::known;
@@ -13,33 +13,34 @@ use std::sync::Arc;
 use thalweg_core::select::{Candidate, Prior};
 use thalweg_core::{Guarantees, Plan, Prefer, Profile, Tuning, Unfit};
 
-/// What the caller of either side wants. The promises and the mechanism are the sender's to name,
-/// the destination is the receiver's; both sides must trust.
+/// Options of either side. The sender decides the guarantees and the mechanism, the receiver decides
+/// the destination, and both sides must set `trust`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This mechanism and no other; without it the choice is free.
+    /// Use only this mechanism; `None` allows all.
     pub only: Option<String>,
-    /// Never these mechanisms.
+    /// Never use these mechanisms.
     pub without: Vec<String>,
-    /// Knobs of the mechanism in `only`.
+    /// Tuning knobs of the mechanism in `only`.
     pub tuning: Tuning,
-    /// Promises that are not given up.
+    /// Guarantees that the mechanism must provide.
     pub needs: Guarantees,
-    /// Where the bytes land.
+    /// Type of the destination memory.
     pub destination: Destination,
-    /// The sender will use [`Sender::alloc`](super::Sender::alloc).
+    /// `true` if the sender will use [`Sender::alloc`](super::Sender::alloc).
     pub will_loan: bool,
-    /// The size of most buffers.
+    /// Size of most buffers, in bytes.
     pub size: Option<u64>,
-    /// Let the peer, if it is of the same user, read and write this process's memory.
+    /// `true` if the peer, provided it belongs to the same user, may read and write this process's
+    /// memory.
     pub trust: bool,
-    /// How to wait for the other side.
+    /// Method of waiting for the peer.
     pub wait: Wait,
-    /// Asked now and then: whether to give up, for interrupts.
+    /// Called periodically during waits; `true` aborts the operation, for interrupts.
     pub stop: Option<fn() -> bool>,
-    /// Reasons found by probing, by mechanism.
+    /// Reasons against mechanisms, found by probing.
     pub unfit: HashMap<&'static str, Unfit>,
-    /// Measurements of this machine; one that is stale is the caller's to leave out.
+    /// Measurements of this machine. The caller must leave out a stale profile.
     pub measured: Option<Arc<Profile>>,
 }
 
@@ -63,15 +64,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, with one mechanism and its knobs.
+    /// Returns the default options, restricted to one mechanism with its tuning.
     pub fn only(mechanism: &str, tuning: Tuning) -> Self {
         Self { only: Some(mechanism.to_owned()), tuning, ..Self::default() }
     }
 }
 
-/// A verdict for every mechanism, by the rule of all choices; for the one mechanism in
-/// `options.only` alone. None is tried here: that is for [`Mechanism::probe`] and for the two ends
-/// when they agree.
+/// Returns a verdict for every mechanism, or only for the one in `options.only`. No mechanism is tried
+/// here; [`Mechanism::probe`] and the negotiation of the two ends do that.
 pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
     let known = profile.map(|profile| known(profile, facts));
     let candidate = |mechanism: &dyn Mechanism| {
@@ -100,14 +100,14 @@ pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Pl
     plan
 }
 
-/// What is known without measuring; less is better.
+/// Returns the rank of a mechanism that was not measured; lower is better.
 fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
     let wants_loan = mechanism.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
-        // The faults of a new destination cost more than a copy, and two cores have them sooner.
+        // The page faults of a new destination cost more than a copy, and two cores finish them sooner.
         () if is_new && facts.free_core && mechanism.shares_faults(facts.size) => 0,
-        // A loan saves a copy, and without one the mechanism pays for it.
+        // A loan saves a copy. A mechanism that expects loans pays extra without one.
         () if wants_loan == facts.will_loan => 1,
         () => u8::from(wants_loan) + 2,
     }
@@ -167,7 +167,7 @@ mod tests {
         let shares = |facts: &Facts| first_mechanism(facts, &options).shares_faults(facts.size);
         assert!(shares(&fresh));
         assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
-        // What is moved in one piece is moved by one side.
+        // A buffer of a single piece is copied by only one side.
         assert!(!shares(&Facts { size: Some(1), ..fresh.clone() }));
         assert!(!shares(&Facts { free_core: false, ..fresh.clone() }));
         assert!(!shares(&Facts { trusted: Some("another user".to_owned()), ..fresh.clone() }));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
-        // The later in the list, the faster.
+        // In this profile, later mechanisms of the list are faster.
         let cost = |n: usize| 0.5_f64.powi(n as i32);
         let profile = profile(
             MECHANISMS.iter().enumerate().map(|(n, mechanism)| (mechanism.info().name, cost(n))),

@@ -1,5 +1,5 @@
-//! The conversation of two ends about their transfers: short notes through shared memory, or over the
-//! link where there is none; messages over the link; and every wait.
+//! Communication between the two ends of a transfer: short notes through shared memory (or over the
+//! link if no memory is shared), messages over the link, and all waiting.
 
 use super::control_message::{ControlMessage, Kind};
 use crate::error::Error;
@@ -20,26 +20,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use thalweg_core::Unfit;
 
-/// Words of a note: its kind and five more.
+/// Number of words in a note: its kind and five more.
 pub(crate) const NOTE: usize = 6;
 
-/// What a note says.
+/// Kind of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Say {
-    /// Sender: a buffer begins; word 1 is its length, the rest is the mechanism's.
+    /// Sender: a buffer begins. Word 1 is its length; the other words belong to the mechanism.
     Begin = 1,
-    /// Receiver: here is where it goes, for mechanisms that need to know.
+    /// Receiver: the address of the destination, for mechanisms that need it.
     Ready = 2,
-    /// Sender: my part is done.
+    /// Sender: its part is complete.
     Finished = 3,
-    /// Receiver: all of it is here.
+    /// Receiver: the whole buffer has arrived.
     Done = 4,
-    /// Receiver: I cannot take it this way; word 1 is the errno.
+    /// Receiver: cannot receive by this mechanism; word 1 is the errno.
     Refused = 5,
-    /// Sender: another mechanism follows over the link.
+    /// Sender: an offer of another mechanism follows over the link.
     StepDown = 6,
-    /// Sender: no more buffers.
+    /// Sender: no more buffers follow.
     Bye = 7,
 }
 
@@ -54,7 +54,7 @@ impl Say {
         Self::Bye,
     ];
 
-    /// For complaints: what the other side said.
+    /// Returns the kind of note in words, for error messages.
     const fn words(self) -> &'static str {
         match self {
             Self::Begin => "the start of a buffer",
@@ -68,7 +68,7 @@ impl Say {
     }
 }
 
-/// A note, with its words behind the kind.
+/// A note: its kind and the words after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub say: Say,
@@ -90,42 +90,43 @@ impl Note {
     }
 }
 
-/// A message of the other side with the descriptors that came along.
+/// A message of the peer with its descriptors.
 pub(crate) struct Received {
     pub message: ControlMessage,
     pub fds: Vec<OwnedFd>,
 }
 
 enum Door {
-    /// Notes told and heard are counted.
+    /// Notes go through shared memory. `told` counts the notes sent, `heard` those received.
     Shared { end: Box<End>, told: u64, heard: u64 },
-    /// Notes go over the link; those that came while a message was waited for are dropped.
+    /// Notes go over the link. `messages` holds the messages that arrived while a note was awaited;
+    /// notes that arrive while a message is awaited are dropped.
     Link { line: Line, messages: VecDeque<Received> },
 }
 
-/// One side's end of the conversation.
+/// An end of the communication.
 pub(crate) struct Control {
     door: Door,
     limits: Limits,
 }
 
 impl Control {
-    /// Through shared memory.
+    /// Communicates through shared memory.
     pub fn shared(end: End, limits: Limits) -> Self {
         Self { door: Door::Shared { end: Box::new(end), told: 0, heard: 0 }, limits }
     }
 
-    /// Over the link alone.
+    /// Communicates over the link only.
     pub fn over(line: Line, limits: Limits) -> Self {
         Self { door: Door::Link { line, messages: VecDeque::new() }, limits }
     }
 
-    /// From now on everything ends at this moment; `None` is never.
+    /// Sets the deadline of all following operations; `None` means no limit.
     pub fn until(&mut self, deadline: Option<Instant>) {
         self.limits.deadline = deadline;
     }
 
-    /// Whether the call under way has an end.
+    /// Returns `true` if the current call has a deadline.
     pub fn is_timed(&self) -> bool {
         self.limits.deadline.is_some()
     }
@@ -141,19 +142,19 @@ impl Control {
         &self.line().link
     }
 
-    /// [`Error::Forked`] in a child.
+    /// Returns [`Error::Forked`] in a forked child.
     pub fn check_here(&self) -> Result<(), Error> {
         self.line().check_here()
     }
 
-    /// Tells the other side.
+    /// Sends a note to the peer and wakes it if it sleeps.
     pub fn tell(&mut self, note: Note) -> Result<(), Stop> {
         self.tell_quietly(note)?;
         self.announce();
         Ok(())
     }
 
-    /// The same, but a side that sleeps is woken by what is told or announced next.
+    /// Sends a note without waking the peer; the next note or announcement wakes it.
     pub fn tell_quietly(&mut self, note: Note) -> Result<(), Stop> {
         let mut words = [note.say as u64; NOTE];
         words[1..].copy_from_slice(&note.words);
@@ -169,11 +170,11 @@ impl Control {
         Ok(())
     }
 
-    /// Waits for the next note of the other side.
+    /// Waits for the peer's next note.
     pub fn hear(&mut self) -> Result<Note, Stop> {
         let Door::Shared { end, heard, .. } = &mut self.door else { return self.hear_over_link() };
-        // The note itself is read afterwards: as what is waited for it would be copied by every
-        // layer in between, which costs more than the wait.
+        // The note itself is read after the wait. As the result of the wait it would be copied through
+        // every layer, which costs more than the wait.
         wait_for(end, self.limits, |theirs| has_told(theirs, *heard))?;
         let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
         *heard += 1;
@@ -195,7 +196,7 @@ impl Control {
         }
     }
 
-    /// Hears a note that must be `say`; a refusal by the other side is an answer.
+    /// Receives a note that must be `say`. A refusal by the peer is returned as [`Stop::Refused`].
     pub fn expect(&mut self, say: Say) -> Result<Note, Stop> {
         let note = self.hear()?;
         match note.say {
@@ -220,8 +221,8 @@ impl Control {
         }
     }
 
-    /// How long to wait for the link next. Who waits for the second time is told of a death at once, for
-    /// which another thread is needed: most waits are over before.
+    /// Returns the time limit of the next wait on the link. From the second wait on, a watcher thread
+    /// reports the peer's death at once. It is not started earlier, because most waits end before that.
     fn patience(&mut self, waits: &mut u64) -> Duration {
         *waits += 1;
         match &mut self.door {
@@ -232,12 +233,12 @@ impl Control {
         self.limits.left_of(RECHECK)
     }
 
-    /// Sends a message that may as well be missed: not where there is no room for it now.
+    /// Sends an optional message: it is dropped if the link has no room now.
     pub fn mention(&mut self, message: &ControlMessage) {
         let _ = self.link().send_until(&message.to_bytes(), &[], Some(Instant::now()));
     }
 
-    /// The next message that is not a note.
+    /// Returns the next message that is not a note.
     pub fn message(&mut self) -> Result<Received, Stop> {
         if let Door::Link { messages, .. } = &mut self.door
             && let Some(first) = messages.pop_front()
@@ -249,7 +250,7 @@ impl Control {
             if got.message.kind != Kind::Note {
                 return Ok(got);
             }
-            // A peer that never stops talking does not keep us from ending.
+            // A peer that keeps sending notes must not prevent the deadline.
             self.wanted()?;
         }
     }
@@ -269,34 +270,36 @@ impl Control {
                 return Err(stop);
             }
             match self.check() {
-                // The poll tells of a death too; the limit is for a caller that has to be asked.
+                // The poll detects a death too. The limit is needed to call the caller's `stop`
+                // function.
                 Ok(()) => {
                     let limit = self.patience(&mut waits);
                     self.link().await_news(Some(limit)).map_err(of_link)?;
                 }
-                // It may have spoken last and died then: one more look.
+                // The peer may have sent a message and then died: look once more.
                 Err(stop) => ended = Some(stop),
             }
         }
     }
 
-    /// Waits until a descriptor of a mechanism is ready, or there is a reason to look around. The
-    /// mechanism's own descriptors do not tell of the peer's death while a child of the peer has
-    /// them open.
+    /// Waits until a descriptor of a mechanism is ready, or until the peer's state should be checked.
+    /// While a child of the peer holds the mechanism's descriptors open, they do not show the peer's
+    /// death.
     pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), Stop> {
         let limit = self.limits.left_of(RECHECK);
         self.link().await_beside(fd, events, limit).map_err(of_link)
     }
 
-    /// From now on [`Control::await_ready`], and a call on `fd` if that is a socket, ends when the peer dies.
+    /// From now on, the peer's death ends [`Control::await_ready`], and calls on `fd` if it is a
+    /// socket.
     pub fn watch_with(&mut self, fd: &Arc<OwnedFd>) {
         if let Door::Shared { end, .. } = &mut self.door {
             end.watch_with(fd);
         }
     }
 
-    /// Waits until `look`, which sees the peer's words, finds something. What the peer left behind
-    /// before it died is still found.
+    /// Waits until `look`, which reads the peer's words, finds something. Data that the peer wrote
+    /// before its death is still found.
     pub fn wait<T>(
         &mut self,
         look: impl FnMut(&Words) -> Result<Option<T>, Error>,
@@ -307,21 +310,22 @@ impl Control {
         }
     }
 
-    /// Moves our count of slots. `quietly`: the peer does not wait for this one.
+    /// Advances our slot count. With `quietly` the peer is not woken, because it does not wait for this
+    /// slot.
     pub fn publish_slots(&mut self, to: u64, quietly: bool) {
         if let Door::Shared { end, .. } = &mut self.door {
             end.publish_slots(to, quietly);
         }
     }
 
-    /// Wakes the peer after a change to memory of a mechanism that it may wait for.
+    /// Wakes the peer after a change to a mechanism's memory that it may wait for.
     pub fn announce(&mut self) {
         if let Door::Shared { end, .. } = &mut self.door {
             end.announce();
         }
     }
 
-    /// Whether there is a processor for each side.
+    /// Returns `true` if each side has a processor of its own.
     pub fn has_free_core(&self) -> bool {
         match &self.door {
             Door::Shared { end, .. } => end.has_free_core(),
@@ -329,18 +333,18 @@ impl Control {
         }
     }
 
-    /// Whether there is a reason to go on: the peer lives, no limit is reached.
+    /// Returns an error if the peer is gone or a limit is reached.
     pub fn check(&mut self) -> Result<(), Stop> {
         match self.wanted() {
-            // A peer that is gone is the better news.
+            // The end of the peer takes precedence over the timeout.
             Err(Stop::Late) => self.check_peer().and(Err(Stop::Late)),
             Err(stop) => Err(stop),
             Ok(()) => self.check_peer(),
         }
     }
 
-    /// Whether the peer lives and has not given up. What was read of its memory before this answers
-    /// is what it was: a sender gives up before its caller may touch that memory again.
+    /// Returns an error if the peer has died or given up. If it returns `Ok`, all earlier reads of the
+    /// peer's memory are valid: a sender gives up before its caller may change that memory.
     pub fn check_peer(&mut self) -> Result<(), Stop> {
         let gone = match &mut self.door {
             Door::Shared { end, .. } => end.gone(true),
@@ -349,8 +353,8 @@ impl Control {
         gone.map_or(Ok(()), |gone| Err(Stop::Gone(gone)))
     }
 
-    /// Nothing more is said or heard: the peer, which may be in the middle of a buffer, is told at
-    /// once, and not when this end is dropped.
+    /// Ends the communication. The peer, which may be in the middle of a buffer, is notified at once
+    /// rather than when this end is dropped.
     pub fn close(&mut self) {
         if let Door::Shared { end, .. } = &mut self.door {
             end.close();
@@ -360,22 +364,23 @@ impl Control {
         }
     }
 
-    /// Waits until the peer is gone with all its threads: then it writes nothing any more. The
-    /// kernel marks its death before that.
+    /// Waits until all threads of the peer have ended, so that it writes nothing any more. The kernel
+    /// marks the death earlier than that.
     pub fn outlive(&self) {
         while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
             self.link().await_end(RECHECK);
         }
     }
 
-    /// Whether the peer has ended the link itself, and not a watch on its mark.
+    /// Returns `true` if the peer itself closed the link, rather than our watcher that shuts it down
+    /// after the mark.
     fn peer_has_hung_up(&self) -> bool {
-        // In this order: the watch hangs up after the mark.
+        // The order matters: the watcher shuts the link down after the mark.
         let is_hung_up = self.link().is_hung_up();
         is_hung_up && !matches!(&self.door, Door::Shared { end, .. } if end.peer.words().has_died())
     }
 
-    /// Whether the caller still wants it.
+    /// Returns an error if the caller's deadline has passed or it wants to stop.
     pub fn wanted(&self) -> Result<(), Stop> {
         self.limits.check()
     }
@@ -388,13 +393,13 @@ fn wait_for<T>(
     mut look: impl FnMut(&Words) -> Result<Option<T>, Error>,
 ) -> Result<T, Stop> {
     match end.wait_for(limits, &mut |end| look(end.peer.words())) {
-        // A peer that is gone is the better news.
+        // The end of the peer takes precedence over the timeout.
         Err(Stop::Late) => Err(end.gone(true).map_or(Stop::Late, Stop::Gone)),
         answer => answer,
     }
 }
 
-/// Whether the note with this number is there.
+/// Returns `Some` if the note with this number has been sent.
 #[inline]
 fn has_told(theirs: &Words, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
@@ -404,7 +409,7 @@ fn has_told(theirs: &Words, number: u64) -> Result<Option<()>, Error> {
     }
 }
 
-/// What a failed link means for a transfer.
+/// Converts an error of the link into the reason for ending a transfer.
 fn of_link(error: Error) -> Stop {
     match error {
         Error::Closed { .. } | Error::PeerDied { .. } => Stop::Gone(Gone::Died),

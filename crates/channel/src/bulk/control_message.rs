@@ -1,5 +1,5 @@
-//! What the two ends of a bulk transfer say over their link: one shape for every kind of message,
-//! read with every length checked.
+//! Messages of a bulk transfer over the link. All kinds have this format, and the parser checks every
+//! length.
 //!
 //! ```text
 //! 0 u32 magic | 4 u16 version | 6 u16 kind | 8 u16 words | 10 u16 knobs | 12 u32 text length
@@ -11,39 +11,40 @@ use crate::error::{Error, Result};
 use crate::layout::BULK_VERSION;
 use thalweg_core::Tuning;
 
-/// Bytes of the longest message.
+/// Size of the longest message in bytes.
 pub(crate) const LONGEST: usize = 16 << 10;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
 const VERSION: u16 = BULK_VERSION as u16;
 const HEADER: usize = 16;
-/// The words of a message are few: addresses, lengths, numbers of things.
+/// Messages have few words: addresses, lengths, counts.
 const MOST_WORDS: usize = 32;
 const MOST_KNOBS: usize = 32;
 
-/// What a message is about.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
-    /// The sender proposes a mechanism, named by the text.
+    /// The sender proposes the mechanism named by the text.
     Offer = 1,
     /// The receiver is ready to use it.
     Accept = 2,
-    /// The receiver cannot use it: the text says why.
+    /// The receiver cannot use it; the text is the reason.
     Refuse = 3,
-    /// The sender is ready too; the mechanism is in use.
+    /// The sender is ready too; the mechanism is now in use.
     Agreed = 4,
-    /// The sender cannot go on with the mechanism it offered: another offer follows.
+    /// The sender cannot use the mechanism that it offered; another offer follows.
     Withdraw = 5,
-    /// No mechanism is left: the text says why.
+    /// No mechanism is left; the text is the reason.
     GiveUp = 6,
-    /// A note of the conversation, where no memory is shared.
+    /// A note, if no memory is shared.
     Note = 7,
-    /// Memory that a note to come will speak of.
+    /// Memory that a later note refers to.
     Memory = 8,
-    /// The receiver's, to the head or the tail of a file; the text is the reason if it is not well.
+    /// The receiver's reply to the head or the tail of a file. If it is negative, the text is the
+    /// reason.
     Answer = 9,
-    /// The sender's: the open file itself, in place of its bytes.
+    /// From the sender: the open file itself, instead of its bytes.
     File = 10,
 }
 
@@ -62,7 +63,7 @@ impl Kind {
     ];
 }
 
-/// One message, without its descriptors.
+/// A message, without its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlMessage {
     pub kind: Kind,
@@ -88,12 +89,12 @@ impl ControlMessage {
         Self { tuning: tuning.clone(), ..self }
     }
 
-    /// Word `n`, 0 if there is none.
+    /// Returns word `n`, or 0 if it does not exist.
     pub fn word(&self, n: usize) -> u64 {
         self.words.get(n).copied().unwrap_or(0)
     }
 
-    /// The bytes to send; a text that would make it too long is cut.
+    /// Encodes the message. A text that would make it too long is truncated.
     pub fn to_bytes(&self) -> Vec<u8> {
         let words = &self.words[..self.words.len().min(MOST_WORDS)];
         let fit = |(name, _): &(&str, u64)| u8::try_from(name.len()).is_ok();
@@ -118,7 +119,7 @@ impl ControlMessage {
         bytes
     }
 
-    /// Reads what the other side sent.
+    /// Parses a message of the peer.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let mut left = Reader(bytes);
         let magic = left.u32()?;

@@ -1,16 +1,16 @@
-//! What is known when a mechanism is chosen.
+//! The facts on which the choice of a mechanism depends.
 
-/// Where the bytes are to land.
+/// Type of the destination memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
-    /// Not told.
+    /// Not specified.
     #[default]
     Unknown,
-    /// Memory that was written to before.
+    /// Memory that was written before.
     Resident,
-    /// Memory whose pages are not there yet, of the ordinary size.
+    /// Memory without resident pages, with pages of the ordinary size.
     Fresh,
-    /// The same, on huge pages.
+    /// Memory without resident pages, on huge pages.
     FreshHuge,
 }
 
@@ -22,23 +22,23 @@ impl Destination {
     }
 }
 
-/// What is known when a mechanism is chosen.
+/// The facts on which the choice of a mechanism depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Where the bytes land, as the receiver says.
+    /// Type of the destination, as reported by the receiver.
     pub destination: Destination,
-    /// The sender will write its data into [`Loan`](super::Loan)s.
+    /// `true` if the sender will write its data into [`Loan`](super::Loan)s.
     pub will_loan: bool,
-    /// The two may use each other's memory; else why not.
+    /// `None` if both sides may access each other's memory, otherwise the reason why not.
     pub trusted: Option<String>,
-    /// The size of most buffers.
+    /// Size of most buffers, in bytes.
     pub size: Option<u64>,
-    /// There is a core for each side.
+    /// `true` if each side has a core of its own.
     pub free_core: bool,
 }
 
 impl Facts {
-    /// For people: `from lent memory into memory used before`.
+    /// Describes source and destination for users: `from lent memory into memory used before`.
     pub fn ends(&self) -> String {
         let from = if self.will_loan { "lent memory" } else { "the sender's own memory" };
         let into = match self.destination {

@@ -1,9 +1,10 @@
-//! Several files over one link, in order: each whole with its checksum, or not at all, and what goes
-//! wrong with one does not stop the others. `docs/formats.md` has the bytes.
+//! Transfers several files over one link, in order. Each file arrives complete and with a verified
+//! checksum, or not at all. A failure of one file does not stop the others. `docs/formats.md` specifies
+//! the format.
 //!
-//! A file is a head, the answer to it, the data, an empty buffer, a tail, and the answer to that. All
-//! but the answers are buffers of the transfer; the answers go back over the link. A receiver may
-//! get the open file in place of the data ([`opened`]).
+//! A file consists of a head, the reply to it, the data, an empty buffer, a tail, and the reply to
+//! that. All parts except the replies are buffers of the transfer; the replies go back over the link. A
+//! receiver may get the open file instead of the data ([`opened`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,38 +19,39 @@ pub use opened::{FromOpen, NotMoved};
 pub use receive::{Sink, Watch};
 pub use send::{Item, Pace};
 
-/// What was handed over.
+/// Result of a file transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handed {
-    /// Files that are whole at the other side.
+    /// Number of files that are complete at the receiver.
     pub files: u64,
-    /// Bytes of data that were moved, those of failed files too.
+    /// Bytes of data moved, including those of failed files.
     pub bytes: u64,
-    /// What went wrong, with the name of the file.
+    /// Failures, each with the name of the file.
     pub problems: Vec<(OsString, Problem)>,
-    /// Files that were announced and never begun: only the sender can say why.
+    /// Number of files that were announced but never started; only the sender knows the reason.
     pub missing: u64,
-    /// What of it the receiver moved from files that the sender had open.
+    /// The part that the receiver copied from files that the sender had open.
     pub from_open: FromOpen,
 }
 
-/// Why one file is not there, though others may be. Printed as [`crate::Error`] is.
+/// Reason why one file is missing at the receiver; others may be complete. Formatted like
+/// [`crate::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The sender could not read it.
     #[error("given up by the sender: {}", shown(.why))]
     GivenUp {
-        /// What it said.
+        /// The sender's message.
         why: String,
     },
-    /// The receiver would not or could not take it.
+    /// The receiver rejected the file or could not write it.
     #[error("not taken: {}", shown(.why))]
     NotTaken {
-        /// What it said.
+        /// The receiver's message.
         why: String,
     },
-    /// Other bytes came than were sent.
+    /// The received bytes differ from those sent.
     #[error("the data differ: {}", shown(.why))]
     Differs {
         /// Both checksums.
@@ -57,61 +59,62 @@ pub enum Problem {
     },
 }
 
-/// A file as its sender announces it.
+/// A file as announced by its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Its name, of one part, which is not `.` or `..`; `None` for a stream.
+    /// File name: a single path component other than `.` and `..`; `None` for a stream.
     pub name: Option<OsString>,
-    /// Bytes to come, if that is known.
+    /// Size in bytes, if known.
     pub size: Option<u64>,
-    /// Files before it.
+    /// Number of files before this one.
     pub number: u64,
-    /// Files in all, if that is known.
+    /// Total number of files, if known.
     pub total: Option<u64>,
 }
 
 impl Announced {
-    /// Whether nothing comes after it.
+    /// Returns `true` if no file follows.
     fn is_last(&self) -> bool {
         self.total.is_some_and(|total| self.number.saturating_add(1) >= total)
     }
 
-    /// Files that were announced and are not among the `begun`, of which this is the last.
+    /// Returns the number of announced files that were not started. `begun` files were, and this is the
+    /// last of them.
     fn missing(&self, begun: u64) -> u64 {
         let announced = self.total.unwrap_or(0).max(self.number.saturating_add(1));
         announced.saturating_sub(begun)
     }
 }
 
-/// The longest name of a file on Linux.
+/// Maximum length of a file name on Linux.
 const LONGEST_NAME: usize = 255;
-/// The most bytes of a head or a tail.
+/// Maximum size of a head or tail in bytes.
 const LONGEST: usize = 4096;
 const MAGIC: [u8; 8] = *b"THALWEGF";
 const VERSION: u32 = 1;
-/// In place of a number that is not known.
+/// Marks an unknown number.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What comes before the data.
+/// Precedes the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Head {
     announced: Announced,
-    /// Bytes of the longest buffer of data.
+    /// Size of the longest data buffer in bytes.
     buffer: u64,
 }
 
-/// What comes after it.
+/// Follows the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tail {
-    /// All of it, and the XXH3 of it, 128 bits.
+    /// The file is complete. `xxh3` is the 128-bit XXH3 of all bytes.
     Whole { bytes: u64, xxh3: u128 },
-    /// No more of it comes.
+    /// The sender has given the file up.
     GivenUp { why: String },
-    /// No data came: the open file is there over the link.
+    /// No data was sent: the open file follows over the link.
     Open { bytes: u64 },
 }
 
-/// A name that can only be that of a file in the folder it is put into.
+/// Returns the name if it is a valid single path component, so it cannot leave the target directory.
 fn checked(name: &[u8]) -> Option<&OsStr> {
     let plain = !name.is_empty() && name.len() <= LONGEST_NAME && name != b"." && name != b"..";
     let plain = plain && !name.iter().any(|byte| [0, b'/'].contains(byte));
@@ -132,7 +135,7 @@ impl Head {
         bytes
     }
 
-    /// What is wrong with it, in words, if it is none.
+    /// Parses a head. The error describes the invalid part.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let short = || "a head cut short".to_owned();
         let (magic, rest) = bytes.split_first_chunk().ok_or_else(short)?;
@@ -172,7 +175,7 @@ impl Head {
 }
 
 impl Tail {
-    /// Of everything that went through the hasher.
+    /// Builds the tail of a complete file from the hasher.
     fn of(bytes: u64, hasher: &Xxh3) -> Self {
         Self::Whole { bytes, xxh3: hasher.digest128() }
     }
@@ -205,20 +208,21 @@ impl Tail {
     }
 }
 
-/// How a file ended, as the number in its tail.
+/// Outcome of a file, as encoded in its tail.
 const WHOLE: u64 = 0;
 const GIVEN_UP: u64 = 1;
 const OPEN: u64 = 2;
 
-/// The receiver's answer to a head or a tail, as the number in its packet.
+/// The receiver's reply to a head or a tail, as encoded in its message.
 const TAKEN: u64 = 0;
 const NOT_TAKEN: u64 = 1;
 const DIFFERS: u64 = 2;
-/// To the tail of an open file: its bytes are wanted instead.
+/// Reply to the tail of an open file: send its bytes instead.
 const BYTES: u64 = 3;
-/// To the same: word 1 is how many bytes are there; the answer itself is still to come.
+/// Progress reply to the tail of an open file: word 1 is the number of bytes copied; the final reply
+/// follows.
 const SO_FAR: u64 = 4;
-/// Word 1 of the answer to a head: the open file would be taken.
+/// Word 1 of the reply to a head: the receiver accepts the open file.
 const TAKES_OPEN: u64 = 1;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! How two ends agree: they introduce themselves, then the sender offers mechanism after mechanism
-//! until both have one that works between them. Every mechanism that was passed over is recorded
-//! with the reason.
+//! Negotiation between two ends: they introduce themselves, then the sender offers one mechanism after
+//! another until one works between them. Every rejected mechanism is recorded with the reason.
 
 use super::choose::{Options, choose};
 use super::control::{Control, Received};
@@ -24,20 +23,20 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
 
-/// What a receiver keeps of mechanisms that are not used, at most: more than any build has
-/// mechanisms.
+/// Maximum number of rejected mechanisms that a receiver records; larger than the number of mechanisms
+/// in any build.
 const MOST_SKIPPED: usize = 64;
 
-/// A mechanism that is not used, and why.
+/// A mechanism that is not used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its name.
+    /// Name of the mechanism.
     pub mechanism: String,
-    /// The reason, in words.
+    /// Reason as text.
     pub reason: String,
 }
 
-/// What both kinds of end have.
+/// State that sender and receiver have in common.
 pub(crate) struct Meeting {
     pub control: Control,
     pub ends: Ends,
@@ -46,7 +45,7 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Shares memory with the other side, and reads what it says of itself.
+    /// Sets up shared memory with the peer and reads its introduction.
     pub fn begin(
         link: Link,
         options: &Options,
@@ -105,13 +104,13 @@ impl Meeting {
 
     pub fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
         let skipped = Skipped { mechanism: mechanism.to_owned(), reason: reason.into() };
-        // Of several files each may have the same reason.
+        // Each of several files may fail for this reason.
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }
     }
 
-    /// The sender's part: offers until one is taken.
+    /// Sender's part: offers mechanisms until one is accepted.
     pub fn offer(&mut self, options: &Options) -> Result<(Chosen, Box<dyn Outgoing>), Stop> {
         for verdict in choose(&self.facts, options, options.measured.as_deref()).verdicts {
             let Some(mechanism) = by_name(verdict.mechanism) else { continue };
@@ -179,10 +178,10 @@ impl Meeting {
         why
     }
 
-    /// The receiver's part: takes offers until one is agreed upon.
+    /// Receiver's part: handles offers until one is agreed.
     pub fn accept(&mut self) -> Result<Taken, Stop> {
         loop {
-            // A sender that never runs out of offers keeps us from nothing.
+            // A sender that keeps making offers must not prevent the deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
                 return Err(Stop::corrupt("offers without end"));
@@ -190,7 +189,7 @@ impl Meeting {
             let Received { message: offer, fds } = self.control.message()?;
             match offer.kind {
                 Kind::Offer => {}
-                // Of a buffer that did not arrive by the mechanism before.
+                // Belongs to a buffer that the previous mechanism did not deliver.
                 Kind::Memory => continue,
                 Kind::GiveUp => return Err(Stop::Refused(Unfit::because(offer.text))),
                 other => return Err(Stop::corrupt(format!("{other:?} instead of an offer"))),
@@ -234,7 +233,7 @@ impl Meeting {
     }
 }
 
-/// The mechanism in use.
+/// The mechanism in use, with its tuning.
 pub(crate) struct Chosen {
     pub info: &'static Info,
     pub tuning: Tuning,
@@ -243,7 +242,7 @@ pub(crate) struct Chosen {
 /// A mechanism in use at the receiver.
 type Taken = (Chosen, Box<dyn Incoming>);
 
-/// Whether the two may use each other's memory.
+/// Checks that both sides may access each other's memory.
 fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     let peer = link.peer();
     let us = rustix::process::geteuid().as_raw();
@@ -258,7 +257,7 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     Err(Unfit::because(why))
 }
 
-/// A call that fails is a refusal, as it is for a mechanism.
+/// Runs the handshake. A failed system call becomes a refusal, as in a mechanism.
 fn shake_hands(party: Party) -> Result<Met, Stop> {
     let shaken = if party.role == Role::Sender {
         let geometry = Geometry {
@@ -278,24 +277,25 @@ fn shake_hands(party: Party) -> Result<Met, Stop> {
     })
 }
 
-/// A word nobody could guess, at a place that does not move: who reads it from this process has the
-/// right process. It carries the process number, because a child made by fork inherits the word at
-/// the same place, and must not pass for its parent.
+/// Returns an unguessable word at a fixed address: a process that reads it from this process has opened
+/// the right process. It contains the process id, because a forked child inherits the word at this
+/// address and must not pass for its parent.
 fn token() -> &'static Token {
     static TOKEN: Token = Token::new(0);
-    /// Process numbers are below 2^22 (proc(5), pid_max).
+    /// Process ids are below 2^22 (proc(5), pid_max).
     const PROCESS: u64 = (1 << 22) - 1;
     let now = TOKEN.load(Ordering::Relaxed);
     let us = u64::from(std::process::id()) & PROCESS;
     if now & PROCESS != us {
         let fresh = RandomState::new().build_hasher().finish() & !PROCESS | us;
-        // Relaxed: nothing else depends on it. Another thread that was first is as good.
+        // Relaxed: no other data depends on it. If another thread was first, its value serves equally
+        // well.
         let _ = TOKEN.compare_exchange(now, fresh, Ordering::Relaxed, Ordering::Relaxed);
     }
     &TOKEN
 }
 
-/// What a stop means to the caller.
+/// Converts a stop into the caller's error; in a bulk transfer every end of the peer is a death.
 pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
     match stop {
         Stop::Gone(_) => Error::PeerDied { delivered, partial: 0 },

@@ -1,5 +1,5 @@
-//! Memory that both sides of a transfer write. Words in it are atomics: what another process may
-//! write is never behind a reference. Waiting for a change goes through [`super::control`].
+//! Memory that both sides of a transfer write. Its words are accessed as atomics, because no reference
+//! may cover bytes that another process can write. [`super::control`] implements waiting for changes.
 
 use rustix::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,17 +9,17 @@ use thalweg_sys::{
     region::{Region, SealFlags, Sharing, is_sealed, seal},
 };
 
-/// What the memory of a bulk transfer is called in `/proc/PID/maps`.
+/// Name of bulk transfer memory in `/proc/PID/maps`.
 pub(crate) const NAME: &str = "thalweg-bulk";
 
-/// Bytes in front that are kept for words.
+/// Number of bytes at the start that are reserved for words.
 pub(crate) const PAGE: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Joint(Region);
 
 impl Joint {
-    /// Fresh memory of `len` bytes, sealed to keep its size, and the descriptor to hand over.
+    /// Creates memory of `len` bytes, sealed against resizing. Also returns the descriptor to pass on.
     pub fn create(len: usize) -> Result<(Self, rustix::fd::OwnedFd), FailedCall> {
         let fd = memfd::create(NAME, len as u64)?;
         let sealed = seal(&fd, SealFlags::SHRINK | SealFlags::GROW);
@@ -29,8 +29,8 @@ impl Joint {
         Ok((Self(region), fd))
     }
 
-    /// Memory that the other side made. EACCES if it could be shrunk below us, or if its pages would
-    /// be ours to pay for.
+    /// Maps memory that the peer created. Returns EACCES if the peer could shrink it, or if it has
+    /// holes, because this process would pay for their pages.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);
@@ -38,28 +38,28 @@ impl Joint {
         Region::of_file(&fd, len, Sharing::Write).map(Self)
     }
 
-    /// Over memory that cannot shrink, writable and at least a page long.
+    /// Wraps memory that cannot shrink. It must be writable and at least one page long.
     pub fn over(region: Region) -> Self {
         assert!(region.is_writable() && region.len() >= PAGE, "no room for words");
         Self(region)
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *mut u8 {
         self.0.as_ptr()
     }
 
-    /// The word at byte `at`.
+    /// Returns the 32-bit word at byte offset `at`.
     pub fn u32(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.0.len(), "a word outside its page");
         // SAFETY: checked above to lie inside the mapping, which starts on a page.
         let word = unsafe { self.0.as_ptr().add(at) };
-        // SAFETY: mapped, writable and aligned for as long as self is borrowed; both sides use
-        // atomics on it.
+        // SAFETY: The word is mapped, writable and aligned for as long as `self` is borrowed; both
+        // sides access it with atomics.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// The double word at byte `at`.
+    /// Returns the 64-bit word at byte offset `at`.
     pub fn u64(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.0.len(), "a word outside its page");
         // SAFETY: as above.

@@ -1,23 +1,22 @@
-//! What a profile knows of mechanisms: by size, where the bytes land, and whether the source is
-//! lent.
+//! Looks up mechanisms in a profile, by size, destination, and whether the source is lent.
 
 use super::facts::{Destination, Facts};
 use super::mechanisms::by_name;
 use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};
 
-/// The end of a cell of a profile that is another process's memory.
+/// Endpoint name in a profile cell: the memory of another process.
 pub const PROCESS: &str = "process";
-/// The same, for a source that was lent.
+/// Endpoint name in a profile cell: another process's memory, as a lent source.
 pub const LOAN: &str = "process:loan";
-/// The same, for a sink on huge pages.
+/// Endpoint name in a profile cell: another process's memory, as a sink on huge pages.
 pub const HUGE: &str = "process:huge";
 
-/// The source and the sink of a cell, and what the sink was like before.
+/// Source and sink of a cell, and the previous state of the sink.
 type Ends<'c> = (&'c str, &'c str, SinkState);
 
-/// What a profile knows of the mechanisms under these facts, on the idle machine. The ratios of one
-/// source and sink are to the same reference.
+/// Returns the profile's cells for these facts, measured on an idle machine. All ratios of one source
+/// and sink refer to a common reference.
 pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
     let source = if facts.will_loan { LOAN } else { PROCESS };
     let (sink, state) = match facts.destination {
@@ -29,12 +28,12 @@ pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
     Known::among(profile.cells.iter().filter(wanted), facts.size)
 }
 
-/// What was measured of a mechanism under these facts, for people.
+/// Describes the measurements of a mechanism under these facts for users.
 pub fn words(known: &Known<'_>, evidence: &Evidence, facts: &Facts) -> String {
     format!("{}, {}", evidence.cited(reference(known).unwrap_or("the reference")), facts.ends())
 }
 
-/// The saved profile of this machine; the error says why it knows nothing of mechanisms here.
+/// Returns the saved profile of this machine. The error explains why it has no data on mechanisms.
 pub fn saved_profile() -> Result<Profile, Unfit> {
     let path = Profile::default_path();
     let path = path.ok_or_else(|| Unfit::because("there is no place for a profile"))?;
@@ -51,24 +50,24 @@ pub fn saved_profile() -> Result<Profile, Unfit> {
     Ok(profile)
 }
 
-/// When the newest cell of a mechanism was measured, RFC 3339; `None` if there is none.
+/// Returns the time (RFC 3339) of the newest measurement of a mechanism; `None` without measurements.
 pub fn measured_at(profile: &Profile) -> Option<&str> {
     let cells = profile.cells.iter().filter(|cell| are_processes(cell) && is_usable(cell));
     cells.map(|cell| cell.at.as_str()).max()
 }
 
-/// The mechanism that the ratios are to.
+/// Returns the reference mechanism of the ratios.
 fn reference<'p>(known: &Known<'p>) -> Option<&'p str> {
     let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
     known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())
 }
 
-/// Whether it is of a mechanism, with knobs and values that the mechanism has.
+/// Returns `true` if the cell describes an existing mechanism with valid knobs and values.
 fn is_usable(cell: &Cell) -> bool {
     cell.load == Load::Idle && is_sound(cell) && can_be(cell)
 }
 
-/// Memory on huge pages is always new.
+/// Returns source, sink and state of a cell. Memory on huge pages always counts as new.
 fn ends_of(cell: &Cell) -> Ends<'_> {
     let state = if cell.sink == HUGE { SinkState::Fresh } else { cell.sink_state };
     (&cell.source, &cell.sink, state)
@@ -78,14 +77,14 @@ fn are_processes(cell: &Cell) -> bool {
     [PROCESS, LOAN].contains(&cell.source.as_str()) && [PROCESS, HUGE].contains(&cell.sink.as_str())
 }
 
-/// What a profile that was read from its file has been checked for.
+/// Checks the values that were read from a profile file.
 fn is_sound(cell: &Cell) -> bool {
     let sound = |x: f64| x.is_finite() && x > 0.0;
     sound(cell.wall.ratio) && sound(cell.ns_per_byte) && cell.size > 0
 }
 
-/// Whether its knobs are the mechanism's, and of values that were there to be tried: they decide
-/// how much memory is made.
+/// Returns `true` if all knobs and values exist in the mechanism. This matters because they determine
+/// how much memory is allocated.
 fn can_be(cell: &Cell) -> bool {
     by_name(&cell.mechanism).is_some_and(|mechanism| {
         cell.tuning.iter().all(|(name, value)| {
@@ -130,7 +129,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A profile of what mechanisms cost between memory that was used before, as ratios.
+    /// Builds a profile from the relative costs of mechanisms between resident memory.
     pub fn profile<'a>(costs: impl IntoIterator<Item = (&'a str, f64)>) -> Arc<Profile> {
         let cells = costs
             .into_iter()
@@ -182,7 +181,7 @@ pub(super) mod tests {
             let reference = reference(&known);
             assert!(reference.is_some_and(|name| name != MECHANISMS[n].info().name), "{facts:?}");
         }
-        // A receiver that does not say where the bytes land is taken to keep its buffer.
+        // A receiver that does not specify the destination is assumed to reuse its buffer.
         assert_eq!(best(&Facts::default()).mechanism, MECHANISMS[0].info().name);
     }
 

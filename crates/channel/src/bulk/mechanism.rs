@@ -1,4 +1,4 @@
-//! What a mechanism is: one way for a buffer to get from one process's memory into another's.
+//! The traits of a mechanism, which moves a buffer from one process's memory to another's.
 
 use super::control::{Control, Note};
 use super::memory::{Lent, Memory};
@@ -7,35 +7,35 @@ use rustix::fd::OwnedFd;
 use std::fmt;
 use thalweg_core::{Info, Tuning, Unfit};
 
-/// One way to move a buffer between two processes. Add one by writing a file in `mechanisms/` and a
-/// line in its list.
+/// A mechanism that moves buffers between two processes. To add one, write a file in `mechanisms/` and
+/// add a line to its list.
 pub trait Mechanism: Sync {
-    /// Static facts, the same in the manual, the command line and the studies.
+    /// Returns static facts, used by the manual, the command line and the studies.
     fn info(&self) -> &'static Info;
 
-    /// Tries the real calls on something tiny, in this process alone. Whether they work between
-    /// two certain processes shows when the mechanism is agreed upon.
+    /// Tries the real calls with a tiny buffer, in this process alone. The negotiation between two
+    /// processes shows if they also work there.
     fn probe(&self) -> Result<(), Unfit>;
 
-    /// Whether both processes take the page faults of a destination that is new, if buffers have this
-    /// size.
+    /// Returns `true` if, for buffers of this size, both processes share the page faults of a new
+    /// destination.
     fn shares_faults(&self, size: Option<u64>) -> bool {
         let _ = size;
         false
     }
 
-    /// Whether a loan that was sent is the receiver's for good: the next one is new memory, which the
-    /// sender pays for when it writes there.
+    /// Returns `true` if the receiver keeps a loan permanently. The next loan is then new memory,
+    /// and the sender takes its page faults.
     fn keeps_loans(&self) -> bool {
         false
     }
 
-    /// The sender's end: makes what both will share.
+    /// Creates the sender's end and everything that both ends will share.
     #[doc(hidden)]
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
 
-    /// The receiver's end, from what the sender handed over. The peer may have handed over
-    /// anything: what is used is checked.
+    /// Creates the receiver's end from the sender's parcel. The peer may have sent anything, so
+    /// everything used is checked.
     #[doc(hidden)]
     fn accept(
         &self,
@@ -51,27 +51,28 @@ impl fmt::Debug for dyn Mechanism {
     }
 }
 
-/// What the ends know of each other when a mechanism is set up.
+/// Facts about both ends for setting up a mechanism.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Ends {
-    /// The peer runs for the same user, and the caller trusts it with this process's memory.
+    /// `Ok` if the peer belongs to this user and both sides allow access to their memory; otherwise the
+    /// reason.
     pub trusted: Result<(), Unfit>,
-    /// The two can wait for each other on shared words; else why not.
+    /// `Ok` if both ends can wait for each other on shared words; otherwise the reason.
     pub shares: Result<(), Unfit>,
-    /// The peer's process number, and its pidfd by which its life is known.
+    /// Process id of the peer.
     pub pid: i32,
-    /// Where the peer keeps a word of its own choosing, and the word: a process that reads the one from
-    /// the other process has the right process.
+    /// Address and value of a random word in the peer's memory. A process in which this word can be
+    /// read is the right process.
     pub token: (u64, u64),
-    /// Where ours is.
+    /// Our own word.
     pub own_token: &'static Token,
 }
 
-/// A word at a known place.
+/// A random word at a fixed address that identifies a process.
 pub(crate) type Token = std::sync::atomic::AtomicU64;
 
-/// What is handed over when a mechanism is set up.
+/// Data passed to the peer when a mechanism is set up.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Parcel {
@@ -88,7 +89,7 @@ impl Parcel {
         self.words.get(n).copied().unwrap_or(0)
     }
 
-    /// The one descriptor that was promised.
+    /// Returns the single descriptor that the peer has to send.
     pub(crate) fn fd(&mut self) -> Result<OwnedFd, Unfit> {
         self.fds.pop().ok_or_else(|| Unfit::because("the peer handed over no descriptor"))
     }
@@ -97,26 +98,26 @@ impl Parcel {
 /// The sender's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Outgoing: Send {
-    /// The receiver is ready, and hands something back.
+    /// Processes the receiver's parcel; the receiver is ready.
     fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
         let _ = (parcel, ends);
         Ok(())
     }
 
-    /// Sends a buffer that is not empty; returns when all of it has arrived.
+    /// Sends a non-empty buffer. Returns when all of it has arrived.
     #[allow(private_interfaces)]
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop>;
 
-    /// Memory that this mechanism can send without copying it first; `None` if it has no such
-    /// thing.
+    /// Allocates memory that this mechanism can send without a copy. `None` if the mechanism does not
+    /// support that.
     #[allow(private_interfaces)]
     fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
         let _ = len;
         None
     }
 
-    /// Sends what was lent. The memory comes back, unless it is the receiver's now; after a failure
-    /// it always does, for another mechanism.
+    /// Sends lent memory. Returns the memory unless the receiver keeps it. After a failure it is always
+    /// returned, for another mechanism.
     #[allow(private_interfaces)]
     fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
         let outcome = self.send(lent.bytes(), control);
@@ -124,11 +125,11 @@ pub trait Outgoing: Send {
     }
 }
 
-/// A buffer that did not arrive whole.
+/// A buffer that did not arrive completely.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Broken {
-    /// Bytes from the start that are true.
+    /// Number of valid bytes from the start.
     pub(crate) delivered: u64,
     pub(crate) stop: Stop,
 }
@@ -142,8 +143,8 @@ impl From<Stop> for Broken {
 /// The receiver's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Incoming: Send {
-    /// Fills `into` with the buffer that `begin` announced, which has its length and is not empty,
-    /// up to where the sender can be told that it is done.
+    /// Fills `into` with the buffer that `begin` announced; `into` has its length and is not empty. The
+    /// caller then sends the final confirmation.
     #[allow(private_interfaces)]
     fn receive(
         &mut self,
@@ -152,7 +153,7 @@ pub trait Incoming: Send {
         control: &mut Control,
     ) -> Result<(), Broken>;
 
-    /// The buffer as memory of its own, for mechanisms that can do better than to fill fresh
+    /// Receives the buffer as separate memory. `None` for mechanisms that can only fill existing
     /// memory.
     #[allow(private_interfaces)]
     fn receive_as_memory(

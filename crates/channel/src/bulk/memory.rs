@@ -1,5 +1,5 @@
-//! The buffers of a bulk transfer: memory lent to the sender, memory made for the receiver, and
-//! the copies between private memory and what is shared.
+//! The buffers of a bulk transfer: memory lent to the sender, memory allocated for the receiver, and
+//! copies between private and shared memory.
 
 use rustix::fd::OwnedFd;
 use std::ops::{Deref, DerefMut};
@@ -16,16 +16,16 @@ use thalweg_sys::{
 use super::joint::NAME;
 use crate::shared::stop::unfit;
 
-/// How to store what is copied out of shared memory.
+/// Type of stores for copies out of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stores {
-    /// As the C library does.
+    /// The C library's memcpy.
     Plain,
-    /// Past the caches: the sink is not read first, and what is in the caches stays there.
+    /// Non-temporal stores: the destination is not read first, and the cache contents stay.
     Streaming,
 }
 
-/// The knob of mechanisms whose receiver copies out of shared memory.
+/// Knob of mechanisms in which the receiver copies out of shared memory.
 pub(crate) const STREAM: Knob = Knob {
     name: "stream",
     summary: "whether to store past the caches: 0 never, 1 always, 2 if source and sink do not fit the largest",
@@ -36,8 +36,8 @@ pub(crate) const STREAM: Knob = Knob {
 const BY_CACHE: u64 = 2;
 
 impl Stores {
-    /// From the value of [`STREAM`], for a buffer of `len` bytes. Where source and sink fit the cache,
-    /// the bytes are there when the receiver reads them.
+    /// Returns the type for a value of [`STREAM`] and a buffer of `len` bytes. If source and sink fit
+    /// into the cache, plain stores leave the bytes there for the receiver.
     pub fn of(knob: u64, len: usize) -> Self {
         static LARGEST: OnceLock<Option<u64>> = OnceLock::new();
         let largest = || *LARGEST.get_or_init(largest_cache);
@@ -63,26 +63,27 @@ fn kernel(stores: Stores) -> Ready {
     }
 }
 
-/// Copies shared memory over `into`.
+/// Copies shared memory to `into`.
 ///
 /// # Safety
-/// `from` is readable for `into.len()` bytes. Others may write there meanwhile: then the bytes are
-/// any bytes, which the caller must be ready for.
+/// `from` must be readable for `into.len()` bytes. Other processes may write there during the copy. The
+/// copied bytes are then arbitrary, and the caller must handle that.
 pub(crate) unsafe fn copy_out(into: &mut [u8], from: *const u8, stores: Stores) {
-    // SAFETY: the caller's contract; `into` is ours alone, so the two do not overlap.
+    // SAFETY: The caller guarantees that `from` is readable. `into` is exclusive to this process, so
+    // the two do not overlap.
     unsafe { kernel(stores).copy_raw(into.as_mut_ptr(), from, into.len()) };
 }
 
 /// Copies `from` into shared memory.
 ///
 /// # Safety
-/// `to` is writable for `from.len()` bytes and is not part of `from`.
+/// `to` must be writable for `from.len()` bytes and must not overlap `from`.
 pub(crate) unsafe fn copy_in(to: *mut u8, from: &[u8]) {
-    // SAFETY: the caller's contract.
+    // SAFETY: Guaranteed by the caller.
     unsafe { kernel(Stores::Plain).copy_raw(to, from.as_ptr(), from.len()) };
 }
 
-/// Memory of this process alone, behind a mapping.
+/// A mapping of memory that is private to this process.
 #[derive(Debug)]
 pub(crate) struct Memory {
     region: Option<Region>,
@@ -90,24 +91,24 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `len` bytes of fresh zeroed memory, on huge pages where the kernel has them, and resident
-    /// already. ENOMEM: the machine or the process has no more.
+    /// Allocates `len` zeroed bytes, on huge pages if the kernel provides them, and makes them
+    /// resident. Returns ENOMEM if the machine or the process has no more memory.
     pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
         let memory = Self::untouched(len, pages)?;
         match memory.region.as_ref().map_or(Ok(()), Region::populate) {
-            // An older kernel: the pages come one by one when they are written.
+            // Older kernel: each page is allocated when it is first written.
             Ok(()) | Err(Errno::INVAL) => Ok(memory),
             Err(errno) => Err(errno),
         }
     }
 
-    /// The same with no page there yet, for a length that the peer claims.
+    /// Allocates without making any page resident, for a length that the peer claims.
     pub fn untouched(len: usize, pages: Pages) -> Result<Self, Errno> {
         let region = if len == 0 { None } else { Some(Region::anonymous(len, pages)?) };
         Ok(Self { region, len })
     }
 
-    /// The first `len` bytes of a private mapping whose file is sealed against writing.
+    /// Wraps the first `len` bytes of a private mapping. Its file must be sealed against writing.
     pub fn over(region: Region, len: usize) -> Self {
         assert!(region.is_writable() && region.len() >= len, "a mapping too short for its bytes");
         Self { region: Some(region), len }
@@ -120,8 +121,8 @@ impl Deref for Memory {
     fn deref(&self) -> &[u8] {
         match &self.region {
             None => &[],
-            // SAFETY: mapped for self.len bytes, initialised by the kernel, and private: only
-            // &mut self writes there.
+            // SAFETY: `self.len` bytes are mapped, initialised by the kernel, and private: only
+            // `&mut self` writes there.
             Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
         }
     }
@@ -131,14 +132,14 @@ impl DerefMut for Memory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &self.region {
             None => &mut [],
-            // SAFETY: as above, and &mut self excludes every other reference.
+            // SAFETY: As above; `&mut self` excludes every other reference.
             Some(region) => unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), self.len) },
         }
     }
 }
 
-/// A buffer that came by [`Receiver::recv_new`](super::Receiver::recv_new): memory of this process
-/// alone.
+/// A buffer received by [`Receiver::recv_new`](super::Receiver::recv_new): memory that is private to
+/// this process.
 #[derive(Debug)]
 pub struct Buffer(pub(crate) Memory);
 
@@ -156,34 +157,35 @@ impl DerefMut for Buffer {
     }
 }
 
-/// `len` bytes of zeroed memory to receive into again and again: on huge pages where the kernel has
-/// them, and resident already, because a page fault costs more than the copy of its page.
+/// Allocates `len` zeroed bytes for repeated receiving. The memory is on huge pages if the kernel
+/// provides them, and resident, because a page fault costs more than the copy of its page.
 pub fn buffer(len: usize) -> Result<Buffer, Errno> {
     Memory::fresh(len, Pages::Transparent).map(Buffer)
 }
 
-/// How lent memory can be handed over.
+/// Method of passing lent memory on.
 #[derive(Debug)]
 pub(crate) enum Handing {
-    /// Again and again, with a number that tells it from others of the same sender.
+    /// Repeatedly; the number identifies the memory among those of its sender.
     Shared(OwnedFd, u64),
-    /// Once.
+    /// Once; it is sealed then.
     Sealable(OwnedFd),
-    /// Not at all.
+    /// Cannot be passed on.
     None,
 }
 
-/// Memory whose pages can be handed over; only this process writes to it.
+/// Memory that can be passed to another process; only this process writes to it.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    /// `None` for no bytes.
+    /// `None` if the length is 0.
     pub region: Option<Region>,
     pub handing: Handing,
     len: usize,
 }
 
 impl Lent {
-    /// A memfd that only this process can write: others can neither resize it nor map it to write.
+    /// Creates a memfd that only this process can write: other processes can neither resize it nor map
+    /// it writable.
     pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -193,7 +195,7 @@ impl Lent {
         Ok(Self { region: Some(region), handing: Handing::Shared(fd, id), len })
     }
 
-    /// A memfd that is sealed for good once it is sent.
+    /// Creates a memfd that is sealed permanently when it is sent.
     pub fn sealable(len: usize) -> Result<Self, Unfit> {
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -201,7 +203,7 @@ impl Lent {
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }
 
-    /// Ordinary memory, for mechanisms that have no use for more.
+    /// Allocates ordinary memory, for mechanisms that need nothing else.
     pub fn ordinary(len: usize) -> Result<Self, Unfit> {
         let region = match len {
             0 => None,
@@ -210,7 +212,7 @@ impl Lent {
         Ok(Self { region, handing: Handing::None, len })
     }
 
-    /// What was sealed and not handed over in the end, as memory of our own again.
+    /// Maps memory privately that was sealed but not sent in the end.
     pub fn of_sealed(fd: &OwnedFd, len: usize) -> Option<Self> {
         let region = Region::of_file(fd, len, Sharing::Private).ok()?;
         Some(Self { region: Some(region), handing: Handing::None, len })
@@ -219,8 +221,9 @@ impl Lent {
     pub fn bytes(&self) -> &[u8] {
         match &self.region {
             None => &[],
-            // SAFETY: mapped for len bytes. Nobody else can write to them: before it is handed over
-            // nobody knows of it, and then its seals forbid it. We write only through &mut self.
+            // SAFETY: `len` bytes are mapped. No other process can write to them: before the memory is
+            // passed on, no other process has it, and afterwards its seals forbid writing. This process
+            // writes only through `&mut self`.
             Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
         }
     }
@@ -228,7 +231,7 @@ impl Lent {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &self.region {
             None => &mut [],
-            // SAFETY: as above, and &mut self excludes every other reference.
+            // SAFETY: As above; `&mut self` excludes every other reference.
             Some(region) => unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), self.len) },
         }
     }
@@ -238,8 +241,8 @@ impl Lent {
     }
 }
 
-/// Memory to write a message into before [`Sender::send_loan`](super::Sender::send_loan):
-/// mechanisms that can hand it over save the copy into shared memory.
+/// Memory for a message to be sent with [`Sender::send_loan`](super::Sender::send_loan). Mechanisms
+/// that can pass it on save the copy into shared memory.
 #[derive(Debug)]
 pub struct Loan(pub(crate) Lent);
 
@@ -297,7 +300,7 @@ mod tests {
         assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());
         let region = Region::of_file(fd, 8192, Sharing::Read).unwrap();
         let mut seen = vec![0; 8192];
-        // SAFETY: mapped for 8192 bytes, which nobody writes now.
+        // SAFETY: 8192 bytes are mapped, and no process writes them now.
         unsafe { copy_out(&mut seen, region.as_ptr(), Stores::Streaming) };
         assert_eq!(seen, lent.bytes());
         assert_eq!(thalweg_sys::io::write(fd, b"x"), Err(Errno::PERM));

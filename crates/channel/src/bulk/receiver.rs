@@ -1,4 +1,4 @@
-//! The end that receives.
+//! The receiving end.
 
 use super::choose::Options;
 use super::control::{Control, Note, Say};
@@ -14,17 +14,17 @@ use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
 
-/// Receives the buffers of one [`Sender`](super::Sender), one after the other.
+/// Receives the buffers of one [`Sender`](super::Sender), in order.
 pub struct Receiver {
     meeting: Meeting,
     chosen: Chosen,
     incoming: Box<dyn Incoming>,
-    /// A buffer that was announced and not taken yet.
+    /// An announced buffer that was not received yet.
     pending: Option<Note>,
     end: Option<End>,
 }
 
-/// Nothing more comes.
+/// Reason why nothing more will arrive.
 #[derive(Clone, Copy)]
 enum End {
     Goodbye,
@@ -32,14 +32,15 @@ enum End {
 }
 
 impl Receiver {
-    /// Meets the sender at the other end of the link and agrees on a mechanism with it.
+    /// Connects to the sender at the other end of the link and agrees on a mechanism.
     ///
-    /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
+    /// Returns [`Error::NotPermitted`] with all reasons if no mechanism works, and [`Error::PeerDied`]
+    /// if the peer is gone.
     pub fn over(link: Link, options: &Options) -> Result<Self> {
         Self::over_until(link, options, None)
     }
 
-    /// As [`Receiver::over`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Receiver::over`], until `deadline` at the latest; `None` waits without limit.
     pub fn over_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         Self::agreed(link, options, deadline).map_err(|stop| error_of(stop, 0))
     }
@@ -55,28 +56,28 @@ impl Receiver {
         Ok(Self { meeting, chosen, incoming, pending: None, end: None })
     }
 
-    /// The mechanism in use.
+    /// Returns the mechanism in use.
     pub fn mechanism(&self) -> &'static Info {
         self.chosen.info
     }
 
-    /// Its knobs, as far as they were set.
+    /// Returns the tuning of the mechanism, as far as it was set.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }
 
-    /// What is not used, as far as this side has heard of it, and why.
+    /// Returns the rejected mechanisms that this side knows of, with reasons.
     pub fn skipped(&self) -> &[Skipped] {
         &self.meeting.skipped
     }
 
-    /// Waits for the next buffer and says how long it is; `None` after the sender's goodbye.
+    /// Waits for the next buffer and returns its length; `None` if the sender has ended the transfer.
     pub fn next_len(&mut self) -> Result<Option<u64>> {
         self.next_len_until(None)
     }
 
-    /// As [`Receiver::next_len`], for no longer than `deadline`; `None` is for ever. After
-    /// [`Error::Timeout`] nothing is lost: the call can be made again.
+    /// Like [`Receiver::next_len`], until `deadline` at the latest; `None` waits without limit. After
+    /// [`Error::Timeout`], the call can be repeated without loss.
     pub fn next_len_until(&mut self, deadline: Option<Instant>) -> Result<Option<u64>> {
         self.meeting.control.check_here()?;
         self.meeting.control.until(deadline);
@@ -88,22 +89,22 @@ impl Receiver {
         Ok(self.begin()?.map(|note| note.words[0]))
     }
 
-    /// Receives the next buffer into the start of `into` and says how long it was. All of it is
-    /// there, or an error says how much.
+    /// Receives the next buffer into the start of `into`, and returns its length. An error reports how
+    /// much of an incomplete buffer is valid.
     ///
-    /// [`Error::Closed`] after the goodbye; [`Error::TooLarge`], which takes nothing: call again
-    /// with more room; [`Error::Forked`] in a child; [`Error::PeerDied`] with the count of bytes, from the start, that are true.
-    /// After another error the bytes of `into` are any bytes.
+    /// Returns [`Error::Closed`] after the end of the transfer and [`Error::Forked`] in a forked child.
+    /// [`Error::TooLarge`] consumes nothing: call again with more room. [`Error::PeerDied`] contains
+    /// the number of valid bytes from the start. After any other error, the contents of `into` are
+    /// undefined.
     pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
         self.recv_into_until(into, None)
     }
 
-    /// As [`Receiver::recv_into`], for no longer than `deadline`; `None` is for ever.
-    /// [`Error::Timeout`] before a buffer has begun loses nothing. One that is under way is given
-    /// up: the sender is told, and the next call is [`Error::Closed`]. While the sender itself
-    /// writes into `into` (the mechanism `coop`) this returns only when it has stopped or ended.
-    /// The deadline is the caller's wish and says nothing about the sender, which may be slow, or
-    /// stopped.
+    /// Like [`Receiver::recv_into`], until `deadline` at the latest; `None` waits without limit.
+    /// [`Error::Timeout`] before a buffer has begun loses nothing. A buffer in progress is aborted: the
+    /// sender is notified, and the next call returns [`Error::Closed`]. While the sender itself writes
+    /// to `into` (mechanism `coop`), the call returns only when the sender has stopped or ended. A
+    /// timeout does not imply a fault of the sender, which may be slow or stopped.
     pub fn recv_into_until(&mut self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -123,16 +124,16 @@ impl Receiver {
         }
     }
 
-    /// Receives the next buffer into memory of its own: on huge pages where the kernel has them and
-    /// resident before the copy, or as the mechanism can do better.
+    /// Receives the next buffer into newly allocated memory. The memory is on huge pages if the kernel
+    /// provides them, and resident before the copy, unless the mechanism has a better method.
     ///
-    /// Errors as [`recv_into`](Self::recv_into); [`Error::TooLarge`] for a buffer larger than the
-    /// memory this machine has left.
+    /// Errors: see [`recv_into`](Self::recv_into). Also returns [`Error::TooLarge`] if the buffer
+    /// exceeds the available memory of this machine.
     pub fn recv_new(&mut self) -> Result<Buffer> {
         self.recv_new_until(None)
     }
 
-    /// As [`Receiver::recv_new`], within the time of [`Receiver::recv_into_until`].
+    /// Like [`Receiver::recv_new`], with the deadline rules of [`Receiver::recv_into_until`].
     pub fn recv_new_until(&mut self, deadline: Option<Instant>) -> Result<Buffer> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -150,7 +151,8 @@ impl Receiver {
                     }
                 }
             }
-            // A length is easily claimed; memory that is not there kills.
+            // A peer can claim any length; allocating memory that does not exist would get the process
+            // killed.
             let most = host::memory_available().unwrap_or(u64::MAX);
             let whole = usize::try_from(len).ok().filter(|_| len <= most);
             let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
@@ -160,17 +162,17 @@ impl Receiver {
             if got == whole {
                 return Ok(Buffer(memory));
             }
-            // After a step down the sender may only repeat the same buffer.
+            // After a fall-back the sender may only repeat the announced buffer.
             let what = "another buffer than was announced".to_owned();
             return Err(self.broken(Stop::corrupt(what), 0));
         }
     }
 
-    /// The next buffer's announcement.
+    /// Waits for the announcement of the next buffer.
     fn begin(&mut self) -> Result<Option<Note>> {
         while self.pending.is_none() {
             let note = match self.meeting.control.hear() {
-                // Nothing has begun.
+                // No buffer has begun.
                 Err(Stop::Late) => return Err(Error::Timeout),
                 note => note.map_err(|stop| self.broken(stop, 0))?,
             };
@@ -190,25 +192,25 @@ impl Receiver {
         Ok(self.pending)
     }
 
-    /// Answers the sender. Whether the buffer is there; if not, it comes again by another
-    /// mechanism.
+    /// Confirms or refuses a buffer. Returns `true` if the buffer has arrived. If `false`, the sender
+    /// repeats it by another mechanism.
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
         let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
-            // A sender that died now has lost nothing; the next call will notice.
+            // If the sender has died, nothing is lost; the next call detects it.
             let _ = control.tell(Note::new(Say::Done, &[]));
             return Ok(true);
         };
         let next = match stop {
             Stop::Refused(why) => {
-                // Closed first: the sender may be waiting on what the mechanism holds.
+                // Closed first, because the sender may be waiting on resources of the mechanism.
                 self.incoming = Box::new(NoMechanism);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
                 let mechanism = self.chosen.info.name.to_owned();
                 self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
                 self.refuse(errno)
             }
-            // Its pipe has ended. If it lives, it has something to say.
+            // The mechanism's pipe has ended. A living sender sends a note next.
             Stop::Gone(_) => self.hear_step_down(),
             other => Err(other),
         };
@@ -226,13 +228,13 @@ impl Receiver {
     fn hear_step_down(&mut self) -> std::result::Result<(), Stop> {
         match self.meeting.control.hear()?.say {
             Say::StepDown => self.step_down(),
-            // It gave up in the middle of a buffer.
+            // The sender gave up in the middle of a buffer.
             Say::Bye => Err(Stop::Gone(Gone::Died)),
             other => Err(Stop::corrupt(format!("{other:?} in the middle of a buffer"))),
         }
     }
 
-    /// Agrees on another mechanism.
+    /// Agrees on another mechanism with the sender.
     fn step_down(&mut self) -> std::result::Result<(), Stop> {
         self.incoming = Box::new(NoMechanism);
         let (mechanism, known) = (self.chosen.info.name, &self.meeting.skipped);
@@ -249,7 +251,7 @@ impl Receiver {
         error_of(stop, delivered)
     }
 
-    /// Nothing more is received.
+    /// Ends the transfer; nothing more is received.
     pub(super) fn give_up(&mut self) {
         self.end = Some(End::Broken);
         self.meeting.control.close();
@@ -259,18 +261,18 @@ impl Receiver {
         &mut self.meeting.control
     }
 
-    /// Whether the two trust each other.
+    /// Returns `true` if both sides may access each other's memory.
     pub(super) fn trusts(&self) -> bool {
         self.meeting.ends.trusted.is_ok()
     }
 
-    /// Records what is not used.
+    /// Records a rejected mechanism.
     pub(super) fn skip(&mut self, what: &str, reason: String) {
         self.meeting.skip(what, reason);
     }
 }
 
-/// Between two mechanisms.
+/// Placeholder between two mechanisms.
 struct NoMechanism;
 
 impl Incoming for NoMechanism {

@@ -1,4 +1,4 @@
-//! The end that sends.
+//! The sending end.
 
 use super::choice::Choice;
 use super::choose::Options;
@@ -15,25 +15,26 @@ use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 
 /// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
-/// arrived: nothing that is done to it afterwards shows at the other side.
+/// arrived; later changes to it are not visible to the receiver.
 pub struct Sender {
     meeting: Meeting,
     options: Options,
     chosen: Chosen,
     outgoing: Box<dyn Outgoing>,
-    /// A transfer went wrong: the other side may be in the middle of it.
+    /// `true` after a failed transfer: the receiver may be in the middle of a buffer.
     broken: bool,
 }
 
 impl Sender {
-    /// Meets the receiver at the other end of the link and agrees on a mechanism with it.
+    /// Connects to the receiver at the other end of the link and agrees on a mechanism.
     ///
-    /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
+    /// Returns [`Error::NotPermitted`] with all reasons if no mechanism works, and [`Error::PeerDied`]
+    /// if the peer is gone.
     pub fn over(link: Link, options: Options) -> Result<Self> {
         Self::over_until(link, options, None)
     }
 
-    /// As [`Sender::over`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Sender::over`], until `deadline` at the latest; `None` waits without limit.
     pub fn over_until(link: Link, options: Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
             let mut meeting = Meeting::begin(link, &options, deadline, Role::Sender)?;
@@ -45,46 +46,46 @@ impl Sender {
         Ok(Self { meeting, options, chosen, outgoing, broken: false })
     }
 
-    /// The mechanism in use.
+    /// Returns the mechanism in use.
     pub fn mechanism(&self) -> &'static Info {
         self.chosen.info
     }
 
-    /// Its knobs, as far as they were set.
+    /// Returns the tuning of the mechanism, as far as it was set.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }
 
-    /// What was known when the mechanism was chosen.
+    /// Returns the facts known when the mechanism was chosen.
     pub fn facts(&self) -> &Facts {
         &self.meeting.facts
     }
 
-    /// What the choice of the mechanism in use rests on.
+    /// Returns the reason for the choice of the mechanism in use.
     pub fn choice(&self) -> Choice {
         Choice::of(self.mechanism().name, self.facts(), &self.options)
     }
 
-    /// What is not used, and why: mechanisms that were passed over, or that failed under way.
+    /// Returns the mechanisms that were rejected or that failed during the transfer, with reasons.
     pub fn skipped(&self) -> &[Skipped] {
         &self.meeting.skipped
     }
 
-    /// Sends a buffer and waits until all of it is the receiver's. A mechanism that refuses is
-    /// replaced by the next, from the buffer's first byte on, and the step is recorded in
-    /// [`skipped`](Self::skipped).
+    /// Sends a buffer and waits until all of it has arrived. If the mechanism refuses, the next one
+    /// replaces it and starts again at the buffer's first byte. [`skipped`](Self::skipped) records
+    /// this.
     ///
-    /// After another error than [`Error::Forked`] nothing more can be sent, and the receiver, which
-    /// may be in the middle of the buffer, is told: it does not take what is done to the buffer from
-    /// then on for what was sent. [`Error::PeerDied`]: what arrived is not known. [`Error::Forked`]
-    /// in a child, whose parent goes on.
+    /// After any error except [`Error::Forked`], nothing more can be sent. The receiver, which may be
+    /// in the middle of the buffer, is notified, so it does not take later changes of the buffer for
+    /// sent data. After [`Error::PeerDied`] the amount received is unknown. [`Error::Forked`] is
+    /// returned in a forked child; its parent can continue.
     pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
         self.send_from_until(bytes, None)
     }
 
-    /// As [`Sender::send_from`], for no longer than `deadline`; `None` is for ever. After
-    /// [`Error::Timeout`] what arrived is not known and nothing more can be sent. The deadline is the
-    /// caller's wish and says nothing about the receiver, which may be slow, or stopped.
+    /// Like [`Sender::send_from`], until `deadline` at the latest; `None` waits without limit. After
+    /// [`Error::Timeout`] the amount received is unknown, and nothing more can be sent. A timeout does
+    /// not imply a fault of the receiver, which may be slow or stopped.
     pub fn send_from_until(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
         self.transfer(
             |outgoing, control| outgoing.send(bytes, control),
@@ -92,8 +93,8 @@ impl Sender {
         )
     }
 
-    /// Memory to write the data into before [`send_loan`](Self::send_loan). Mechanisms that can
-    /// hand it over save a copy; for others it is ordinary memory.
+    /// Allocates memory for data to be sent with [`send_loan`](Self::send_loan). Mechanisms that can
+    /// pass it on save a copy; for others it is ordinary memory.
     pub fn alloc(&mut self, len: usize) -> Result<Loan> {
         let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
             Some(lent) => lent,
@@ -102,12 +103,12 @@ impl Sender {
         lent.map(Loan).map_err(|why| Error::not_permitted(why.reason))
     }
 
-    /// Sends a loan. The memory comes back to be used again, unless the receiver has it now.
+    /// Sends a loan. Returns the memory for reuse, unless the receiver keeps it.
     pub fn send_loan(&mut self, loan: Loan) -> Result<Option<Loan>> {
         self.send_loan_until(loan, None)
     }
 
-    /// As [`Sender::send_loan`], within the time of [`Sender::send_from_until`].
+    /// Like [`Sender::send_loan`], with the deadline rules of [`Sender::send_from_until`].
     pub fn send_loan_until(
         &mut self,
         loan: Loan,
@@ -133,23 +134,24 @@ impl Sender {
         &mut self.meeting.control
     }
 
-    /// Why the two do not trust each other, if they do not.
+    /// Returns the reason why the two sides may not access each other's memory, if there is one.
     pub(super) fn distrust(&self) -> Option<&Unfit> {
         self.meeting.ends.trusted.as_ref().err()
     }
 
-    /// Records what is not used.
+    /// Records a rejected mechanism.
     pub(super) fn skip(&mut self, what: &str, reason: String) {
         self.meeting.skip(what, reason);
     }
 
-    /// Nothing more is sent, no goodbye either.
+    /// Ends the transfer without sending the end-of-transfer note.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
         self.meeting.control.close();
     }
 
-    /// Says goodbye: the receiver knows that nothing is missing. Dropping a sender does the same.
+    /// Ends the transfer: the receiver learns that nothing is missing. Dropping a sender does so as
+    /// well.
     pub fn finish(self) {
         drop(self);
     }
@@ -185,9 +187,9 @@ impl Sender {
         }
     }
 
-    /// Agrees on another mechanism.
+    /// Falls back to another mechanism and agrees on it with the receiver.
     fn step_down(&mut self, why: Unfit) -> std::result::Result<(), Stop> {
-        // What the old mechanism held is closed first: the receiver may be waiting on it.
+        // The old mechanism's resources are closed first: the receiver may be waiting on them.
         self.outgoing = Box::new(NoMechanism);
         let mechanism = self.chosen.info.name.to_owned();
         self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
@@ -201,13 +203,13 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.broken && self.meeting.control.check_here().is_ok() {
             self.meeting.control.until(None);
-            // A receiver that is gone needs no goodbye.
+            // The error is ignored: the receiver may be gone.
             let _ = self.meeting.control.tell(Note::new(Say::Bye, &[]));
         }
     }
 }
 
-/// Between two mechanisms.
+/// Placeholder between two mechanisms.
 struct NoMechanism;
 
 impl Outgoing for NoMechanism {

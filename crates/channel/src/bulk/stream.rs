@@ -1,6 +1,5 @@
-//! The mechanisms through a pipe or a socket: everything in, everything out, and what an end that
-//! closes means. None of their calls waits for long: an end that stays open is no proof that the
-//! peer lives, for a child that the peer forked has it too.
+//! Common code of the mechanisms that use a pipe or a socket. Its calls never block for long: an open
+//! end does not prove that the peer lives, because a forked child of the peer may hold it open.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,22 +12,22 @@ use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel
 use crate::shared::liveness::Gone;
 use crate::shared::stop::Stop;
 
-/// What differs between them.
+/// The properties in which these mechanisms differ.
 pub struct StreamMechanism {
     pub(crate) info: &'static Info,
     /// Tries the calls in this process alone.
     pub(crate) probe: fn() -> Result<(), Unfit>,
-    /// The end to keep, and the end to hand over.
+    /// Creates the pair: the end to keep, and the end to send to the peer.
     pub(crate) make: fn(&Tuning) -> Result<(OwnedFd, OwnedFd), Unfit>,
-    /// The end that was handed over, checked.
+    /// Checks and prepares the end that the peer sent.
     pub(crate) take: fn(OwnedFd) -> Result<OwnedFd, Unfit>,
     pub(crate) write: Write,
     pub(crate) read: Read,
-    /// The receiver reads pages that are still the sender's own.
+    /// `true` if the receiver reads pages that still belong to the sender.
     pub(crate) shares_pages: bool,
 }
 
-/// Answers EAGAIN after a while.
+/// Returns EAGAIN after a while.
 type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
@@ -48,7 +47,7 @@ struct Receiver {
 }
 
 impl StreamMechanism {
-    /// Most bytes of one call.
+    /// Returns the maximum number of bytes per call.
     fn piece(&self, tuning: &Tuning) -> usize {
         self.info.length(tuning, "piece").unwrap_or(usize::MAX)
     }
@@ -107,7 +106,7 @@ impl Outgoing for Sender {
     }
 }
 
-/// The receiver closed its end: it is gone, or it refused and says so.
+/// Handles a closed end: the receiver is gone, or it has refused and sent a note.
 pub(crate) fn deserted(control: &mut Control) -> Stop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
@@ -131,7 +130,7 @@ impl Receiver {
                     Ok(()) => {
                         control.await_ready(self.fd.as_fd(), PollFlags::IN).map_err(broken)?;
                     }
-                    // It may have written last and died then: one more look.
+                    // The peer may have written and then died: look once more.
                     Err(stop) => ended = Some(stop),
                 },
                 (Err(errno), _) => return Err(broken(Stop::refused(self.call, errno))),
@@ -148,8 +147,8 @@ impl Incoming for Receiver {
         if !self.shares_pages {
             return filled;
         }
-        // A sender that gave up may have written to its pages before they were read: then nothing
-        // tells how much of it is true.
+        // A sender that gave up may have changed its pages before they were read. Then the number of
+        // valid bytes is unknown.
         filled.map_err(|broken| broken.stop)?;
         control.check_peer().map_err(Broken::from)
     }

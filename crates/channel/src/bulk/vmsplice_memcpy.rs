@@ -1,24 +1,25 @@
-//! A memcpy made of vmsplice: into a pipe by reference and out of it by a copy, all in one process.
-//! Slower than any other copy here; it is the article's own experiment, kept to be measured.
+//! A memcpy made of vmsplice: into a pipe by reference and out of it by a copy, in one process. It is
+//! slower than any other copy here, and kept only to reproduce the article's experiment.
 
 use thalweg_sys::{
     Errno,
     pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
 };
 
-/// What `PIPE_BUF` is on Linux: the pieces of the article.
+/// Value of `PIPE_BUF` on Linux: the piece size in the article.
 pub const PIPE_BUF: usize = 4096;
 
-/// Copies `src` over `dst` in pieces of at most `piece` bytes through a pipe that is made and closed
-/// again, as the article does.
+/// Copies `src` to `dst` in pieces of at most `piece` bytes, through a pipe that is created and closed
+/// in the call, as in the article.
 ///
-/// EINVAL for slices of different lengths or a `piece` of 0; else what the kernel refused.
+/// Returns EINVAL for slices of different lengths or a `piece` of 0; otherwise the errno of the failed
+/// call.
 pub fn vmsplice_memcpy(dst: &mut [u8], src: &[u8], piece: usize) -> Result<(), Errno> {
     if dst.len() != src.len() || piece == 0 {
         return Err(Errno::INVAL);
     }
-    // As large as a piece where the kernel allows it: what does not fit would wait for a reader
-    // that is this very thread. So nothing here waits.
+    // The pipe is as large as a piece if the kernel allows it. Bytes that do not fit would wait for a
+    // reader, which is this thread, so no call here may block.
     let pipe = Pipe::new(if piece > PIPE_BUF { piece } else { 0 })?;
     let mut done = 0;
     while done < src.len() {

@@ -1,4 +1,4 @@
-//! A frame: 32 bytes about the payload, then the payload, then nothing up to a multiple of 64.
+//! A frame: a 32-byte header, the payload, then padding to a multiple of 64.
 
 use super::{ALIGN, FRAME_HEADER, Fault, put, u64_at};
 
@@ -12,19 +12,19 @@ pub struct Frame {
     pub len: u32,
     /// Number of the message in its channel, from 0.
     pub seq: u64,
-    /// [`Frame::sum`] of it, if the producer writes checksums.
+    /// Checksum ([`Frame::sum`]) if the producer writes checksums.
     pub crc: Option<u32>,
 }
 
-/// Bytes of the ring that a payload of `len` bytes takes with its header.
+/// Returns the bytes of the ring that a payload of `len` bytes occupies, header and padding included.
 pub const fn occupied(len: u64) -> u64 {
     (FRAME_HEADER as u64 + len).next_multiple_of(ALIGN)
 }
 
 impl Frame {
-    /// As the four words of the header. They go to and from shared memory as words: put together from
-    /// smaller stores and read back at once they would wait until those stores have left the
-    /// processor, and with them the payload before them.
+    /// Returns the header as four words. The header is stored to and loaded from shared memory in whole
+    /// words. A word assembled from smaller stores and loaded at once would have to wait until those
+    /// stores, and the payload stores before them, have left the processor's store buffer.
     #[inline]
     pub const fn to_words(self) -> [u64; FRAME_HEADER / 8] {
         let (flags, crc) = match self.crc {
@@ -35,7 +35,7 @@ impl Frame {
         [first, self.seq, crc as u64, 0]
     }
 
-    /// As bytes.
+    /// Returns the header as bytes.
     pub fn to_bytes(self) -> [u8; FRAME_HEADER] {
         let mut bytes = [0; FRAME_HEADER];
         for (at, word) in self.to_words().iter().enumerate() {
@@ -44,8 +44,8 @@ impl Frame {
         bytes
     }
 
-    /// Reads a header that was copied out of the ring, of which `room` bytes are committed from
-    /// this frame's beginning, and which must carry the number `seq`.
+    /// Parses a header that was copied out of the ring. `room` is the number of committed bytes from
+    /// the start of this frame; `seq` is the required message number.
     #[inline]
     pub fn of_words(words: [u64; FRAME_HEADER / 8], room: u64, seq: u64) -> Result<Self, Fault> {
         let [first, number, sum, _] = words;
@@ -74,12 +74,13 @@ impl Frame {
         format!("frame {seq}: its number says {number}")
     }
 
-    /// As [`Frame::of_words`], from the header's bytes.
+    /// Parses a header from bytes, like [`Frame::of_words`].
     pub fn parse(bytes: &[u8; FRAME_HEADER], room: u64, seq: u64) -> Result<Self, Fault> {
         Self::of_words(std::array::from_fn(|at| u64_at(bytes, 8 * at)), room, seq)
     }
 
-    /// CRC-32C of the first 16 bytes of the header, flag set, and then the payload.
+    /// Returns the CRC-32C of the first 16 bytes of the header (with the checksum flag set), followed
+    /// by the payload.
     pub fn sum(len: u32, seq: u64, payload: &[u8]) -> u32 {
         let header = Self { len, seq, crc: Some(0) }.to_bytes();
         thalweg_kernels::crc32c(payload, thalweg_kernels::crc32c(&header[..16], 0))

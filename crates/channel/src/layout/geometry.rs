@@ -2,16 +2,16 @@
 
 use super::{ALIGN, BULK_VERSION, Fault, MOST_CAPACITY, VERSION, Words, put, u32_at, u64_at};
 
-/// Whose memory it is, and of which format.
+/// The owner of a memory file, which determines its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Of a ring: head and data.
+    /// Owner of a ring's head and data.
     Producer,
-    /// Of a ring: tail.
+    /// Owner of a ring's tail.
     Consumer,
-    /// Of a bulk transfer.
+    /// Sending side of a bulk transfer.
     Sender,
-    /// Of a bulk transfer.
+    /// Receiving side of a bulk transfer.
     Receiver,
 }
 
@@ -25,7 +25,7 @@ impl Role {
         }
     }
 
-    /// What its memory is called in `/proc/PID/maps`.
+    /// Returns the name of the memory in `/proc/PID/maps`.
     pub(crate) const fn name(self) -> &'static str {
         if self.is_of_ring() { "thalweg-ring" } else { "thalweg-bulk" }
     }
@@ -38,7 +38,7 @@ impl Role {
         if self.is_of_ring() { VERSION } else { BULK_VERSION }
     }
 
-    /// The other side.
+    /// Returns the opposite role.
     #[must_use]
     pub const fn peer(self) -> Self {
         match self {
@@ -50,33 +50,33 @@ impl Role {
     }
 }
 
-/// The fixed fields.
+/// The fixed fields of a memory file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes before the data.
     pub header: u32,
     /// Bytes of data: a power of two; 0 in a bulk transfer.
     pub capacity: u64,
-    /// Whether the producer writes checksums.
+    /// `true` if the producer writes checksums.
     pub checksums: bool,
-    /// A random number that this channel alone has.
+    /// A random number that identifies this channel.
     pub epoch: u64,
-    /// Process id of the owner, for people who look at a dump.
+    /// Process id of the owner; informational, for readers of a memory dump.
     pub process: u32,
 }
 
 impl Geometry {
-    /// Bytes of the fixed fields in use.
+    /// Number of bytes that the fixed fields use.
     pub const LEN: usize = 44;
 
-    /// All but the process, as a report of what the peer did wrong has it.
+    /// Formats all fields except `process` for error messages.
     pub fn in_words(&self) -> String {
         let Self { header, capacity, epoch, .. } = self;
         let checksums = if self.checksums { "with" } else { "without" };
         format!("{capacity} bytes after {header}, {checksums} checksums, in channel {epoch:016x}")
     }
 
-    /// Whether memory of this role can have these sizes: the reason if not.
+    /// Checks that memory of this role may have these sizes. Returns the reason if not.
     pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
@@ -101,12 +101,13 @@ impl Geometry {
         Ok(())
     }
 
-    /// Bytes of a header that holds all words, in whole pages of this machine.
+    /// Returns the header size in bytes: it holds all words and is a multiple of this machine's page
+    /// size.
     pub(crate) fn header_len() -> u32 {
         rustix::param::page_size().max(size_of::<Words>().next_power_of_two()) as u32
     }
 
-    /// Bytes of data in the file of this role.
+    /// Returns the number of data bytes in the file of this role.
     pub(crate) const fn data_len(&self, role: Role) -> usize {
         match role {
             Role::Producer => self.capacity as usize,
@@ -114,7 +115,7 @@ impl Geometry {
         }
     }
 
-    /// The fixed fields as bytes.
+    /// Encodes the fixed fields.
     pub fn to_bytes(self, role: Role) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, &role.magic());
@@ -128,7 +129,7 @@ impl Geometry {
         bytes
     }
 
-    /// Reads the fixed fields and checks them.
+    /// Parses and checks the fixed fields.
     pub fn parse(bytes: &[u8], role: Role) -> Result<Self, Fault> {
         if bytes.len() < Self::LEN {
             return Err(format!("a page of {} bytes: at least {} wanted", bytes.len(), Self::LEN));

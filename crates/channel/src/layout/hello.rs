@@ -1,27 +1,28 @@
-//! The messages of the handshake: 64 bytes each, over the link.
+//! The handshake messages: 64 bytes each, sent over the link.
 
 use super::{BULK_VERSION, Fault, VERSION, put, u32_at, u64_at};
 
 const RING: &[u8; 8] = b"THALWEGH";
 const BULK: &[u8; 8] = b"THALWEGB";
 
-/// What a message of the handshake says.
+/// Type of a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// First message of a producer or sender: its memory comes along.
+    /// First message of a producer or sender; carries the descriptor of its memory.
     Offer,
     /// First message of a consumer or receiver.
     Ask,
-    /// Its answer: it has checked the other's memory; its own comes along.
+    /// Reply of the consumer or receiver: it has checked the peer's memory. Carries the descriptor of
+    /// its own.
     Accept,
-    /// Last message of the producer or sender: it has checked the other's memory.
+    /// Last message of the producer or sender: it has checked the peer's memory.
     Ready,
     /// Ends the handshake.
     Refuse(Refusal),
 }
 
 impl Kind {
-    /// For complaints: what the other side said.
+    /// Returns the message type in words, for error messages.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Offer => "an offer",
@@ -33,16 +34,16 @@ impl Kind {
     }
 }
 
-/// Why a handshake ends.
+/// Reason for ending a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The ring has its consumer.
+    /// The ring already has a consumer.
     Taken,
     /// Both sides send, or both receive.
     SameRole,
-    /// The memory is not sealed, or is not what it is said to be.
+    /// The memory is not sealed, or differs from its description.
     Memory,
-    /// Something else; also what later versions may say.
+    /// Any other reason, including codes of later versions.
     Other,
 }
 
@@ -65,7 +66,7 @@ impl Refusal {
         }
     }
 
-    /// For people.
+    /// Returns the reason as text for users.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Taken => "the peer's ring has a consumer already",
@@ -76,45 +77,45 @@ impl Refusal {
     }
 }
 
-/// What an end of a bulk transfer says of itself.
+/// Self-description of one end of a bulk transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Introduction {
-    /// It lets the peer read and write its process's memory.
+    /// `true` if the peer may read and write this process's memory.
     pub trusts: bool,
-    /// Its memory file comes along; in [`Kind::Ready`]: both files are used.
+    /// `true` if the message carries a memory file. In [`Kind::Ready`]: `true` if both files are used.
     pub shares: bool,
-    /// Where in its process `token` lies.
+    /// Address of `token` in this process's memory.
     pub token_at: u64,
-    /// A number that shows whether a process is the right one.
+    /// A random number with which the peer verifies that it accesses the right process.
     pub token: u64,
-    /// Where the receiver wants the bytes.
+    /// Code of the receiver's [`Destination`](crate::bulk::Destination).
     pub destination: u32,
 }
 
 const TRUSTS: u32 = 1;
 const SHARES: u32 = 2;
 
-/// One message.
+/// A handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// What it says.
+    /// Type of the message.
     pub kind: Kind,
-    /// Of the channel; 0 in an Ask and where there is none yet.
+    /// Epoch of the channel; 0 in an Ask, and if no channel exists yet.
     pub epoch: u64,
     /// `None` on a ring.
     pub introduction: Option<Introduction>,
 }
 
 impl Hello {
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub const LEN: usize = 64;
 
-    /// A message of a ring's handshake.
+    /// Builds a message of a ring's handshake.
     pub const fn of_ring(kind: Kind, epoch: u64) -> Self {
         Self { kind, epoch, introduction: None }
     }
 
-    /// The message as it goes over the link.
+    /// Encodes the message for the link.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let (kind, code) = match self.kind {
             Kind::Offer => (1, 0),
@@ -143,7 +144,7 @@ impl Hello {
         bytes
     }
 
-    /// Reads a message.
+    /// Parses a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let is_bulk = bytes.starts_with(BULK);
         if bytes.len() != Self::LEN || !(is_bulk || bytes.starts_with(RING)) {

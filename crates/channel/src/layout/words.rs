@@ -1,18 +1,18 @@
-//! The words at the start of a memory file. The owner of the file alone writes them; the other side
-//! has them mapped for reading. Words that change often have 128 bytes each to themselves, because
-//! processors fetch cache lines in pairs.
+//! The words at the start of a memory file. Only the owner of the file writes them; the peer maps them
+//! read-only. Words that change often occupy 128 bytes each, because processors fetch cache lines in
+//! pairs.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
 use thalweg_sys::futex::OWNER_DIED;
 use thalweg_sys::robust::Node;
 
-/// Notes of a bulk transfer that may lie unread in one direction. A transfer needs three at most.
+/// Maximum number of unread notes in one direction of a bulk transfer. A transfer needs three at most.
 pub(crate) const UNREAD: u64 = 8;
-/// 64-bit words between the notes.
+/// Distance between two notes, in 64-bit words.
 const NOTE_APART: usize = 8;
 
-/// 128 bytes that nothing else shares.
+/// A value alone in 128 bytes (two cache lines), to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Pair<T>(pub T);
@@ -20,28 +20,28 @@ pub(crate) struct Pair<T>(pub T);
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Words {
-    /// 0: [`crate::layout::Geometry`], copied out once and never looked at again: its owner could
-    /// change it.
+    /// Offset 0: [`crate::layout::Geometry`]. It is copied out once and never read again, because its
+    /// owner could change it.
     fixed: Pair<UnsafeCell<[u8; 128]>>,
-    /// 128: on a ring the head or the tail, in bytes; in a bulk transfer the number of notes told.
+    /// Offset 128: on a ring, the head or tail in bytes; in a bulk transfer, the number of notes sent.
     pub cursor: Pair<AtomicU64>,
-    /// 256: counts the wake-ups given to the other side, which sleeps on it.
+    /// Offset 256: counts the wake-ups sent to the peer; the peer sleeps on this word.
     pub wake: Pair<AtomicU32>,
-    /// 384: whether and how the owner sleeps.
+    /// Offset 384: if and how the owner sleeps.
     pub waiting: Pair<AtomicU32>,
-    /// 512
+    /// Offset 512.
     pub alive: Pair<Alive>,
-    /// 640: in a bulk transfer the number of slots filled, or emptied; 0 on a ring.
+    /// Offset 640: in a bulk transfer, the number of slots filled or emptied; 0 on a ring.
     pub slots: Pair<AtomicU64>,
-    /// 768: the notes of a bulk transfer; zero on a ring.
+    /// Offset 768: the notes of a bulk transfer; zero on a ring.
     pub notes: Pair<[[AtomicU64; NOTE_APART]; UNREAD as usize]>,
 }
 
-/// The words about the owner's life.
+/// The words that show if the owner lives and if its end is open.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Alive {
-    /// The kernel marks its word when the owner dies.
+    /// The kernel sets a bit in the word of this robust-list node when the owner dies.
     pub node: Node,
     /// 1 after the owner has closed its end.
     pub closed: AtomicU32,
@@ -60,19 +60,19 @@ const _: () = {
 };
 
 impl Words {
-    /// Whether the owner has closed its end.
+    /// Returns `true` if the owner has closed its end.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.alive.0.closed.load(Acquire) != 0
     }
 
-    /// The kernel's word about the owner: 0 if the kernel will not mark it.
+    /// Returns the word that the kernel marks on the owner's death; 0 if the kernel will not mark it.
     #[inline]
     pub fn life(&self) -> u32 {
         self.alive.0.node.word.load(Acquire)
     }
 
-    /// Whether the kernel has marked the owner's death.
+    /// Returns `true` if the kernel has marked the owner's death.
     #[inline]
     pub fn has_died(&self) -> bool {
         self.life() & OWNER_DIED != 0

@@ -1,5 +1,5 @@
-//! Where a listener is found: a socket file, because its directory says who may come near. An
-//! abstract name would be free for any user to take first.
+//! The address of a listener: a socket file. Its directory controls access. Any user could take an
+//! abstract socket name first.
 
 use crate::error::{Error, Result};
 use rustix::fs::{Mode, OFlags};
@@ -14,9 +14,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// A name among this user's: `$XDG_RUNTIME_DIR/thalweg/NAME`, else `/tmp/thalweg-UID/NAME`, in
-    /// a directory of mode 0700 that is made if missing. Letters, digits, `.`, `_` and `-`, not
-    /// beginning with a dot. [`Error::NotPermitted`] if the directory is not ours alone.
+    /// Returns the address for a name in this user's own directory: `$XDG_RUNTIME_DIR/thalweg/NAME`,
+    /// otherwise `/tmp/thalweg-UID/NAME`. The directory has mode 0700 and is created if missing. Names
+    /// consist of letters, digits, `.`, `_` and `-`, and do not begin with a dot. Returns
+    /// [`Error::NotPermitted`] if other users own or can access the directory.
     pub fn named(name: &str) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -31,12 +32,12 @@ impl Address {
         Ok(Self { path: directory.join(name) })
     }
 
-    /// A path of the caller's choice; who may reach it is the caller's affair.
+    /// Returns the address for a path. The caller is responsible for its access permissions.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// What a user typed: with a slash a path, else a name.
+    /// Parses user input: a path if it contains a slash, otherwise a name.
     pub fn parse(text: &str) -> Result<Self> {
         if text.contains('/') { Ok(Self::at(text)) } else { Self::named(text) }
     }
@@ -54,8 +55,8 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Makes the directory if it is missing, and refuses one that another user made or can enter: in
-/// `/tmp` anybody may have come first.
+/// Creates the directory if it is missing. Rejects one that another user owns or can access: in `/tmp`,
+/// any user may have created it first.
 fn own(directory: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
     match made {

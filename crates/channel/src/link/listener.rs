@@ -1,5 +1,5 @@
-//! The side that waits to be found. Its socket file goes when it goes; one left by a process that
-//! was killed is replaced by the next, but never one at which a process still listens.
+//! The listening side. Dropping the listener removes its socket file. A new listener replaces the file
+//! of a killed process, but never one at which a process still listens.
 
 use super::{
     Address, Admit, Link, left,
@@ -13,32 +13,33 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, peer};
 
-/// A socket that accepts links. Dropping it removes its file, unless another took the name.
+/// A socket that accepts links. Dropping it removes its file, unless another process has replaced the
+/// file.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) socket: OwnedFd,
     path: PathBuf,
-    /// The socket file. Held open, so that its inode number is not given to another file and it
-    /// is known again.
+    /// The socket file. It is held open so that its inode number cannot be reused: this identifies the
+    /// file when the listener is dropped.
     file: OwnedFd,
-    /// Not a forked child of the process that bound it.
+    /// Id of the process that bound the socket; a forked child does not remove the file.
     owner: u32,
     admit: Admit,
 }
 
 impl Listener {
-    /// How long one caller may take over its first words while others may be waiting behind it. Who
-    /// takes longer is hung up on and not declared dead: it can call again.
+    /// Time limit for the first messages of a connecting process, because others may be waiting behind
+    /// it. A slower process is disconnected but not treated as dead: it can connect again.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::Meeting`] if
-    /// a process listens there already, or if something else than a socket has the name;
-    /// [`Error::NotPermitted`] if that belongs to another user.
+    /// Listens at `address` for processes of the same user. Returns [`Error::Meeting`] with EADDRINUSE
+    /// if a process already listens there, or if the name belongs to something other than a socket.
+    /// Returns [`Error::NotPermitted`] if the existing entry belongs to another user.
     pub fn bind(address: &Address) -> Result<Self> {
         Self::bind_with(address, Admit::SameUser)
     }
 
-    /// As [`Listener::bind`], for peers of other users.
+    /// Like [`Listener::bind`], with a choice of admitted users.
     pub fn bind_with(address: &Address, admit: Admit) -> Result<Self> {
         let path = address.path().to_owned();
         let mode = match admit {
@@ -52,13 +53,13 @@ impl Listener {
         Ok(Self { socket, path, file, owner: std::process::id(), admit })
     }
 
-    /// Waits for the next process. [`Error::NotPermitted`] if it is of a user who is not admitted:
-    /// its link is closed, and the next can be waited for.
+    /// Waits for the next process. Returns [`Error::NotPermitted`] if it belongs to a user that is not
+    /// admitted. Its link is then closed, and the caller can accept the next one.
     pub fn accept(&self) -> Result<Link> {
         self.accept_until(None)
     }
 
-    /// As [`Listener::accept`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Listener::accept`], until `deadline` at the latest; `None` waits without limit.
     pub fn accept_until(&self, deadline: Option<Instant>) -> Result<Link> {
         loop {
             match peer::accept(&self.socket) {
@@ -72,7 +73,7 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable when a process waits to be accepted.
+    /// Readable if a process waits to be accepted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

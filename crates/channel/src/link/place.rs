@@ -1,8 +1,9 @@
 //! Gives a listening socket its name.
 //!
-//! The socket is bound under a name that no other process uses, and renamed once it listens. No lock is involved: in a
-//! directory such as `/tmp` another user could hold one for ever. A socket file that a killed process left is moved away
-//! and looked at again before it is removed, so that of two processes that find it neither removes the other's.
+//! The socket is bound under a unique name and renamed once it listens. No lock is used: in a directory
+//! such as `/tmp`, another user could hold one for ever. A stale socket file of a killed process is
+//! first renamed, then checked again, then removed. Therefore two processes that find it never remove
+//! each other's new socket.
 
 use crate::error::{Error, Result};
 use rustix::{
@@ -18,7 +19,7 @@ use std::{
 use thalweg_core::atomic_file::{name::unique, unlink};
 use thalweg_sys::{Errno, io, peer};
 
-/// How often the name is tried for, while other processes come and go there.
+/// Maximum number of attempts to take the name while other processes create and remove it.
 const TRIES: usize = 100;
 
 /// The directory of a socket file, and its name.
@@ -48,7 +49,7 @@ impl<'a> Place<'a> {
         peer::check_path(self.path).map_err(Error::at("bind", self.path))?;
         let fresh = OsStr::from_bytes(fresh.to_bytes());
         let answer = match peer::listen(&self.path.with_file_name(fresh), mode) {
-            // A path through the descriptor is short.
+            // The path through /proc/self/fd is short.
             Err(Errno::NAMETOOLONG) => {
                 let short = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
                 peer::listen(&Path::new(&short).join(fresh), mode)
@@ -74,15 +75,16 @@ impl<'a> Place<'a> {
     }
 
     pub fn remove(&self, name: &CStr) {
-        // There is nobody left to report an error to; the name is hidden and never used again.
+        // The error is ignored: the name is hidden and never used again.
         let _ = unlink(self.directory.as_fd(), name);
     }
 
-    /// Removes a socket file of this user behind which no process listens. An error if the name is anything else.
+    /// Removes a socket file of this user if no process listens on it. Fails if the entry is anything
+    /// else.
     fn remove_stale(&self) -> Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
-            // Its process has removed it.
+            // The owning process has removed it.
             Err(Errno::NOENT) => return Ok(()),
             there => there.map_err(Error::at("open", self.path))?,
         };
@@ -105,7 +107,7 @@ impl<'a> Place<'a> {
         }
         let moved = statat(&self.directory, &*aside, AtFlags::SYMLINK_NOFOLLOW);
         if !moved.is_ok_and(|moved| is_same(&moved, &stat)) {
-            // Another process has named its socket since: that gets its name back.
+            // Another process has given its own socket this name: restore it.
             let _ = io::rename_new(&self.directory, &*aside, &self.directory, &*self.name);
         }
         self.remove(&aside);
@@ -113,7 +115,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A name that no other process uses. It is short, whatever the final one is.
+/// Returns a unique name. It is short, regardless of the final name.
 pub(super) fn fresh_name() -> CString {
     unique(c"socket")
 }

@@ -60,7 +60,7 @@ fn a_message_that_does_not_fit_is_refused_and_its_descriptors_closed() {
     drop(writer);
     let refused = far.receive(&mut [0; 4]).unwrap_err();
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
-    // All writers are gone, also the one in the message.
+    // All writers are closed, including the one in the message.
     assert_eq!(io::read(&reader, &mut [0; 1]), Ok(0));
 }
 
@@ -86,14 +86,14 @@ fn a_name_in_use_is_refused_and_a_stale_one_replaced() {
     let listener = Listener::bind(&address).unwrap();
     let taken = Listener::bind(&address).unwrap_err();
     assert_eq!(taken, Error::at("bind", address.path())(Errno::ADDRINUSE));
-    // As after kill -9: the file stays, nobody listens.
+    // The state after kill -9: the file remains, and no process listens.
     let mut killed = std::mem::ManuallyDrop::new(listener);
     let gone = std::mem::replace(&mut killed.socket, rustix::pipe::pipe().unwrap().0);
     drop(gone);
     assert!(std::fs::metadata(address.path()).unwrap().file_type().is_socket());
     let second = Listener::bind(&address).unwrap();
     Link::connect(&address).unwrap();
-    // The first one's file is not the second's: dropping the first must leave it.
+    // The file now belongs to the second listener: dropping the first must not remove it.
     drop(std::mem::ManuallyDrop::into_inner(killed));
     assert!(address.path().exists());
     drop(second);

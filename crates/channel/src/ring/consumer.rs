@@ -1,4 +1,4 @@
-//! The end that reads messages.
+//! The reading end of a ring.
 
 use super::Options;
 use super::held::{Bytes, Held, Keeper};
@@ -12,32 +12,32 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// The reading end of a ring. Dropping it is the goodbye: the producer gets [`Error::Closed`].
+/// The reading end of a ring. Dropping it closes the channel: the producer then gets [`Error::Closed`].
 #[derive(Debug)]
 pub struct Consumer {
-    /// Dropped before the end.
+    /// Must be dropped before `end`.
     keeper: Keeper,
     pub(super) end: End,
-    /// Bytes received since the beginning: as in our page, unless a message is held.
+    /// Bytes received since the beginning. Equals the published tail, unless a message is held.
     pub(super) tail: u64,
-    /// The producer's, when last looked at: never more than it is.
+    /// The producer's head as last read; never larger than the real one.
     pub(super) head: u64,
-    /// Messages received, and released or held.
+    /// Number of messages received, including held ones.
     pub(super) received: u64,
     pace: Pace,
     trusted: bool,
-    /// Where messages of a producer that is not trusted are copied to.
+    /// Buffer for copies of messages if the producer is not trusted.
     scratch: Vec<u8>,
     broken: Option<Error>,
 }
 
 impl Consumer {
-    /// Takes the ring that the producer at the other end of the link offers.
+    /// Opens the ring that the producer at the other end of the link offers.
     pub fn open(link: Link, options: &Options) -> Result<Self> {
         Self::open_until(link, options, None)
     }
 
-    /// As [`Consumer::open`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Consumer::open`], until `deadline` at the latest; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let accepted = super::ask(link, deadline)?.accept().map_err(super::error_of)?;
         Ok(Self::over(super::end(accepted.finish(), options)?, options))
@@ -59,37 +59,37 @@ impl Consumer {
         }
     }
 
-    /// The largest message that can come: the ring without one header.
+    /// Returns the size of the largest possible message: the capacity minus one header.
     pub fn largest(&self) -> usize {
         self.end.capacity() as usize - FRAME_HEADER
     }
 
-    /// The random number that this channel alone has.
+    /// Returns the random number that identifies this channel.
     pub fn epoch(&self) -> u64 {
         self.end.own.geometry.epoch
     }
 
-    /// Messages received, and released or held.
+    /// Returns the number of messages received, including held ones.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The next message; waits for it.
+    /// Waits for the next message and returns it.
     ///
-    /// When everything committed has been received and the producer is gone: [`Error::Closed`] after
-    /// its goodbye, else [`Error::PeerDied`].
+    /// If the producer is gone and everything committed has been received, returns [`Error::Closed`] if
+    /// the producer closed its end, otherwise [`Error::PeerDied`].
     pub fn receive(&mut self) -> Result<Sample<'_>> {
         self.receive_until(None)
     }
 
-    /// As [`Consumer::receive`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Consumer::receive`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Sample<'_>> {
         self.data(Patience::Until(deadline))?;
         let len = self.open_frame(self.tail, self.received)?;
         Ok(Sample { consumer: self, len })
     }
 
-    /// As [`Consumer::receive`]; `None` if there is no message now.
+    /// Like [`Consumer::receive`], but returns `None` if no message is available now.
     pub fn try_receive(&mut self) -> Result<Option<Sample<'_>>> {
         if !self.data(Patience::None)? {
             return Ok(None);
@@ -98,9 +98,9 @@ impl Consumer {
         Ok(Some(Sample { consumer: self, len }))
     }
 
-    /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
-    /// [`Consumer::try_receive`], which disarms it. `Ok(false)`: there is a message already, or the
-    /// producer is gone; receive at once.
+    /// Prepares for polling in an event loop. After `Ok(true)`, poll the descriptor for reading; when
+    /// it is ready, call [`Consumer::try_receive`], which disarms it. `Ok(false)`: a message is
+    /// available or the producer is gone; receive at once.
     pub fn arm(&mut self) -> Result<bool> {
         self.check()?;
         let (head, tail) = (self.head, self.tail);
@@ -109,31 +109,32 @@ impl Consumer {
         armed.map_err(|error| self.broke(error))
     }
 
-    /// Messages of this ring that are held now, see [`Sample::hold`].
+    /// Returns the number of messages of this ring that are held now, see [`Sample::hold`].
     pub fn held(&self) -> usize {
         self.keeper.held()
     }
 
-    /// Whether the producer waits for room, or for [`Producer::drained_until`](super::Producer::drained_until),
-    /// while no message is here: then neither end goes on until one that is held is dropped. For a
-    /// consumer that has waited in vain; `false` is also the answer until the producer has looked twice,
-    /// so ask after each of several waits.
+    /// Returns `true` if the producer waits for room, or in
+    /// [`Producer::drained_until`](super::Producer::drained_until), while no message is available. In
+    /// that case neither end makes progress until a held message is dropped. Intended for a consumer
+    /// after a wait that timed out. The result is `false` until the producer has looked twice, so call
+    /// it after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
         Ok(self.keeper.holds_up() && !self.data(Patience::None)?)
     }
 
-    /// The process that writes.
+    /// Returns the writing process.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }
 
-    /// Whether a message is there now.
+    /// Returns `true` if a message is available now.
     pub(crate) fn is_ready(&mut self) -> Result<bool> {
         self.data(Patience::None)
     }
 
-    /// Whether a message is there. `false` only without patience.
+    /// Returns `true` if a message is available. `false` is possible only with [`Patience::None`].
     pub(super) fn data(&mut self, patience: Patience) -> Result<bool> {
         self.check()?;
         if self.head > self.tail {
@@ -159,7 +160,8 @@ impl Consumer {
         }
     }
 
-    /// One look, and if it finds nothing, the time to stay away. Whether it found something.
+    /// Looks once; if that finds nothing, pauses before the next look. Returns `true` if it found a
+    /// message.
     #[inline(never)]
     fn stays_away(&mut self) -> Result<bool> {
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
@@ -173,15 +175,16 @@ impl Consumer {
         Ok(false)
     }
 
-    /// Checks the frame at `at`; the length of its payload, which is copied if need be.
+    /// Checks the frame at `at` and returns the length of its payload. Copies the payload if the
+    /// producer is not trusted.
     pub(super) fn open_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
         let checked = self.check_frame(at, seq);
         checked.map_err(|error| self.broke(error))
     }
 
     fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
-        // A copy of the payload waits for the length: without this, its second line would be asked of
-        // the producer's processor only when the first has come.
+        // The length must be known before the payload is copied. Without this prefetch, the second
+        // cache line would be requested from the producer's processor only after the first has arrived.
         if self.head - at > ALIGN {
             self.end.peer.touch(at + ALIGN);
         }
@@ -189,7 +192,7 @@ impl Consumer {
         let frame = Frame::of_words(header, self.head - at, seq).map_err(Error::corrupt)?;
         let len = frame.len as usize;
         if !self.trusted {
-            // Grows to the largest message that came, which the ring bounds.
+            // Grows to the largest message received, which the ring's capacity bounds.
             if self.scratch.len() < len {
                 self.scratch.resize(len, 0);
             }
@@ -211,18 +214,18 @@ impl Consumer {
         }
     }
 
-    /// The payload of a frame that `open_frame` has checked last.
+    /// Returns the payload of the frame that `open_frame` checked last.
     pub(super) fn payload(&self, at: u64, len: usize) -> &[u8] {
         if self.trusted {
-            // SAFETY: open_frame found len within the committed bytes. A trusted producer does not
-            // write there before the tail has passed, which takes &mut self.
+            // SAFETY: `open_frame` found `len` within the committed bytes. A trusted producer does not
+            // write there before the tail has passed, which takes `&mut self`.
             unsafe { self.end.peer.payload(at, len) }
         } else {
             &self.scratch[..len]
         }
     }
 
-    /// Keeps the message at `at`, which `open_frame` has checked last.
+    /// Holds the message at `at`, which `open_frame` checked last.
     pub(super) fn keep(&mut self, at: u64, len: usize) -> Held {
         let bytes = if self.trusted {
             Bytes::InPlace(len)
@@ -232,17 +235,17 @@ impl Consumer {
         self.keeper.hold(&mut self.end, self.tail, at, bytes)
     }
 
-    /// Gives `messages`, at least one, back to the producer, up to position `tail`, but for those that
+    /// Gives `messages` (at least one) back to the producer, up to position `tail`, except those that
     /// are held.
     pub(super) fn release(&mut self, tail: u64, messages: u64) {
-        // A child that inherited a sample must not release it for its parent.
+        // A child that inherited a sample must not release it on behalf of its parent.
         if self.end.line.check_here().is_ok() {
             self.tail = tail;
             self.received += messages;
             if !self.keeper.is_used() {
                 self.end.publish(tail);
             } else if let Err(error) = self.keeper.pass(tail, self.head) {
-                // For the next call.
+                // The next call returns the error.
                 self.broke(error);
             }
         }
@@ -262,18 +265,18 @@ impl Consumer {
 }
 
 impl AsFd for Consumer {
-    /// What to poll: readable when there may be a message, or when the producer is gone. It is the
-    /// link, on which the producer sends a byte: an eventfd would not tell of a death, and its
-    /// flags, which the peer shares, could make our writes block.
+    /// Returns the descriptor to poll: readable if a message may be available, or if the producer is
+    /// gone. It is the link, on which the producer sends a byte. An eventfd would not signal a death,
+    /// and the peer shares its flags, which could make our writes block.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }
 }
 
-/// The producer's head, if it can be true.
+/// Returns the producer's head after a plausibility check.
 pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
     let head = steps::seen(&end.peer.words().cursor.0);
-    // In this order nothing overflows: before >= tail.
+    // The subtraction cannot overflow: head >= before >= tail.
     if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {
         let most = tail.saturating_add(end.capacity());
         let what = format!("head {head}: not a multiple of {ALIGN} between {before} and {most}");
@@ -282,7 +285,7 @@ pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
     Ok(head)
 }
 
-/// One message, where it lies. Dropping it gives its room back to the producer.
+/// A message, read in place. Dropping it gives its room back to the producer.
 #[derive(Debug)]
 pub struct Sample<'c> {
     consumer: &'c mut Consumer,
@@ -290,15 +293,15 @@ pub struct Sample<'c> {
 }
 
 impl Sample<'_> {
-    /// The largest message that its ring can hold.
+    /// Returns the size of the largest message that the ring can hold.
     pub fn largest(&self) -> usize {
         self.consumer.largest()
     }
 
-    /// Keeps the message while others are received. It counts as received.
+    /// Keeps the message while later ones are received. It counts as received.
     pub fn hold(self) -> Held {
         let (at, len) = (self.consumer.tail, self.len);
-        // Dropping the sample passes the message, and the tail stays before it.
+        // Dropping the sample passes the message, but the tail stays before it.
         self.consumer.keep(at, len)
     }
 }

@@ -1,5 +1,6 @@
 //! Messages that a consumer keeps while it receives others, and gives back in any order, from any
-//! thread. A consumer that never holds one pays nothing for it: its tail is its own until then.
+//! thread. A consumer that never holds a message has no extra cost: it publishes its tail itself until
+//! then.
 
 use crate::error::{Error, Result};
 use crate::shared::end::End;
@@ -12,32 +13,32 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_sys::fork::Mark;
 
-/// One message of a ring, where it lies, without a lifetime: its bytes stay, and stay as they are,
-/// until it is dropped, also when its consumer is dropped, when the producer dies, and at the end of
-/// the channel. Dropping it gives its room back to the producer, from whatever thread.
+/// A message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is
+/// dropped, even if its consumer is dropped, the producer dies, or the channel ends. Dropping it, on
+/// any thread, gives its room back to the producer.
 ///
-/// A ring holds as many as it has room for, each in at least 64 bytes. While one is held, its room and
-/// all behind it stay taken: a producer whose ring is full waits, or does as [`crate::Slow`] says.
-/// What is held when the consumer is dropped, and what came after the oldest of it, does not count as
-/// delivered to the producer.
+/// A ring holds as many messages as it has room for; each takes at least 64 bytes. While a message is
+/// held, its room and all room behind it stay occupied. If the ring is full, the producer waits or acts
+/// according to [`crate::Slow`]. If the consumer is dropped, the oldest held message and everything
+/// after it do not count as delivered to the producer.
 #[derive(Debug)]
 pub struct Held {
     holding: Arc<Holding>,
     at: u64,
     bytes: Bytes,
-    /// Bytes before the payload proper.
+    /// Number of bytes before the payload.
     skip: usize,
 }
 
 #[derive(Debug)]
 pub(super) enum Bytes {
     InPlace(usize),
-    /// The producer is not trusted.
+    /// Copy of a message from an untrusted producer.
     Copied(Box<[u8]>),
 }
 
 impl Held {
-    /// The same without its first bytes, of which it has as many.
+    /// Removes the first `bytes` bytes; the message must be at least as long.
     pub(crate) fn skip(mut self, bytes: usize) -> Self {
         self.skip += bytes;
         self
@@ -49,9 +50,9 @@ impl Deref for Held {
 
     fn deref(&self) -> &[u8] {
         let all = match &self.bytes {
-            // SAFETY: `open_frame` found the length within the committed bytes, and the mapping is
-            // kept by `holding`. A trusted producer does not write there before the tail has passed,
-            // which stands at this message, or before it, until it is dropped.
+            // SAFETY: `open_frame` found the length within the committed bytes, and `holding` keeps the
+            // mapping alive. A trusted producer does not write there before the tail has passed. The
+            // tail stays at or before this message until it is dropped.
             Bytes::InPlace(len) => unsafe { self.holding.peer.payload(self.at, *len) },
             Bytes::Copied(bytes) => bytes,
         };
@@ -71,7 +72,7 @@ impl Drop for Held {
     }
 }
 
-/// What a consumer and the messages that it holds have in common.
+/// State shared by a consumer and its held messages.
 #[derive(Debug)]
 struct Holding {
     /// Keeps the producer's bytes mapped.
@@ -83,21 +84,22 @@ struct Holding {
 #[derive(Debug)]
 struct Book {
     holds: Holds,
-    /// Gone with the consumer: after its goodbye nobody is told of more room.
+    /// `None` after the consumer is dropped: it has closed its end, so no more room is published.
     publisher: Option<Publisher>,
-    /// The tail, and the word `waiting` of the producer after it was told that.
+    /// The published tail, and the producer's `waiting` word read after that.
     asked: Option<(u64, u32)>,
 }
 
 impl Holding {
-    /// The book; `None` in a forked child, where its lock may be held for ever, and whose parent's
-    /// messages these are.
+    /// Locks the book. Returns `None` in a forked child: the lock may be held for ever there, and the
+    /// messages belong to the parent.
     fn book(&self) -> Option<MutexGuard<'_, Book>> {
         self.mark.is_here().then(|| self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// PAIRS WITH: the lock orders what one thread read of its message before the store of the tail
-    /// that another makes; that store is a release.
+    /// Changes the set of held messages, and publishes the new tail. PAIRS WITH: the lock orders one
+    /// thread's reads of its message before the store of the tail by another thread; that store is a
+    /// release.
     fn change(&self, change: impl FnOnce(&mut Holds) -> Option<u64>) {
         let Some(mut book) = self.book() else { return };
         let moved = change(&mut book.holds);
@@ -107,8 +109,8 @@ impl Holding {
     }
 }
 
-/// A consumer's part of it; nothing until it holds a message for the first time. From then on the
-/// tail is moved here, under a lock, since any thread may give back the oldest.
+/// The consumer's reference to the shared state; `None` until it first holds a message. Afterwards the
+/// tail is published under a lock, since any thread may give back the oldest message.
 #[derive(Debug, Default)]
 pub(super) struct Keeper(Option<Arc<Holding>>);
 
@@ -118,14 +120,15 @@ impl Keeper {
         self.0.is_some()
     }
 
-    /// Everything before `to` was read, up to the `head` that the producer told.
+    /// Records that everything before `to` was read; `head` is the producer's published head.
     #[cold]
     #[inline(never)]
     pub(super) fn pass(&self, to: u64, head: u64) -> Result<()> {
         let Some(holding) = &self.0 else { return Ok(()) };
         holding.change(|holds| holds.pass(to));
         let Some(book) = holding.book() else { return Ok(()) };
-        // Of a head from before, the tail of now asks less than it kept to.
+        // `head` may be older than the current tail. Comparing it with the newer tail is then less
+        // strict than the limit that the producer obeyed.
         let most = book.holds.tail().saturating_add(holding.peer.geometry.capacity);
         if head <= most {
             return Ok(());
@@ -133,7 +136,7 @@ impl Keeper {
         Err(Error::corrupt(format!("head {head}: above {most}, over messages that are held")))
     }
 
-    /// Keeps the message at `at`, of so many bytes, or of these, if they were copied.
+    /// Holds the message at `at`.
     pub(super) fn hold(&mut self, end: &mut End, tail: u64, at: u64, bytes: Bytes) -> Held {
         let holding = self.0.get_or_insert_with(|| {
             let book =
@@ -148,8 +151,8 @@ impl Keeper {
         Held { holding: holding.clone(), at, bytes, skip: 0 }
     }
 
-    /// Whether the producer waits for what is held. Wakes it, so that it looks; the answer is had in a
-    /// later call.
+    /// Returns `true` if the producer waits for room that held messages occupy. Also wakes the producer
+    /// so that it looks again; a later call returns the result.
     pub(super) fn holds_up(&self) -> bool {
         let Some(holding) = &self.0 else { return false };
         let Some(mut book) = holding.book() else { return false };
@@ -159,12 +162,13 @@ impl Keeper {
             return false;
         }
         if let Some(publisher) = &mut book.publisher {
-            // Nothing new, but it wakes. PAIRS WITH: the fence in `announce_sleep`: what it committed
-            // before the sleep that we saw is seen by who looks at its head after this.
+            // The tail is unchanged; this only wakes the producer. PAIRS WITH: the fence in
+            // `announce_sleep`. If we saw the producer's sleep, a later look at its head sees
+            // everything committed before that sleep.
             publisher.publish(tail);
         }
         match book.asked {
-            // It may begin one sleep before it sees the tail, not two.
+            // The producer may begin one sleep before it sees the tail, but not two.
             Some((at, before)) if at == tail => {
                 let is_held_up = steps::sleeps_between(before, waiting) >= 2;
                 if is_held_up {
@@ -186,7 +190,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Before the end closes: from now on no other thread writes our words.
+    /// Runs before the end closes: afterwards no other thread writes our words.
     fn drop(&mut self) {
         let book = self.0.as_ref().and_then(|holding| holding.book());
         let publisher = book.and_then(|mut book| book.publisher.take());

@@ -1,47 +1,49 @@
-//! How long a consumer that found nothing keeps from looking again while messages come fast.
+//! Decides how long a consumer that found nothing pauses before it looks again, while messages arrive
+//! quickly.
 //!
-//! A look takes the cache line that the producer is about to write. Two ends that go in step pay a few
-//! transfers of a line for each message; a consumer that stays away for a moment finds several at once
-//! and pays once. How long a moment is not known beforehand, and where the producer waits for answers
-//! staying away is a loss. So the consumer counts what a look finds: it stays away longer only while
-//! that brings it more messages at a look, and no longer than some are there.
+//! Each look takes the cache line that the producer is about to write. Two ends in lockstep pay a few
+//! cache-line transfers per message. A consumer that pauses briefly finds several messages at once and
+//! pays only once. The best pause is not known in advance, and if the producer waits for replies, any
+//! pause is a loss. Therefore the consumer counts the messages found per look. It lengthens the pause
+//! only while that yields more messages per look, up to [`ENOUGH`].
 
-/// Looks that found something, between two decisions.
+/// Number of successful looks between two decisions.
 const EPOCH: u64 = 64;
-/// The shortest time to stay away, in pauses of the processor; the others are twice the one before.
+/// The shortest pause, in spin-loop hints; each longer pause is twice the previous one.
 const SHORTEST: u32 = 8;
 const LONGEST: u32 = 256;
-/// From here on it must bring more messages than half of it did: of slow ones a shorter time sees none.
+/// From this pause on, doubling must yield more messages than before. With slow messages, shorter
+/// pauses show no difference.
 const TELLING: u32 = 32;
-/// Messages at a look, with which staying away longer has little more to give.
+/// Messages per look above which a longer pause gains little.
 const ENOUGH: u64 = 16;
-/// Messages at a look that are more than need be late.
+/// Messages per look above which the pause delays messages unnecessarily.
 const MANY: u64 = 64;
-/// Epochs until it is tried again after it brought nothing; twice as many after each failure.
+/// Number of epochs before a new attempt after an unsuccessful one; doubled after each failure.
 const REST: u32 = 16;
 const MOST_FAILURES: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Pauses before the second look of a wait.
+    /// Length of the pause before the second look of a wait, in spin-loop hints.
     pauses: u32,
     looks: u64,
     /// Messages received before this epoch.
     from: u64,
-    /// What an epoch brought before the time away was doubled; 0 if it was not doubled.
+    /// Messages of the epoch before the pause was doubled; 0 if it was not doubled.
     before: u64,
     rest: u32,
     failures: u32,
 }
 
 impl Pace {
-    /// How many pauses to stay away after a look that found nothing.
+    /// Returns the length of the pause after a look that found nothing.
     #[inline]
     pub fn pauses(&self) -> u32 {
         self.pauses
     }
 
-    /// A wait has found messages; `received` were received before.
+    /// Records that a wait found messages; `received` messages were received before.
     #[inline]
     pub fn found(&mut self, received: u64) {
         self.looks += 1;
@@ -56,7 +58,7 @@ impl Pace {
         let before = std::mem::take(&mut self.before);
         (self.looks, self.from) = (0, received);
         if came <= EPOCH + EPOCH / 4 {
-            // One at a look: it is late by as much as we stay away.
+            // A single message per look: the pause only delays it.
             self.pauses = 0;
             self.rest = self.rest.saturating_sub(1);
         } else if self.pauses == 0 {
@@ -65,14 +67,14 @@ impl Pace {
                 None => self.stay_away(SHORTEST, came),
             }
         } else if self.pauses >= TELLING && came < before + before / 8 {
-            // Twice the time and no more messages: the producer waits for us.
+            // Twice the pause without more messages: the producer waits for us.
             (self.pauses, self.rest) = (0, REST << self.failures);
             self.failures = (self.failures + 1).min(MOST_FAILURES);
         } else if came < ENOUGH * EPOCH {
             if self.pauses < LONGEST {
                 self.stay_away(2 * self.pauses, came);
             } else {
-                // It must show its worth once more.
+                // The longest pause must prove its benefit again.
                 self.pauses = LONGEST / 2;
             }
         } else {
@@ -92,8 +94,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// So many looks, whole epochs, at a producer of whom a look finds `finds(pauses, look)` messages; what is the time
-    /// away in the end, and how many pauses were passed in all.
+    /// Simulates `looks` looks (whole epochs) at a producer; each finds `finds(pauses, look)` messages.
+    /// Returns the final pause and the total number of pauses.
     fn live(pace: &mut Pace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
         let (mut received, mut passed) = (pace.from, 0);
         for look in 0..looks {
@@ -104,7 +106,7 @@ mod tests {
         (pace.pauses(), passed)
     }
 
-    /// A message takes as long as `each` pauses; without staying away a look finds one or two.
+    /// Producing a message takes `each` pauses; without pausing, a look finds one or two.
     fn stream(each: u64) -> impl Fn(u64, u64) -> u64 {
         move |pauses, look| 1 + (look & 1) + pauses / each
     }
@@ -113,7 +115,7 @@ mod tests {
         1
     }
 
-    /// The producer has four messages under way at most.
+    /// The producer has at most four messages in flight.
     fn window(pauses: u64, look: u64) -> u64 {
         if pauses > 0 { 4 } else { 1 + look % 4 }
     }
@@ -139,7 +141,7 @@ mod tests {
         let mut pace = Pace::default();
         live(&mut pace, 16 * EPOCH, stream(3));
         assert!(pace.pauses() > 0);
-        // The epoch under way may end with messages of the stream.
+        // The current epoch may end with messages of the stream.
         assert_eq!(live(&mut pace, 2 * EPOCH, ping_pong).0, 0);
     }
 
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn rare_large_messages_are_not_stayed_away_from() {
-        // So long in coming that the longest time away finds no more of them.
+        // Messages are so slow that even the longest pause finds no more of them.
         let mut pace = Pace::default();
         let (_, passed) = live(&mut pace, 15_625 * EPOCH, |_, look| 1 + (look & 1));
         assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");

@@ -1,4 +1,4 @@
-//! The end that writes messages.
+//! The writing end of a ring.
 
 use super::Options;
 use crate::error::{Error, Result};
@@ -12,16 +12,16 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::peer;
 
-/// The writing end of a ring. Dropping it is the goodbye: the consumer receives what was committed,
-/// then [`Error::Closed`].
+/// The writing end of a ring. Dropping it closes the channel: the consumer receives everything
+/// committed, then [`Error::Closed`].
 #[derive(Debug)]
 pub struct Producer {
     pub(super) end: End,
-    /// As in our page: bytes committed since the beginning.
+    /// Bytes committed since the beginning; equals the published head.
     pub(super) head: u64,
-    /// The consumer's, when last looked at: never more than it is.
+    /// The consumer's tail as last read; never larger than the real one.
     tail: u64,
-    /// Messages committed.
+    /// Number of messages committed.
     pub(super) sent: u64,
     broken: Option<Error>,
 }
@@ -32,15 +32,15 @@ impl Producer {
         Self::open_until(link, options, None)
     }
 
-    /// As [`Producer::open`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Producer::open`], until `deadline` at the latest; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         Ok(Self::over(super::end(super::offer(link, options, deadline)?.finish(), options)?))
     }
 
-    /// Waits for the first consumer that comes, and closes the listener: every other that waits is told
-    /// that the ring has its consumer. One that fails in the handshake, or takes longer over it than
-    /// [`Listener::PATIENCE`], is not the first. However many fail, [`Error::Timeout`] comes when the
-    /// deadline has passed.
+    /// Waits for the first consumer and closes the listener. All other waiting processes are refused,
+    /// because the ring has its consumer. A process that fails in the handshake, or exceeds
+    /// [`Listener::PATIENCE`], does not count. Returns [`Error::Timeout`] when the deadline has passed,
+    /// even if processes keep failing.
     #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
     pub fn accept(
         listener: Listener,
@@ -50,7 +50,7 @@ impl Producer {
         Self::accept_each(&listener, options, (deadline, Listener::PATIENCE))
     }
 
-    /// The same, with so much patience for each that comes.
+    /// Like [`Producer::accept`]; `patience` limits each handshake.
     pub(super) fn accept_each(
         listener: &Listener,
         options: &Options,
@@ -66,16 +66,17 @@ impl Producer {
         let producer = loop {
             match meet() {
                 Ok(producer) => break producer,
-                // Not the caller's failures but ours: the next would meet the same.
+                // Local failures, not the peer's: the next attempt would fail as well.
                 Err(
                     error @ (Error::System { .. } | Error::Meeting { .. } | Error::TooLarge { .. }),
                 ) => return Err(error),
-                // Also after one that failed at once: they may come without end.
+                // Checked after quick failures too: they could continue without end.
                 Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}
             }
         };
-        // Those in the queue of the listener, and no more than it holds; later ones find no listener.
+        // Refuse the processes in the listener's queue, at most as many as it holds. Later ones find no
+        // listener.
         for _ in 0..=peer::BACKLOG {
             let Ok(link) = listener.accept_until(Some(Instant::now())) else { break };
             handshake::refuse(&link, Refusal::Taken);
@@ -87,17 +88,17 @@ impl Producer {
         Self { end, head: 0, tail: 0, sent: 0, broken: None }
     }
 
-    /// The largest message: the ring without one header.
+    /// Returns the size of the largest possible message: the capacity minus one header.
     pub fn largest(&self) -> usize {
         self.end.capacity() as usize - FRAME_HEADER
     }
 
-    /// The random number that this channel alone has.
+    /// Returns the random number that identifies this channel.
     pub fn epoch(&self) -> u64 {
         self.end.own.geometry.epoch
     }
 
-    /// Messages committed.
+    /// Returns the number of messages committed.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -115,8 +116,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Room for `len` bytes of payload at `head`, which is ours or that of a batch. `false` only
-    /// without patience.
+    /// Waits for room for `len` bytes of payload at `head` (our own, or that of a batch). Returns
+    /// `false` only with [`Patience::None`].
     pub(super) fn room(&mut self, head: u64, len: usize, patience: Patience) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;
@@ -153,9 +154,9 @@ impl Producer {
         Ok(())
     }
 
-    /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
-    /// try again, which disarms it. `Ok(false)`: there is room for `len` bytes already.
-    /// [`Error::TooLarge`] beyond [`Producer::largest`], for which there never is.
+    /// Prepares for polling in an event loop. After `Ok(true)`, poll the descriptor for reading; when
+    /// it is ready, try again, which disarms it. `Ok(false)`: room for `len` bytes is already
+    /// available. Returns [`Error::TooLarge`] beyond [`Producer::largest`].
     pub fn arm(&mut self, len: usize) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;
@@ -168,7 +169,7 @@ impl Producer {
         armed.map_err(|error| self.stopped(error.into()))
     }
 
-    /// The process that reads.
+    /// Returns the reading process.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }
@@ -199,7 +200,8 @@ impl Producer {
         error
     }
 
-    /// Messages committed and not released, counted in our own memory, which no other process writes.
+    /// Returns the number of messages committed but not released, counted in our own memory, which no
+    /// other process writes.
     fn outstanding(&self) -> u64 {
         let mut at = tail_of(&self.end, self.tail, self.head).unwrap_or(self.tail);
         let mut count = 0;
@@ -214,7 +216,7 @@ impl Producer {
     pub(super) fn frame(&self, len: usize, seq: u64, at: u64) -> Frame {
         let len = len as u32;
         let crc = self.end.own.geometry.checksums.then(|| {
-            // SAFETY: our own memory, which only we write, and `room` was asked for `len`.
+            // SAFETY: This is our own memory, which only we write, and `room` was called for `len`.
             let payload = unsafe { self.end.own.payload(at, len as usize) };
             Frame::sum(len, seq, payload)
         });
@@ -223,13 +225,13 @@ impl Producer {
 }
 
 impl AsFd for Producer {
-    /// What to poll: readable when there may be room, or when the consumer is gone.
+    /// Returns the descriptor to poll: readable if room may be available, or if the consumer is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }
 }
 
-/// The consumer's tail, if it can be true.
+/// Returns the consumer's tail after a plausibility check.
 fn tail_of(end: &End, before: u64, head: u64) -> Result<u64> {
     let tail = steps::seen(&end.peer.words().cursor.0);
     if tail < before || tail > head || !tail.is_multiple_of(ALIGN) {

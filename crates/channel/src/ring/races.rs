@@ -1,9 +1,9 @@
-//! Two threads at the two ends of a ring, for ThreadSanitizer (`make tsan`); as ordinary tests they
-//! only compare what arrives.
+//! Two threads at the two ends of a ring, for ThreadSanitizer (`make tsan`). As ordinary tests they
+//! only compare the received data.
 //!
-//! It knows memory by its address. The ends of a ring have mappings of their own, even in one
-//! process, so between them it would see no race whatever they did: here they share one. Of what
-//! another process does it sees nothing.
+//! ThreadSanitizer identifies memory by its address. Normally the two ends have separate mappings, even
+//! in one process, and ThreadSanitizer would see no race between them. Therefore both ends share one
+//! mapping here. ThreadSanitizer cannot see accesses by other processes.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -36,7 +36,7 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         options,
     );
     body(producer, consumer);
-    // Whose ends are seen there, after everybody who looks at them.
+    // These own the registrations of both ends, so they are dropped after all users.
     drop((head, tail));
 }
 
@@ -53,7 +53,7 @@ fn every_kind() -> Vec<Options> {
     kinds.collect()
 }
 
-/// Bytes of message `number`: as many as its number says, all of them its own.
+/// Returns the payload of message `number`: length and bytes depend on the number.
 fn message(number: usize) -> Vec<u8> {
     let len = number * 37 % 3000;
     (0..len).map(|at| (at ^ number ^ (number >> 8)) as u8).collect()
@@ -118,7 +118,7 @@ fn batches_cross_between_two_threads() {
     }
 }
 
-/// The consumer polls its link, and comes with a deadline between.
+/// The consumer polls its link, and also receives with a deadline.
 #[test]
 fn an_event_loop_beside_a_producer_of_another_thread() {
     let options = Options { wait: Wait::Block, ..Options::default() };
@@ -149,7 +149,7 @@ fn an_event_loop_beside_a_producer_of_another_thread() {
     });
 }
 
-/// Every other message is held, and given back by one of two further threads, in any order.
+/// Two messages of three are held, and two other threads give them back, in any order.
 #[test]
 fn held_messages_are_given_back_by_other_threads() {
     for options in every_kind() {

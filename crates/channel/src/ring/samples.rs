@@ -1,4 +1,4 @@
-//! Several messages received at once.
+//! Receives several messages at once.
 
 use super::consumer::{Consumer, head_of};
 use super::held::Held;
@@ -8,27 +8,27 @@ use crate::shared::end::Patience;
 use std::time::Instant;
 
 impl Consumer {
-    /// Everything that is committed, at least one message; waits for it. Released at once when
-    /// dropped, for the price of one.
+    /// Waits for at least one message, and returns all committed ones. Dropping the result releases
+    /// them together, at the cost of a single release.
     pub fn receive_all(&mut self) -> Result<Samples<'_>> {
         self.receive_all_until(None)
     }
 
-    /// As [`Consumer::receive_all`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Consumer::receive_all`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
         self.data(Patience::Until(deadline))?;
-        // What came since the last look belongs to it.
+        // Include messages that arrived since the last look.
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
         Ok(Samples::new(self))
     }
 }
 
-/// The messages that were there, one after the other. Dropping it releases those that
-/// [`Samples::next`] has shown; the others stay.
+/// The available messages, in order. Dropping it releases the messages that [`Samples::next`] has
+/// returned; the others stay.
 #[derive(Debug)]
 pub struct Samples<'c> {
     consumer: &'c mut Consumer,
-    /// Where the next one begins, and how many have been shown.
+    /// Position of the next message; `shown` counts the messages returned.
     at: u64,
     shown: u64,
 }
@@ -39,7 +39,7 @@ impl<'c> Samples<'c> {
         Self { consumer, at, shown: 0 }
     }
 
-    /// The next message; `None` after the last.
+    /// Returns the next message; `None` after the last.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator's items could not borrow from it"
@@ -57,7 +57,8 @@ impl<'c> Samples<'c> {
 }
 
 impl Samples<'_> {
-    /// The next message, to be kept when the others are released; `None` after the last.
+    /// Returns the next message as a [`Held`], which stays valid when the others are released; `None`
+    /// after the last.
     pub fn hold(&mut self) -> Result<Option<Held>> {
         let at = self.at;
         let Some(len) = self.next()?.map(<[u8]>::len) else { return Ok(None) };

@@ -190,8 +190,8 @@ fn an_event_loop_polls_the_link() {
     assert_eq!(consumer.try_receive().err(), Some(Error::Closed { delivered: 3 }));
 }
 
-/// The kernel closes the sockets of a dead process, and its pidfd tells, only when its memory has been
-/// given back; it marks the dead before. Here the link stays open for ever.
+/// The kernel closes the sockets of a dead process and signals its pidfd only after it has freed the
+/// process's memory. It marks the robust-list word earlier. In this test the link stays open.
 #[test]
 fn an_event_loop_is_told_of_a_death_before_the_link_of_the_dead_closes() {
     let (producer, mut consumer) = pair(&small(4096)).unwrap();
@@ -263,13 +263,13 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     let listener = Listener::bind(&address).unwrap();
     let options = Options::default();
     let silent = Link::connect(&address).unwrap();
-    // This one says its first word and no other.
+    // This process sends its first message and no other.
     let rude = Link::connect(&address).unwrap();
     let rude = ask(rude, None).unwrap();
     let (link, again) = (Link::connect(&address).unwrap(), address.clone());
     let consumer = std::thread::spawn(move || {
         let mut opened = Consumer::open(link, &options);
-        // On a machine that stands still it may be too slow itself, and comes again.
+        // On a stalled machine this consumer may itself be too slow, and retries.
         while opened.is_err() {
             opened = Consumer::open(Link::connect(&again).unwrap(), &options);
         }
@@ -280,7 +280,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     producer.send(b"hello").unwrap();
     assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
     drop(rude);
-    // It was hung up on, and the caller's own deadline is kept all the same.
+    // The silent process was disconnected, and the caller's own deadline is still kept.
     let mut offer = [0; 64];
     assert_eq!(silent.receive(&mut offer).unwrap().0, 64);
     assert_eq!(silent.receive(&mut offer).unwrap_err(), Error::Closed { delivered: 0 });
@@ -307,16 +307,16 @@ fn callers_who_fail_one_after_the_other_do_not_outlast_the_deadline() {
     let options = Options::default();
     let late = Producer::accept_each(&listener, &options, (now, Duration::from_secs(600)));
     assert_eq!(late.unwrap_err(), Error::Timeout);
-    // It was the deadline that ended it, for others are still there to be met.
+    // The deadline ended it: other processes are still waiting.
     let next = listener.accept_until(now).unwrap();
     drop(next);
-    // And a ring that nobody can have is told before everybody has called in vain.
+    // A ring that cannot be created is reported before all waiting processes are refused.
     let large = Options { capacity: u64::MAX, ..options };
     let refused = Producer::accept(listener, &large, None).unwrap_err();
     assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
 }
 
-/// What the model does to both the ring and a queue.
+/// An operation applied to both the ring and the reference queue.
 #[derive(Clone, Debug)]
 enum Act {
     Send(usize),
@@ -338,7 +338,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..120)
 }
 
-/// The ring takes a message exactly when the queue's bytes leave room for it.
+/// Checks that the ring accepts a message exactly if the queue's bytes leave room for it.
 fn check_against_a_queue(acts: Vec<Act>, options: &Options) {
     let (mut producer, mut consumer) = pair(options).unwrap();
     let mut queue: VecDeque<Vec<u8>> = VecDeque::new();

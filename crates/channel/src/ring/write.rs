@@ -1,4 +1,4 @@
-//! Messages being written: one in place, or several that are committed together.
+//! Writing messages: one in place, or several that are committed together.
 
 use super::Producer;
 use crate::error::Result;
@@ -8,40 +8,41 @@ use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 impl Producer {
-    /// Room for a message of `len` bytes, to be written in place; waits until there is room. The
-    /// bytes begin at a multiple of 32 and hold whatever was there before.
+    /// Waits for room for a message of `len` bytes, and returns it for writing in place. The bytes
+    /// start at a multiple of 32 and have arbitrary previous contents.
     ///
-    /// [`PeerDied`](crate::Error::PeerDied) or [`Closed`](crate::Error::Closed) if the consumer is gone, with the messages that it
-    /// had released; [`TooLarge`](crate::Error::TooLarge) beyond [`Producer::largest`].
+    /// If the consumer is gone, returns [`PeerDied`](crate::Error::PeerDied) or
+    /// [`Closed`](crate::Error::Closed) with the number of messages that it had released. Returns
+    /// [`TooLarge`](crate::Error::TooLarge) beyond [`Producer::largest`].
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
         self.loan_until(len, None)
     }
 
-    /// As [`Producer::loan`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Producer::loan`], until `deadline` at the latest; `None` waits without limit.
     pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
         self.room(self.head, len, Patience::Until(deadline))?;
         Ok(Loan::new(self, len))
     }
 
-    /// As [`Producer::loan`]; `None` if there is no room now.
+    /// Like [`Producer::loan`], but returns `None` if no room is available now.
     pub fn try_loan(&mut self, len: usize) -> Result<Option<Loan<'_>>> {
         let room = self.room(self.head, len, Patience::None)?;
         Ok(room.then(|| Loan::new(self, len)))
     }
 
-    /// Sends a copy of `message`; waits until there is room.
+    /// Waits for room and sends a copy of `message`.
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         self.send_until(message, None)
     }
 
-    /// As [`Producer::send`], for no longer than `deadline`; `None` is for ever.
+    /// Like [`Producer::send`], until `deadline` at the latest; `None` waits without limit.
     pub fn send_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
         let mut loan = self.loan_until(message.len(), deadline)?;
         loan.copy_from_slice(message);
         loan.commit()
     }
 
-    /// As [`Producer::send`]; false if there is no room now.
+    /// Like [`Producer::send`], but returns `false` if no room is available now.
     pub fn try_send(&mut self, message: &[u8]) -> Result<bool> {
         let Some(mut loan) = self.try_loan(message.len())? else { return Ok(false) };
         loan.copy_from_slice(message);
@@ -49,13 +50,14 @@ impl Producer {
         Ok(true)
     }
 
-    /// Several messages that become visible at once, for the price of one.
+    /// Starts a batch: several messages that become visible together, at the cost of a single publish.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch::new(self)
     }
 }
 
-/// Room for one message. The consumer sees it after [`Loan::commit`]; dropped, it never was.
+/// Room for one message. The consumer sees the message after [`Loan::commit`]; dropping the loan
+/// discards it.
 #[derive(Debug)]
 pub struct Loan<'p> {
     producer: &'p mut Producer,
@@ -63,12 +65,12 @@ pub struct Loan<'p> {
 }
 
 impl<'p> Loan<'p> {
-    /// `producer.room` must have said yes to `len`.
+    /// `producer.room` must have succeeded for `len`.
     pub(super) fn new(producer: &'p mut Producer, len: usize) -> Self {
         Self { producer, len }
     }
 
-    /// Makes the message visible. [`crate::Error::Forked`] in a child made by fork meanwhile.
+    /// Makes the message visible. Returns [`crate::Error::Forked`] if the caller is a forked child.
     pub fn commit(self) -> Result<()> {
         let (at, seq) = (self.producer.head, self.producer.sent);
         let frame = self.producer.frame(self.len, seq, at);
@@ -82,23 +84,24 @@ impl Deref for Loan<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `room` was asked for len; not committed, so nobody else looks at it.
+        // SAFETY: `room` was called for `len`. The bytes are not committed, so no other process reads
+        // them.
         unsafe { self.producer.end.own.payload(self.producer.head, self.len) }
     }
 }
 
 impl DerefMut for Loan<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and &mut self is the only way to it.
+        // SAFETY: As above; `&mut self` excludes other references.
         unsafe { self.producer.end.own.payload_mut(self.producer.head, self.len) }
     }
 }
 
-/// Messages that become visible together. Dropped without [`Batch::commit`], none of them ever was.
+/// Messages that become visible together. Dropping it without [`Batch::commit`] discards all of them.
 #[derive(Debug)]
 pub struct Batch<'p> {
     producer: &'p mut Producer,
-    /// Where the next one begins, and how many there are.
+    /// Position of the next message; `messages` counts those written.
     head: u64,
     messages: u64,
 }
@@ -109,14 +112,14 @@ impl<'p> Batch<'p> {
         Self { producer, head, messages: 0 }
     }
 
-    /// Room for one more message of `len` bytes, to be written before the next call. `None` if the
-    /// ring has no room for it now: commit, and it will come.
+    /// Returns room for one more message of `len` bytes, to be written before the next call. `None` if
+    /// the ring has no room now; commit the batch to make progress.
     pub fn loan(&mut self, len: usize) -> Result<Option<&mut [u8]>> {
         if !self.producer.room(self.head, len, Patience::None)? {
             return Ok(None);
         }
         let at = self.head;
-        // The checksum is not known yet: `commit` writes the header once more if there is one.
+        // The checksum is not known yet: if the ring has checksums, `commit` writes the header again.
         let frame = crate::layout::Frame {
             len: len as u32,
             seq: self.producer.sent + self.messages,
@@ -125,21 +128,22 @@ impl<'p> Batch<'p> {
         self.producer.end.own.write_header(at, frame.to_words());
         self.head += occupied(len as u64);
         self.messages += 1;
-        // SAFETY: `room` said yes to len; not committed, and borrowed from &mut self.
+        // SAFETY: `room` succeeded for `len`. The bytes are not committed, and are borrowed from
+        // `&mut self`.
         Ok(Some(unsafe { self.producer.end.own.payload_mut(at, len) }))
     }
 
-    /// Messages in it.
+    /// Returns the number of messages in the batch.
     pub fn len(&self) -> u64 {
         self.messages
     }
 
-    /// Whether it has none.
+    /// Returns `true` if the batch contains no messages.
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// Makes all of them visible at once; returns how many.
+    /// Makes all messages visible at once. Returns their number.
     pub fn commit(self) -> Result<u64> {
         if self.messages == 0 {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! One end of an open channel: its own memory, the peer's, the link, and waiting for the peer.
+//! An end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
 
 use super::line::Line;
 use super::liveness::{self, Gone, RECHECK};
@@ -16,12 +16,12 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 use thalweg_sys::{Errno, futex};
 
-/// How long to wait for something.
+/// Time limit for a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Not at all.
+    /// Do not wait.
     None,
-    /// Until then; `None` is for ever.
+    /// Wait until this instant; `None` waits without limit.
     Until(Option<Instant>),
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct End {
     pub(crate) own: Memory,
     pub(crate) peer: Memory,
     pub(crate) line: Line,
-    /// As the caller wants it, and as the next wait does it.
+    /// The configured wait method; `next_wait` is the one that the next wait uses.
     wait: Wait,
     next_wait: Wait,
     habit: Habit,
-    /// Waits that did not end at their first look.
+    /// Number of waits that the first look did not end.
     waits: u64,
     sleeper: Sleeper,
-    /// `futex_waitv` works here.
+    /// `true` if `futex_waitv` works here.
     futex: bool,
-    /// We and the peer have one processor between us.
+    /// `true` if this process and the peer share a single processor.
     alone: bool,
-    /// The caller polls the link for us.
+    /// `true` if the caller polls the link.
     armed: bool,
-    /// What is hung up when the peer is marked as dead: the link first, or nothing.
+    /// Sockets to shut down when the kernel marks the peer's death: the link first, or empty.
     watched: Vec<Weak<OwnedFd>>,
     gone: Option<Gone>,
 }
@@ -72,7 +72,7 @@ impl End {
         self.own.geometry.capacity
     }
 
-    /// Moves our cursor and wakes the peer if it sleeps. Not for a forked child.
+    /// Advances our cursor and wakes the peer if it sleeps. Must not be called in a forked child.
     #[inline]
     pub(crate) fn publish(&mut self, to: u64) {
         let (own, others) = (self.own.words(), self.peer.words());
@@ -82,7 +82,8 @@ impl End {
         }
     }
 
-    /// Moves our count of slots. `quietly`: the peer does not wait for this one, and is not woken.
+    /// Advances our slot count. With `quietly` the peer is not woken, because it does not wait for this
+    /// slot.
     #[inline]
     pub(crate) fn publish_slots(&mut self, to: u64, quietly: bool) {
         self.own.words().slots.0.publish_quietly(to);
@@ -91,7 +92,7 @@ impl End {
         }
     }
 
-    /// Wakes the peer if it sleeps, after a store to a word that it may wait for.
+    /// Wakes the peer if it sleeps, after a store to a word that the peer may wait for.
     #[inline]
     pub(crate) fn announce(&mut self) {
         let waiting = steps::announce::<AtomicU64>(&self.peer.words().waiting.0);
@@ -100,7 +101,7 @@ impl End {
         }
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Notifies the peer that nothing more will be sent.
     pub(crate) fn close(&mut self) {
         if self.line.is_here() {
             let (own, others) = (self.own.words(), self.peer.words());
@@ -113,14 +114,14 @@ impl End {
         wake(self.own.words(), &mut self.sleeper, waiting, &self.line.link);
     }
 
-    /// Hands on the right to move our cursor: this end does not publish any more, and may
-    /// [`End::close`] only when the publisher is gone.
+    /// Transfers the right to advance our cursor. Afterwards this end does not publish, and may call
+    /// [`End::close`] only once the publisher is dropped.
     pub(crate) fn publisher(&mut self) -> Publisher {
         let sleeper = std::mem::take(&mut self.sleeper);
         Publisher::new(self.own.share(), self.peer.share(), self.line.link.socket(), sleeper)
     }
 
-    /// Whether the peer is known to be gone; see [`liveness::gone`].
+    /// Returns how the peer ended, if it is known to have ended; see [`liveness::gone`].
     #[inline]
     pub(crate) fn gone(&mut self, thorough: bool) -> Option<Gone> {
         if self.gone.is_none() {
@@ -129,7 +130,7 @@ impl End {
         self.gone
     }
 
-    /// One look without waiting; what is there comes before the news that nothing more will come.
+    /// Looks once without waiting. Available data takes precedence over the end of the channel.
     pub(crate) fn look<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
@@ -145,19 +146,19 @@ impl End {
         let thorough = armed || !self.peer_is_marked();
         match self.gone(thorough) {
             None => Ok(None),
-            // It may have committed between the look and its end.
+            // The peer may have committed between the first look and its end.
             Some(gone) => look(self)?.map(Some).ok_or(Stop::Gone(gone)),
         }
     }
 
-    /// Whether an end that is to wait may stay away from the peer's words for a moment, which is for
-    /// those that look now and sleep later.
+    /// Returns `true` if a waiting end may leave the peer's words alone for a moment. Only ends that
+    /// spin first and sleep later do so.
     pub(crate) fn steps_back(&self, patience: Patience) -> bool {
         let waits = matches!(patience, Patience::Until(_)) && !self.armed;
         waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())
     }
 
-    /// What `look` finds, with so much patience; `None` only without any.
+    /// Returns the result of `look`, waiting up to `patience`. `None` only with [`Patience::None`].
     #[inline]
     pub(crate) fn find<T>(
         &mut self,
@@ -170,8 +171,8 @@ impl End {
         }
     }
 
-    /// Waits until `look` finds something, the peer is gone and nothing is left, or a limit is
-    /// reached. Only what a short wait needs is here: it ends sooner than the rest takes.
+    /// Waits until `look` finds something, the peer is gone and nothing is left, or a limit is reached.
+    /// Only the code for a short wait is inlined here; it completes before the rest would be needed.
     #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
@@ -218,8 +219,8 @@ impl End {
         }
     }
 
-    /// Says that the caller polls the link from now on. False: there is something already, or the
-    /// peer is gone, so do not.
+    /// Announces that the caller polls the link from now on. Returns `false` if data is already
+    /// available or the peer is gone; the caller must then not poll.
     pub(crate) fn arm<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
@@ -232,15 +233,16 @@ impl End {
         Ok(quiet)
     }
 
-    /// From now on who polls the link is told of the peer's death as soon as the kernel has marked it.
-    /// Where that cannot be had, the kernel tells when it has given back the peer's memory.
+    /// Makes the peer's death visible to pollers of the link as soon as the kernel has marked it. If
+    /// that is not available, the link hangs up only once the kernel has freed the peer's memory.
     pub(crate) fn watch(&mut self) {
         if self.watched.is_empty() {
             self.hang_up_with(&[]);
         }
     }
 
-    /// The same, and who waits in a call on `socket`, if it is one, in place of another given before.
+    /// Like [`End::watch`], and also shuts down `socket` for a caller that blocks in a call on it.
+    /// Replaces a socket given before.
     pub(crate) fn watch_with(&mut self, socket: &Arc<OwnedFd>) {
         let is_it = |watched: &Weak<OwnedFd>| watched.as_ptr() == Arc::as_ptr(socket);
         if !self.watched.iter().any(is_it) {
@@ -260,18 +262,19 @@ impl End {
         steps::announce_sleep::<AtomicU64>(&own.waiting.0, how, &others.wake.0)
     }
 
-    /// Sleeps once, unless `look` finds something first; the caller looks again, whatever ended the
-    /// sleep. What was found is returned: a look may take what it finds, as that for a lock does.
+    /// Sleeps once, unless `look` finds something first. The caller looks again, whatever ended the
+    /// sleep. A result is returned rather than looked up again, because a look may consume it (a lock,
+    /// for example).
     fn sleep<T>(
         &mut self,
         limits: Limits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<Option<T>, Stop> {
         let alive = self.peer.words().life();
-        // A peer whose memory will not tell of its death is watched through the link.
+        // If the kernel will not mark the peer's memory on its death, the link is watched instead.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };
         let wake = self.announce_sleep(how);
-        // Anything new since the last look, and the sleep does not begin.
+        // Look after the announcement: news since the last look prevents the sleep.
         let found = look(self)?;
         let slept = if found.is_some() || self.gone(how == ON_LINK).is_some() {
             Ok(())
@@ -300,17 +303,17 @@ impl End {
         Ok(found)
     }
 
-    /// Whether the kernel will mark the peer's memory when the peer ends.
+    /// Returns `true` if the kernel will mark the peer's memory when the peer ends.
     fn peer_is_marked(&self) -> bool {
         self.peer.words().life() != 0
     }
 
-    /// Whether it takes only futexes to sleep until the peer has news or is gone.
+    /// Returns `true` if futexes alone suffice to sleep until the peer has news or is gone.
     pub(crate) fn sleeps_on_futexes(&self) -> bool {
         self.futex && self.peer_is_marked()
     }
 
-    /// Whether there is a processor for each side.
+    /// Returns `true` if each side has a processor of its own.
     pub(crate) fn has_free_core(&self) -> bool {
         !self.alone
     }

@@ -1,6 +1,7 @@
-//! How two sides come to share memory: Offer with the producer's or sender's file, Ask, Accept with
-//! the other's, Ready. Each side checks what it was given before it agrees; a refusal says why and
-//! ends the handshake. A ring is nothing without its memory; a bulk transfer can go on without.
+//! The handshake that sets up shared memory: Offer with the file of the producer or sender, Ask, Accept
+//! with the file of the other side, Ready. Each side checks the received file before it agrees. A
+//! refusal carries a reason and ends the handshake. A ring requires the memory; a bulk transfer can
+//! continue without it.
 
 use super::liveness::{Gone, RECHECK};
 use super::memory::{Memory, Sides};
@@ -14,7 +15,7 @@ use std::time::Instant;
 use thalweg_core::Unfit;
 use thalweg_sys::Errno;
 
-/// One side of a handshake.
+/// A side of a handshake.
 #[derive(Debug)]
 pub(crate) struct Party {
     pub link: Link,
@@ -45,16 +46,16 @@ pub(crate) struct Accepted {
     peer: Option<Introduction>,
 }
 
-/// The outcome of a handshake.
+/// The result of a handshake.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub link: Link,
-    /// [`Unfit`] only in a bulk transfer.
+    /// [`Unfit`] is possible in a bulk transfer only.
     pub memory: std::result::Result<Sides, Unfit>,
     pub peer: Option<Introduction>,
 }
 
-/// A message of the peer with what came along.
+/// A message of the peer with the descriptors that it carried.
 struct Heard {
     hello: Hello,
     fds: Vec<OwnedFd>,
@@ -63,7 +64,7 @@ struct Heard {
 type Stopped<T> = std::result::Result<T, Stop>;
 
 impl Party {
-    /// Makes our memory and sends it.
+    /// Creates our memory and sends its descriptor.
     pub fn offer(self, geometry: Geometry) -> Stopped<Offered> {
         let epoch = geometry.epoch;
         let (own, fd) = apart(self.needed(Memory::make(self.role, geometry), epoch)?);
@@ -71,7 +72,7 @@ impl Party {
         Ok(Offered { party: self, epoch, own })
     }
 
-    /// Tells a producer or sender that the other side is here.
+    /// Notifies a producer or sender that the other side is connected.
     pub fn ask(self) -> Stopped<Asked> {
         self.greet(Kind::Ask, 0, None)?;
         Ok(Asked(self))
@@ -81,13 +82,14 @@ impl Party {
         let introduction = self.introduction.map(|own| Introduction { shares, ..own });
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let bytes = Hello { kind, epoch, introduction }.to_bytes();
-        // The queue of a link holds a whole handshake, so a deadline long past still lets it out.
+        // The queue of a link holds a whole handshake, so the send succeeds even with an expired
+        // deadline.
         let said = self.link.send_until(&bytes, &fds, Some(Instant::now()));
         said.map_err(|error| self.stop_of(error))
     }
 
-    /// What a failed call of the link means. A process that dies closes its files before its pidfd
-    /// tells of the end, so a death may look like a hang-up; a bulk transfer takes both for a death.
+    /// Classifies a failed call on the link. A dying process closes its files before its pidfd becomes
+    /// readable, so a death may look like a hang-up. A bulk transfer treats both as a death.
     fn stop_of(&self, error: Error) -> Stop {
         match error {
             Error::Closed { .. } if self.link.peer_has_ended() => Stop::Gone(Gone::Died),
@@ -96,7 +98,8 @@ impl Party {
         }
     }
 
-    /// Says the first word. If the peer has hung up, it may have left the reason in the link.
+    /// Sends the first message. If the peer has hung up, its reason may still be readable from the
+    /// link.
     fn greet(&self, kind: Kind, epoch: u64, fd: Option<&OwnedFd>) -> Stopped<()> {
         match self.say(kind, epoch, (fd.is_some(), fd)) {
             Err(Stop::Gone(_)) => Ok(()),
@@ -121,7 +124,7 @@ impl Party {
                 return Err(Stop::Gone(gone));
             }
             self.limits.check()?;
-            // It may have spoken last and died then: one more look.
+            // The peer may have sent a message and then died: look once more.
             gone = (!self.link.peer_is_alive()).then_some(Gone::Died);
             if gone.is_none() {
                 self.link.await_news(Some(self.limits.left_of(RECHECK)))?;
@@ -129,7 +132,7 @@ impl Party {
         }
     }
 
-    /// Receives a message that must be of one kind.
+    /// Receives a message that must be of type `kind`.
     fn hear(&mut self, kind: Kind) -> Stopped<Heard> {
         let (bytes, fds) = self.receive()?;
         let hello = match Hello::parse(&bytes) {
@@ -150,7 +153,7 @@ impl Party {
         }
     }
 
-    /// The memory that came with a message.
+    /// Maps the memory file that came with a message.
     fn map(&self, heard: Heard) -> Result<Memory> {
         let Heard { hello, mut fds } = heard;
         let fd = match (fds.pop(), fds.len()) {
@@ -166,7 +169,7 @@ impl Party {
         Err(Error::corrupt("a message and the memory with it have different epochs"))
     }
 
-    /// Tells the peer before we give up on it.
+    /// Sends the peer a refusal if the check failed.
     fn checked<T>(&self, checked: Result<T>, epoch: u64) -> Result<T> {
         if let Err(error) = &checked {
             let why = match error {
@@ -178,8 +181,8 @@ impl Party {
         checked
     }
 
-    /// A call that fails on our side leaves a bulk transfer without shared memory; a peer that
-    /// hands over something else than agreed ends the handshake.
+    /// Interprets a failure. If a system call fails on our side, a bulk transfer continues without
+    /// shared memory. If the peer sends something other than agreed, the handshake ends.
     fn needed<T>(&self, made: Result<T>, epoch: u64) -> Result<std::result::Result<T, Unfit>> {
         match made {
             Err(Error::System { call, errno }) if !self.role.is_of_ring() => {
@@ -200,7 +203,7 @@ impl Party {
 }
 
 impl Offered {
-    /// Waits for the other side's memory, checks it and says that all is ready.
+    /// Waits for the memory of the other side, checks it and sends Ready.
     pub fn finish(self) -> Stopped<Met> {
         let Self { mut party, epoch, own } = self;
         party.hear(Kind::Ask)?;
@@ -260,13 +263,14 @@ impl Accepted {
     }
 }
 
-/// Ends a ring's handshake before it began; a peer that is gone need not hear it.
+/// Refuses a ring's handshake before it begins. Errors are ignored: a peer that is gone does not need
+/// the message.
 pub(crate) fn refuse(link: &Link, why: Refusal) {
     let hello = Hello::of_ring(Kind::Refuse(why), 0);
     let _ = link.send_until(&hello.to_bytes(), &[], Some(Instant::now()));
 }
 
-/// The memory, and the descriptor to send.
+/// Splits the result into the memory and the descriptor to send.
 fn apart(
     made: std::result::Result<(Memory, OwnedFd), Unfit>,
 ) -> (std::result::Result<Memory, Unfit>, Option<OwnedFd>) {
@@ -276,7 +280,7 @@ fn apart(
     }
 }
 
-/// A random number for a new channel.
+/// Returns a random number for a new channel.
 pub(crate) fn new_epoch() -> Result<u64> {
     use rustix::rand::{GetRandomFlags, getrandom};
     let mut bytes = [0; 8];

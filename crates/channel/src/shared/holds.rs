@@ -1,54 +1,54 @@
-//! Which room of a ring its consumer still holds: the tail stands at the oldest message that is held,
-//! however many behind it have been given back.
+//! Tracks the parts of a ring that its consumer still holds. The tail stays at the oldest held message,
+//! even if later messages have been given back.
 
 use std::collections::BTreeSet;
 
-/// The book of one consumer: a number for each message that is held.
+/// The held messages of one consumer.
 #[derive(Debug)]
 pub(crate) struct Holds {
-    /// Where the messages begin that are held.
+    /// Start positions of the held messages.
     held: BTreeSet<u64>,
-    /// What lies before this and is not held has been given back.
+    /// Everything before this position that is not held has been given back.
     passed: u64,
-    /// The tail as the producer was told.
+    /// The last tail published to the producer.
     told: u64,
 }
 
 impl Holds {
-    /// Everything before `tail` was given back.
+    /// Creates an empty set; everything before `tail` was given back.
     pub fn new(tail: u64) -> Self {
         Self { held: BTreeSet::new(), passed: tail, told: tail }
     }
 
-    /// Keeps the room of the message that begins at `at`, which was not given back.
+    /// Keeps the room of the message that begins at `at`. It must not have been given back.
     pub fn hold(&mut self, at: u64) {
         self.held.insert(at);
     }
 
-    /// Gives back everything before `to` that is not held. The tail to publish, if it moves.
+    /// Gives back everything before `to` that is not held. Returns the tail to publish, if it moves.
     pub fn pass(&mut self, to: u64) -> Option<u64> {
         self.passed = to;
         self.moved()
     }
 
-    /// Gives back a message that was held. The tail to publish, if it moves.
+    /// Gives back a held message. Returns the tail to publish, if it moves.
     pub fn give_back(&mut self, at: u64) -> Option<u64> {
         self.held.remove(&at);
         self.moved()
     }
 
-    /// How many messages are held.
+    /// Returns the number of held messages.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// The tail as the producer was told.
+    /// Returns the last tail published to the producer.
     pub fn tail(&self) -> u64 {
         self.told
     }
 
     fn moved(&mut self) -> Option<u64> {
-        // A message may be held that lies behind what was passed: one of a batch that is being read.
+        // A held message may lie behind `passed`: one of a batch that is still being read.
         let oldest = self.held.first().map_or(self.passed, |oldest| self.passed.min(*oldest));
         (oldest > self.told).then(|| {
             self.told = oldest;

@@ -1,5 +1,5 @@
-//! The link of a channel that is open: it wakes a side that polls, tells of the peer's end, and in a
-//! bulk transfer carries messages with descriptors.
+//! The link of an open channel. It wakes a polling side, signals the end of the peer, and, in a bulk
+//! transfer, carries messages with descriptors.
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use thalweg_sys::fork::Mark;
 use thalweg_sys::peer;
 
-/// Messages that are read at one go, as many as an honest peer can have sent and then some: a
-/// dishonest one only keeps itself busy.
+/// Maximum number of messages read per call. An honest peer sends fewer; a dishonest one cannot keep
+/// the caller busy for ever.
 const MOST_AT_ONCE: usize = 64;
-/// Messages kept for later. A transfer needs two at most.
+/// Maximum number of messages kept for later. A transfer needs two at most.
 const MOST_UNREAD: usize = 8;
 
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Message {
 pub(crate) struct Line {
     pub link: Link,
     mark: Mark,
-    /// Bytes of the longest message; 0 where every message is only there to wake.
+    /// Size of the longest message in bytes; 0 if all messages are wake-ups.
     longest: usize,
-    /// What came while the owner looked for wake-ups.
+    /// Messages that arrived while the owner drained wake-ups.
     unread: VecDeque<Result<Message>>,
 }
 
@@ -36,20 +36,20 @@ impl Line {
         Self { link, mark: Mark::here(), longest, unread: VecDeque::new() }
     }
 
-    /// Whether this is still the process that opened it.
+    /// Returns `true` if this is still the process that opened the channel, not a forked child.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.mark.is_here()
     }
 
-    /// [`Error::Forked`] in a child: it shares the memory, and what it wrote there would be taken for
-    /// its parent's.
+    /// Returns [`Error::Forked`] in a forked child. A child shares the memory, and the peer would take
+    /// its writes for the parent's.
     #[inline]
     pub fn check_here(&self) -> Result<()> {
         if self.is_here() { Ok(()) } else { Err(Error::Forked { owner: self.mark.process() }) }
     }
 
-    /// The next message that is no wake-up, if there is one now.
+    /// Returns the next message that is not a wake-up, if one is available now.
     pub fn next(&mut self) -> Result<Option<Message>> {
         match self.unread.pop_front() {
             Some(message) => message.map(Some),
@@ -57,7 +57,7 @@ impl Line {
         }
     }
 
-    /// Takes all wake-ups from the link; other messages are kept for [`Line::next`].
+    /// Removes all wake-ups from the link; other messages are kept for [`Line::next`].
     pub fn drain(&mut self) -> Result<()> {
         if self.longest == 0 {
             let mut message = [0; 16];
@@ -71,7 +71,7 @@ impl Line {
         }
         loop {
             match self.read() {
-                // A link at its end will say so again.
+                // A closed link reports `Closed` again on the next call.
                 Ok(None) | Err(Error::Closed { .. }) => return Ok(()),
                 _ if self.unread.len() >= MOST_UNREAD => {
                     return Err(Error::corrupt("messages that were not asked for"));

@@ -1,31 +1,31 @@
-//! How one side learns that the other has closed its end or died (docs/decisions/005).
+//! Detects that the peer has closed its end or died (docs/decisions/005).
 
 use crate::layout::Words;
 use crate::link::Link;
 use std::time::Duration;
 
-/// How long to wait, after the kernel has said that a peer died, until the last of its threads has
-/// stopped: another could still commit in that moment. Bounded, because unmapping much memory can
-/// keep a dead process for long. It is no part of finding out that it died.
+/// Maximum time to wait, after the kernel has marked a peer as dead, until its last thread has stopped:
+/// until then, another thread could still commit. The wait is bounded because unmapping much memory can
+/// keep a dead process around for long. This time does not delay the detection of the death.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
-/// How long to believe a peer's word that it lives, before the kernel is asked as well. It bounds
-/// nothing for an honest peer, whose word the kernel marks; one that lies, or whose list the kernel
-/// could not read because it had run out of memory, is found out.
+/// Interval after which a waiting side also asks the kernel if the peer lives. For an honest peer it
+/// limits nothing, because the kernel marks its word. It detects a peer that lies, or whose robust list
+/// the kernel could not read because it was out of memory.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
-/// The same for a side that spins, in looks around.
+/// Number of looks after which a spinning side asks the kernel; see [`RECHECK`].
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
-/// How the other side went.
+/// The way in which the peer ended: by a death or by closing its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     Died,
     Closed,
 }
 
-/// Whether the other side is known to be gone. `thorough` asks the kernel as well, about a peer
-/// whose words cannot tell, which costs system calls.
+/// Returns how the peer ended, if it is known to have ended. With `thorough` the kernel is asked as
+/// well. This costs system calls, and covers peers whose words cannot show their death.
 #[inline]
 pub(crate) fn gone(theirs: &Words, link: &Link, thorough: bool) -> Option<Gone> {
     let has_died = theirs.has_died();
@@ -37,7 +37,7 @@ pub(crate) fn gone(theirs: &Words, link: &Link, thorough: bool) -> Option<Gone> 
         return Some(Gone::Died);
     }
     if thorough && !link.peer_is_alive() {
-        // It sets `closed` before its end of the link closes.
+        // The peer sets `closed` before it closes its end of the link.
         return Some(if theirs.is_closed() { Gone::Closed } else { Gone::Died });
     }
     None

@@ -1,5 +1,5 @@
-//! One side's memory file: made, sealed and mapped for writing by its owner, checked and mapped for
-//! reading by the other.
+//! The memory file of one side. Its owner creates, seals and maps it for writing; the peer checks it
+//! and maps it read-only.
 
 use crate::error::{Error, Result};
 use crate::layout::{Geometry, Role, Words};
@@ -12,13 +12,15 @@ use thalweg_sys::robust::{self, Enlisted};
 use thalweg_sys::watch::{Watched, watch};
 use thalweg_sys::{Errno, io, memfd};
 
-/// A mapped side. Its sizes are a private copy, checked before it was mapped.
+/// A mapped memory file. Its sizes are a private copy, checked before the mapping.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Only to be dropped, and before the mapping: the word must be off the kernel's list by then.
+    /// Registration of the word on the kernel's robust list. Held only for its drop, which must happen
+    /// before the unmapping: the word must be off the list by then.
     #[allow(dead_code, reason = "its drop is its use")]
     enlisted: Option<Enlisted>,
-    /// The same, of a peer's word that is slept on.
+    /// Registration of a watch on the peer's word. Held only for its drop, before the unmapping as
+    /// well.
     #[allow(dead_code, reason = "its drop is its use")]
     watched: Option<Watched>,
     pub(crate) mirror: Mirror,
@@ -33,7 +35,7 @@ pub(crate) struct Sides {
 }
 
 impl Memory {
-    /// Makes our side. The descriptor is for the peer.
+    /// Creates the memory file of our side. The returned descriptor is for the peer.
     pub(crate) fn make(role: Role, geometry: Geometry) -> Result<(Self, OwnedFd)> {
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         let fd = memfd::create(role.name(), (header + data) as u64);
@@ -48,19 +50,20 @@ impl Memory {
         }
         let mirror = Mirror::map(&fd, header, data, Access::Write);
         let mirror = mirror.map_err(Error::system("mmap of a memory file"))?;
-        // Only spares the first round its page faults: older kernels cannot.
+        // Only avoids page faults in the first round; older kernels do not support it.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
-        // SAFETY: mapped until after enlisted is dropped, new, and sealed against other writers.
-        // Without a thread to be had the word stays 0, and the peer watches the link instead.
+        // SAFETY: The node stays mapped until after `enlisted` is dropped, is new, and is sealed against
+        // other writers. If no thread can be started, the word stays 0 and the peer watches the link
+        // instead.
         memory.enlisted = unsafe { robust::enlist(node) }.ok();
         Ok((memory, fd))
     }
 
-    /// Checks and maps the peer's side. Everything is asked of the kernel or copied before it is
-    /// judged: nothing that the peer could still change decides.
+    /// Checks and maps the peer's side. All values are obtained from the kernel or copied before they
+    /// are checked, so no decision depends on bytes that the peer can still change.
     pub(crate) fn of_peer(fd: impl AsFd, role: Role) -> Result<Self> {
         let facts = memfd::facts(&fd).map_err(|errno| {
             Error::not_permitted(format!("the peer's memory cannot be sealed: {errno}"))
@@ -91,17 +94,17 @@ impl Memory {
         Ok(Self { enlisted: None, watched: None, mirror, geometry })
     }
 
-    /// Has these sockets hung up when the kernel marks the owner's death, if that can be had, in place of
-    /// those given before.
+    /// Arranges that these sockets are shut down when the kernel marks the owner's death,
+    /// if possible. Replaces the sockets given before.
     pub(crate) fn watch(&mut self, sockets: Vec<Weak<OwnedFd>>) {
         self.watched = None;
         let word = NonNull::from(&self.words().alive.0.node.word);
-        // SAFETY: mapped until after watched is dropped.
+        // SAFETY: The word stays mapped until after `watched` is dropped.
         self.watched = unsafe { watch(word, sockets) }.ok();
     }
 
-    /// The same memory at the same addresses, which stays mapped until both are gone. Whose end the
-    /// other side sees there, and whose is watched, is `self`'s.
+    /// Returns a second handle to this memory, at the same addresses. The mapping lives until both
+    /// handles are dropped. The robust-list registration and the watch stay with `self`.
     pub(crate) fn share(&self) -> Self {
         let (mirror, geometry) = (self.mirror.share(), self.geometry);
         Self { enlisted: None, watched: None, mirror, geometry }
@@ -109,16 +112,18 @@ impl Memory {
 
     #[inline]
     pub(crate) fn words(&self) -> &Words {
-        // SAFETY: the header is at least as long as Words (`Geometry::check`), aligned to a page, and
-        // mapped as long as self. Words is atomics and cells: others may write it.
+        // SAFETY: The header is at least as long as `Words` (`Geometry::check`), page-aligned, and
+        // mapped as long as `self` lives. `Words` consists of atomics and cells, so other processes may
+        // write it.
         unsafe { self.mirror.header().cast().as_ref() }
     }
 }
 
-/// A call failed on what the peer handed over. It is the peer's failure if the descriptor was not opened for reading.
+/// Converts a failed call on a descriptor of the peer. It is the peer's fault if the descriptor was not
+/// opened for reading.
 fn unusable(call: &'static str, errno: Errno) -> Error {
     match errno {
-        // Not EPERM, which is a filter's answer (seccomp).
+        // EPERM is excluded: a seccomp filter returns it.
         Errno::BADF | Errno::ACCESS => {
             Error::not_permitted(format!("{call}: {}", thalweg_core::error::errno_name(errno)))
         }

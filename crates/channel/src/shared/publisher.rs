@@ -1,5 +1,5 @@
-//! Moving a cursor and waking who waits for it, apart from the end that waits: a message that is held
-//! may be given back while its consumer sleeps.
+//! Advances a cursor and wakes the peer, independently of the end that waits: a held message may be
+//! given back while its consumer sleeps.
 
 use super::memory::Memory;
 use super::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thalweg_sys::{futex, peer};
 
-/// The right to move the cursor of an end: one at a time has it.
+/// The right to advance the cursor of an end. Only one exists at a time.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     own: Memory,
@@ -22,7 +22,7 @@ impl Publisher {
         Self { own, peer, socket, sleeper }
     }
 
-    /// As the end itself does. Not for a forked child.
+    /// Publishes like [`End::publish`](super::end::End::publish). Must not be called in a forked child.
     pub(crate) fn publish(&mut self, to: u64) {
         let own = self.own.words();
         let waiting = steps::publish(&own.cursor.0, to, &self.peer.words().waiting.0);
@@ -32,15 +32,15 @@ impl Publisher {
     }
 }
 
-/// Wakes a peer that says so, as it says.
+/// Wakes the peer if it sleeps, by the method that it announced.
 pub(super) fn wake(own: &Words, sleeper: &mut Sleeper, waiting: u32, link: impl AsFd) {
     match sleeper.due(waiting, &own.wake.0) {
         ON_FUTEX => {
-            // It fails for bad addresses only, and this one is mapped.
+            // FUTEX_WAKE fails for invalid addresses only, and this one is mapped.
             let _ = futex::wake_one(&own.wake.0);
         }
         ON_LINK => {
-            // A full queue wakes as well as one more message, a closed one has no sleeper.
+            // A full queue wakes the peer just as well; a closed one has no sleeper.
             let _ = peer::send(link, b"!", &[]);
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! Why something that an end waited for, or tried, did not come about.
+//! Reasons why an operation or a wait of an end did not succeed.
 
 use super::liveness::Gone;
 use crate::error::Error;
@@ -10,9 +10,9 @@ pub(crate) enum Stop {
     Gone(Gone),
     /// The caller's deadline passed.
     Late,
-    /// The caller wants no more of it.
+    /// The caller's `stop` function requested the end of the wait.
     Interrupted,
-    /// This way does not work here, or for this buffer; another may.
+    /// This mechanism does not work here or for this buffer; another may.
     Refused(Unfit),
     Failed(Error),
 }
@@ -28,7 +28,7 @@ impl Stop {
         Self::Failed(Error::corrupt(what))
     }
 
-    /// The other side said one thing where the other was due.
+    /// The peer sent one message where another was expected.
     pub fn unexpected(heard: &str, due: &str) -> Self {
         Self::corrupt(format!("{heard} came where {due} was due"))
     }
@@ -37,7 +37,7 @@ impl Stop {
         Self::Refused(unfit(call, errno))
     }
 
-    /// A refusal that the peer tells of. Its errno may be any number, and not all are one.
+    /// A refusal reported by the peer. Its errno may be any number; invalid ones are dropped.
     pub fn told(what: &'static str, errno: u64) -> Self {
         match i32::try_from(errno) {
             Ok(errno @ 1..4096) => Self::refused(what, Errno::from_raw_os_error(errno)),
@@ -45,7 +45,7 @@ impl Stop {
         }
     }
 
-    /// What to tell the caller, which has had `delivered` before.
+    /// Converts the reason into the caller's error. `delivered` is the amount delivered before.
     pub fn into_error(self, delivered: u64) -> Error {
         match self {
             Self::Gone(Gone::Died) => Error::PeerDied { delivered, partial: 0 },
@@ -58,7 +58,7 @@ impl Stop {
     }
 }
 
-/// A refused call as an answer.
+/// Converts a failed call into an [`Unfit`].
 pub(crate) fn unfit(call: &str, errno: Errno) -> Unfit {
     let reason = format!("{call}: {}", thalweg_core::error::errno_name(errno));
     Unfit { reason, errno: Some(errno) }

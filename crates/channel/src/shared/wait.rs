@@ -1,4 +1,4 @@
-//! How an end waits for the other, and the steps of sleeping and waking that lose no wake-up.
+//! Waiting for the peer, and the steps of sleeping and waking without lost wake-ups.
 
 use super::stop::Stop;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ pub(crate) mod habit;
 pub(crate) mod spin;
 pub(crate) mod steps;
 
-/// How often a caller that can interrupt a wait is asked.
+/// Interval at which the caller's `stop` function is called.
 pub(crate) const ASK: Duration = Duration::from_millis(50);
 
-/// How an end waits for the other.
+/// Method of waiting for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Looks again and again: the shortest delay, and a processor for itself.
+    /// Polls without pause: the shortest delay, but uses a whole processor.
     Spin,
-    /// Looks for a while, then sleeps.
+    /// Polls for a while, then sleeps.
     Hybrid {
-        /// How long to look; less, or not at all, while that ends in sleeps all the same.
+        /// Maximum polling time. It is shortened, down to zero, if polling still ends in sleeps.
         spin: Duration,
     },
     /// Sleeps at once.
@@ -25,9 +25,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// As long as a sleep and a wake-up take, roughly: then looking first costs at most twice what
-    /// the better choice would have cost. Where both ends have one processor between them, neither
-    /// spins.
+    /// Polls for about as long as a sleep and a wake-up take. Then polling first costs at most twice as
+    /// much as the better choice. If both ends share a single processor, neither polls.
     pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
 }
 
@@ -37,12 +36,12 @@ impl Default for Wait {
     }
 }
 
-/// What ends a wait early.
+/// Conditions that end a wait early.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
-    /// `None` is for ever.
+    /// `None`: no deadline.
     pub deadline: Option<Instant>,
-    /// Asked now and then whether to give up.
+    /// Called periodically; `true` ends the wait.
     pub stop: Option<fn() -> bool>,
 }
 
@@ -51,7 +50,7 @@ impl Limits {
         Self { deadline, stop: None }
     }
 
-    /// Whether the caller still wants it.
+    /// Returns an error if the deadline has passed or the caller wants to stop.
     pub fn check(&self) -> Result<(), Stop> {
         if self.stop.is_some_and(|stop| stop()) {
             return Err(Stop::Interrupted);
@@ -62,7 +61,7 @@ impl Limits {
         }
     }
 
-    /// How long a sleep may last before [`Limits::check`] is due; `None` is for ever.
+    /// Returns the maximum sleep until [`Limits::check`] is due; `None` means no limit.
     pub fn left(&self) -> Option<Duration> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         match self.stop {
@@ -71,7 +70,7 @@ impl Limits {
         }
     }
 
-    /// The same, but no longer than `most`.
+    /// Like [`Limits::left`], but at most `most`.
     pub fn left_of(&self, most: Duration) -> Duration {
         self.left().map_or(most, |left| left.min(most))
     }

@@ -1,18 +1,18 @@
-//! Files that the sender has open go over the link as descriptors, and the receiver moves the bytes by
-//! a way of its own: by a clone, or as any copy between two files. Both have to trust each other.
-//! Where it cannot be, the bytes go as those of any file, and the reason is kept.
+//! Passes files that the sender has open over the link as descriptors. The receiver copies the bytes
+//! itself: by cloning, or like any copy between two files. Both sides must trust each other. Otherwise
+//! the bytes are sent as for any file, and the reason is recorded.
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use std::os::fd::BorrowedFd;
 
-/// What the receiver moved from files that the sender had open; no checksum was compared.
+/// Data that the receiver copied from files that the sender had open; no checksum was compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FromOpen {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes of them.
+    /// Number of bytes.
     pub bytes: u64,
-    /// What moved the last of them.
+    /// Name of the mechanism that copied the last of them.
     pub by: Option<String>,
 }
 
@@ -24,20 +24,20 @@ impl FromOpen {
     }
 }
 
-/// Why a file was not moved from an open one.
+/// Reason why a file was not copied from an open one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// It cannot be, and nothing of it was: the bytes are wanted.
+    /// Not possible, and no bytes were copied: the sender has to send them.
     Refused(String),
-    /// It cannot be taken at all.
+    /// The file cannot be received at all.
     Failed(String),
-    /// The watcher wanted no more.
+    /// The progress callback requested the end.
     Stopped,
 }
 
-/// What is recorded where the bytes went instead.
+/// Name under which a rejected open file is recorded.
 pub(super) const WAY: &str = "open file";
-/// A file of either side's as it is now: a regular one, open for reading only.
+/// Checks that the file is a regular one, open for reading only, and returns its current metadata.
 pub(super) fn looked_at(file: BorrowedFd<'_>) -> Result<Stat, String> {
     let flags = fcntl_getfl(file).map_err(|errno| format!("fcntl: {errno}"))?;
     let stat = fstat(file).map_err(|errno| format!("fstat: {errno}"))?;

@@ -1,4 +1,4 @@
-//! The receiver's side of a handover of files.
+//! The receiving side of a file transfer.
 
 use super::opened::NotMoved;
 use super::{
@@ -16,29 +16,30 @@ use xxhash_rust::xxh3::Xxh3;
 
 mod open;
 
-/// Where files go. The error of a call is said to the sender in these words, and that file is passed
-/// over.
+/// Destination of received files. If a method fails, its error text is sent to the sender and the file
+/// is skipped.
 pub trait Sink {
-    /// A file begins.
+    /// Starts a file.
     fn begin(&mut self, file: &Announced) -> std::result::Result<(), String>;
 
-    /// More of it.
+    /// Appends bytes to the file.
     fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), String>;
 
-    /// All of it is there, and is what was sent: it may be seen now.
+    /// Makes the file visible. It is complete and its checksum is correct.
     fn publish(&mut self) -> std::result::Result<(), String>;
 
-    /// It is not to be: what there is of it goes. Not called after an error of
-    /// [`publish`](Self::publish) or [`begin`](Self::begin).
+    /// Discards the incomplete file. Not called after an error of [`publish`](Self::publish) or
+    /// [`begin`](Self::begin).
     fn abandon(&mut self);
 
-    /// Whether the file that has begun can be moved from a file that the sender has open.
+    /// Returns `true` if the current file can be copied from a file that the sender has open.
     fn takes_open(&self) -> bool {
         false
     }
 
-    /// Moves `size` bytes, from the start of an open file that is known to be a regular one; `watch`
-    /// is told of the bytes that are there and says when to stop. The name of what moved them.
+    /// Copies `size` bytes from the start of an open file, which is known to be a regular one. `watch`
+    /// receives the number of bytes copied and decides when to stop. Returns the name of the mechanism
+    /// used.
     fn move_open(
         &mut self,
         from: BorrowedFd<'_>,
@@ -50,28 +51,28 @@ pub trait Sink {
     }
 }
 
-/// Told of every file that begins, and of the bytes moved so far.
+/// Called for every file that begins, and with the number of bytes moved so far.
 pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
 
-/// What became of a file's data.
+/// Outcome of the data of one file.
 enum Data {
     Whole,
-    /// The same by what is named here, from the open file.
+    /// Complete, copied from the open file by the mechanism named here.
     Moved(String),
     Failed(Problem),
-    /// Nothing that comes now is of use: the last file failed, or a stream did.
+    /// The rest of the transfer is useless: the last file or a stream failed.
     Enough(Problem),
 }
 
 impl Receiver {
-    /// Takes what a sender [sends](crate::bulk::Sender::send_all), until its goodbye. A problem with one
-    /// file does not keep the others from coming; when the last of them, or a stream, cannot be
-    /// taken any more, this returns without waiting for the rest of it. What came is compared with
-    /// what was announced: a file of another size is a problem, one that never began is
+    /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the
+    /// transfer. A problem with one file does not stop the others. If the last file or a stream cannot
+    /// be received any more, returns without waiting for the rest of it. The received data is compared
+    /// with the announcement: a file of another size is a problem, and one that never began counts as
     /// [`missing`](Handed::missing).
     ///
-    /// `watch` is told of every file that begins and of the bytes moved so far. Errors as
-    /// [`recv_into`](Self::recv_into); then the file under way was abandoned.
+    /// `watch` is called for every file that begins and with the number of bytes moved so far. Errors:
+    /// see [`recv_into`](Self::recv_into); the current file is then discarded.
     pub fn recv_all(&mut self, sink: &mut dyn Sink, watch: &mut Watch<'_>) -> Result<Handed> {
         let mut handed = Handed::default();
         let (mut memory, mut begun) = (None, 0);
@@ -99,7 +100,7 @@ impl Receiver {
             });
             let mut by = None;
             let problem = match data {
-                // Published or not, it is the sink's no more.
+                // After `publish`, successful or not, the file must not be abandoned.
                 Ok(Data::Whole) => published(sink),
                 Ok(Data::Moved(name)) => {
                     by = Some(name);
@@ -133,7 +134,7 @@ impl Receiver {
         Ok(handed)
     }
 
-    /// The answer to a head, and what follows it.
+    /// Replies to a head, and receives the data.
     fn recv_item(
         &mut self,
         head: &Head,
@@ -155,7 +156,8 @@ impl Receiver {
         data.ok_or_else(|| self.lost(Error::corrupt("an open file that was not asked for")))
     }
 
-    /// The data of one file, and its tail. `None`: none came, the sender hands over the open file.
+    /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file
+    /// instead.
     fn recv_data(
         &mut self,
         head: &Head,
@@ -209,7 +211,7 @@ impl Receiver {
         }))
     }
 
-    /// A head or a tail.
+    /// Receives a head or a tail.
     fn recv_words(&mut self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; LONGEST];
         let len = match self.recv_into(&mut bytes) {
@@ -222,7 +224,7 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// The answer to a head that is refused, or to a tail; `by` names what moved an open file.
+    /// Replies to a refused head, or to a tail. `by` names the mechanism that copied an open file.
     fn reply(&mut self, problem: Option<&Problem>, by: &str) -> Result<()> {
         let (code, why) = match problem {
             None => (TAKEN, by),
@@ -241,7 +243,7 @@ impl Receiver {
         self.broken(stop, 0)
     }
 
-    /// Nothing more is to be had from this sender.
+    /// Ends the transfer because of an error.
     pub(super) fn lost(&mut self, error: Error) -> Error {
         self.give_up();
         error
@@ -252,7 +254,7 @@ fn published(sink: &mut dyn Sink) -> Option<Problem> {
     sink.publish().err().map(|why| Problem::NotTaken { why })
 }
 
-/// What is wrong with data that came, if they are not what was sent and announced.
+/// Compares the received data with the announcement and the tail. Returns the problem, if any.
 fn compare(announced: &Announced, sent: &Tail, came: &Tail) -> Option<Problem> {
     if sent != came {
         let why = format!("{} were sent, {} came", sent.words(), came.words());
@@ -273,18 +275,18 @@ impl Tail {
     }
 }
 
-/// Memory for buffers of the sender's size, if there is that much.
+/// Allocates memory for buffers of the sender's size, if available.
 fn room(memory: &mut Option<Memory>, len: u64) -> Result<()> {
     if memory.as_ref().is_some_and(|memory| memory.len() as u64 >= len) {
         return Ok(());
     }
     *memory = None;
-    // A length is easily claimed; memory that is not there kills.
+    // A peer can claim any length; allocating memory that does not exist would get the process killed.
     let most = host::memory_available().unwrap_or(u64::MAX);
     let whole = usize::try_from(len).ok().filter(|_| len <= most);
     let instead = Some("send with a smaller buffer");
     let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
-    // Made once: received into again and again it is resident, as far as anything came.
+    // Allocated once: repeated receiving makes it resident, up to the size actually received.
     let made = Memory::untouched(whole, Pages::Transparent);
     *memory = Some(made.map_err(Error::system("mmap"))?);
     Ok(())

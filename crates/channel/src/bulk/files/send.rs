@@ -1,4 +1,4 @@
-//! The sender's side of a handover of files.
+//! The sending side of a file transfer.
 
 use super::checked;
 use super::{
@@ -19,38 +19,38 @@ use xxhash_rust::xxh3::Xxh3;
 
 mod open;
 
-/// Something to send.
+/// A file or stream to send.
 #[derive(Debug)]
 pub struct Item<R> {
-    /// The name it gets at the receiver, without a folder; `None` for a stream.
+    /// File name at the receiver, without a directory; `None` for a stream.
     pub name: Option<OsString>,
-    /// Its bytes, if that is known: then buffers are filled before they are sent, and another
-    /// number of bytes is a problem.
+    /// Size in bytes, if known. Buffers are then filled before they are sent, and a different number of
+    /// bytes is a problem.
     pub size: Option<u64>,
-    /// Where they come from.
+    /// Source of the bytes.
     pub source: R,
-    /// The file that `source` reads from its start, open for reading only, if the receiver may have
-    /// it. A receiver that both trusts and is trusted may then move the bytes by itself, and no
-    /// checksum is compared; else, and without a `size`, they are read from `source`.
+    /// The file that `source` reads from its start, open for reading only, if the receiver may have it.
+    /// If both sides trust each other, the receiver may then copy the bytes itself, and no checksum is
+    /// compared. Otherwise, or without a `size`, the bytes are read from `source`.
     pub file: Option<OwnedFd>,
 }
 
-/// How to send them.
+/// Parameters of a file transfer.
 pub struct Pace<'w> {
-    /// Bytes to hand over at a time.
+    /// Buffer size in bytes.
     pub buffer: usize,
-    /// How many there are, if that is known.
+    /// Number of items, if known.
     pub total: Option<u64>,
-    /// Told of the bytes moved so far.
+    /// Called with the number of bytes moved so far.
     pub watch: &'w mut dyn FnMut(u64),
 }
 
 impl Sender {
-    /// Sends several files or streams, one after the other, to a receiver that
-    /// [takes them](crate::bulk::Receiver::recv_all). One that cannot be read, or is not taken, is a
-    /// [`Problem`] of that one; the others follow.
+    /// Sends several files or streams, in order, to a receiver that [receives
+    /// them](crate::bulk::Receiver::recv_all). An item that cannot be read, or is rejected, is recorded
+    /// as a [`Problem`]; the others follow.
     ///
-    /// Errors as [`send_from`](Self::send_from); then nothing more can be sent.
+    /// Errors: see [`send_from`](Self::send_from); nothing more can be sent afterwards.
     pub fn send_all<R: Read>(
         &mut self,
         items: impl IntoIterator<Item = Item<R>>,
@@ -129,7 +129,7 @@ impl Sender {
             *moved += count as u64;
             (pace.watch)(*moved);
             if size.is_some_and(|size| bytes > size) {
-                // It grows: the rest of it may have no end.
+                // The file has grown: the rest may have no end.
                 break None;
             }
         };
@@ -150,7 +150,7 @@ impl Sender {
         Ok(why.map(|why| Problem::GivenUp { why }).or(answer.problem))
     }
 
-    /// What the receiver says of the head or the tail.
+    /// Receives the receiver's reply to a head or tail.
     fn answer(&mut self) -> Result<Answer> {
         let heard = self.heard()?;
         let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
@@ -158,35 +158,35 @@ impl Sender {
         Ok(Answer { problem, takes_open })
     }
 
-    /// The receiver's next message.
+    /// Receives the next message of the receiver.
     pub(super) fn heard(&mut self) -> Result<ControlMessage> {
         let heard = self.control().message();
         heard.map(|heard| heard.message).map_err(|stop| self.break_off(stop))
     }
 
-    /// After this nothing more is sent.
+    /// Ends the transfer because of an error.
     pub(super) fn break_off(&mut self, stop: Stop) -> Error {
         self.give_up();
         error_of(stop, 0)
     }
 }
 
-/// An answer to a head or a tail.
+/// A reply to a head or a tail.
 struct Answer {
     problem: Option<Problem>,
-    /// The open file would be taken too.
+    /// `true` if the receiver also accepts the open file.
     takes_open: bool,
 }
 
-/// What became of an open file that was offered.
+/// Outcome of offering an open file.
 enum Opened {
-    /// Its bytes are to be sent after all.
+    /// The bytes have to be sent after all.
     Refused,
-    /// What the receiver says of it.
+    /// The receiver's final reply.
     Answered(Option<Problem>),
 }
 
-/// What a message says of a head or a tail; `None` if all is well.
+/// Extracts the problem from a reply; `None` if the reply is positive.
 fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Stop> {
     let why = heard.text.clone();
     match (heard.kind, heard.word(0)) {
@@ -197,8 +197,8 @@ fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, St
     }
 }
 
-/// Fills the buffer, if all of it is wanted, or takes what there is. The count of bytes, and what
-/// went wrong; `Interrupted` only if the caller wants no more.
+/// Fills the buffer completely if `whole` is set, otherwise takes the available bytes. Returns the
+/// number of bytes and the error, if any. `Interrupted` means that the caller wants to stop.
 fn fill(
     source: &mut impl Read,
     into: &mut [u8],

@@ -1,4 +1,4 @@
-//! A peer that goes away in the middle of the handshake.
+//! A peer that ends in the middle of the handshake.
 
 use super::*;
 use crate::bulk::{Receiver, Sender};
@@ -13,7 +13,8 @@ fn geometry() -> Geometry {
     Geometry { header: Geometry::header_len(), capacity: 0, checksums: false, epoch, process }
 }
 
-/// Its last message is already in our link, so that our answer is the first to find it gone.
+/// The peer's last message is already queued in our link, so our reply is the first call that finds it
+/// gone.
 #[test]
 fn a_sender_that_offers_and_goes_is_dead() {
     let (near, far) = Link::pair().unwrap();

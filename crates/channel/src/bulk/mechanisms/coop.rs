@@ -1,6 +1,6 @@
 //! Both sides copy at once through the kernel: the receiver reads pieces from the front, the sender
-//! writes pieces from the back, until they meet. Shares the page faults of a fresh destination
-//! between two cores. Only between processes that trust each other.
+//! writes pieces from the back, until they meet. This spreads the page faults of a fresh destination
+//! over two cores. Requires mutual trust.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -12,7 +12,7 @@ use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
 use crate::shared::stop::{Stop, unfit};
 
-/// `process_vm_readv` and `process_vm_writev` towards each other.
+/// `process_vm_readv` by the receiver and `process_vm_writev` by the sender, from opposite ends.
 pub struct Coop;
 
 static INFO: Info = Info {
@@ -30,7 +30,7 @@ static INFO: Info = Info {
     nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
-/// Where the pieces taken are counted: those from the front in the low half, those from the back in
+/// Offset of the word that counts the pieces taken: from the front in the low half, from the back in
 /// the high half.
 const TAKEN: usize = 0;
 
@@ -51,7 +51,7 @@ enum From {
     Back,
 }
 
-/// Takes a piece from one end; `None` when they have met. Its number counts from that end.
+/// Takes a piece from one end; `None` once both ends have met. The number counts from that end.
 fn take(taken: &AtomicU64, pieces: u64, from: &From) -> Option<u64> {
     let mut now = taken.load(Ordering::Acquire);
     loop {
@@ -70,7 +70,8 @@ fn take(taken: &AtomicU64, pieces: u64, from: &From) -> Option<u64> {
     }
 }
 
-/// The length of a piece for this many bytes: as asked, but the pieces must be countable.
+/// Returns the piece size and the number of pieces for `len` bytes. The size is enlarged if there would
+/// be too many pieces to count.
 fn piece_for(asked: usize, len: usize) -> (usize, u64) {
     let piece = asked.max(len / (1 << 30) + 1);
     (piece, len.div_ceil(piece) as u64)
@@ -85,14 +86,14 @@ impl Mechanism for Coop {
         callable()?;
         let (mut place, word) = (0_u64, 7_u64.to_ne_bytes());
         let (pid, at) = (std::process::id() as i32, (&raw mut place) as u64);
-        // SAFETY: `place` is ours and nothing refers to it until the call is over.
+        // SAFETY: `place` belongs to this function, and nothing refers to it until the call is over.
         let answer = unsafe { remote::write(pid, at, &word) };
         answer.map_err(|errno| unfit("process_vm_writev", errno))?;
         Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
     fn shares_faults(&self, size: Option<u64>) -> bool {
-        // One piece is one side's.
+        // A single piece is copied by only one side.
         size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
     }
 
@@ -122,9 +123,9 @@ impl Mechanism for Coop {
 impl Outgoing for Sender {
     fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
         readable(ends)?;
-        // The word that is there already: writing it changes nothing, and shows that we may.
+        // Writes the word's current value: this changes nothing, and shows that writing is allowed.
         let (at, word) = (parcel.word(0), parcel.word(1));
-        // SAFETY: a word that the peer keeps for this and reads as an atomic only.
+        // SAFETY: The peer keeps this word for this purpose, and reads it only as an atomic.
         let answer = unsafe { remote::write(self.pid, at, &word.to_ne_bytes()) };
         answer.map(drop).map_err(|errno| unfit("process_vm_writev", errno))
     }
@@ -144,20 +145,20 @@ impl Outgoing for Sender {
                 break;
             }
         }
-        // Also after a failure: the receiver waits until nothing writes to its memory any more.
+        // Sent even after a failure: the receiver waits until nothing writes to its memory any more.
         control.tell(Note::new(Say::Finished, &[failed as u64]))?;
         control.expect(Say::Done).map(drop)
     }
 }
 
-/// Writes a piece to where the receiver wants it.
+/// Writes a piece to its place in the receiver's buffer.
 fn write_all(pid: i32, at: u64, part: &[u8], control: &Control) -> Result<(), Errno> {
     let mut put = 0;
     while put < part.len() {
-        // A number can be another process's once the peer is gone: look before every call.
+        // Once the peer is gone, its pid may be reused, so check before every call.
         control.link().peer_is_alive().then_some(()).ok_or(Errno::SRCH)?;
-        // SAFETY: the receiver has set aside as many bytes as we announced, and touches none of the
-        // pieces that it has not taken until we say that we have finished.
+        // SAFETY: The receiver has reserved the announced number of bytes. Until we send `Finished`, it
+        // does not touch pieces that it has not taken.
         match unsafe { remote::write(pid, at.wrapping_add(put as u64), &part[put..]) } {
             Ok(0) => return Err(Errno::FAULT),
             Ok(count) => put += count,
@@ -169,7 +170,7 @@ fn write_all(pid: i32, at: u64, part: &[u8], control: &Control) -> Result<(), Er
 }
 
 impl Receiver {
-    /// Reads pieces from the front until the two meet, or something stops it.
+    /// Reads pieces from the front until both sides meet or an error occurs.
     fn read(&self, at: u64, into: &mut [u8], control: &mut Control) -> Result<(), (u64, Stop)> {
         let (piece, pieces) = piece_for(self.piece, into.len());
         let mut delivered = 0;
@@ -197,15 +198,15 @@ impl Incoming for Receiver {
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);
         if outcome.is_err() {
-            // The sender shall find nothing more to take.
+            // Leaves no piece for the sender to take.
             self.page.u64(TAKEN).fetch_or(0xffff_ffff, Ordering::AcqRel);
         }
         let own = match &outcome {
             Ok(()) => self.page.u64(TAKEN).load(Ordering::Acquire) & 0xffff_ffff,
             Err(_) => 0,
         };
-        // Until the sender has finished or is gone it may write to `into`: nothing may come back
-        // from here before, whatever else happens.
+        // The sender may write to `into` until it has finished or ended. This function must not return
+        // before that, whatever else happens.
         let finished = loop {
             match control.hear() {
                 Err(Stop::Interrupted | Stop::Late) if control.link().peer_is_alive() => {

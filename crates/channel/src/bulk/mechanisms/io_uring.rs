@@ -1,5 +1,5 @@
-//! A unix stream socket by io_uring, through buffers registered with the ring: one buffer is under
-//! way while the next is filled. Two more copies than a plain send; here to be measured.
+//! A Unix stream socket through io_uring with registered buffers: one buffer is in flight while the
+//! next is filled. Needs two more copies than a plain send; included for measurements.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::bulk::stream;
 use crate::shared::liveness::Gone;
 use crate::shared::stop::{Stop, unfit};
 
-/// Reads and writes of a socket on a ring.
+/// Reads and writes of a socket through io_uring.
 pub struct IoUring;
 
 static INFO: Info = Info {
@@ -39,9 +39,9 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Two buffers: one under way, one in our hands.
+/// Two buffers: one in flight, one being filled.
 const SLOTS: u32 = 2;
-/// The most bytes of one: they are locked in memory, and the other side names the number.
+/// Maximum size of a buffer in bytes: buffers are locked in memory, and the peer chooses the size.
 const MOST: usize = 16 << 20;
 const ALIGN: usize = 4096;
 
@@ -61,12 +61,12 @@ impl End {
         Ok(Self { ring, socket: Arc::new(socket), piece })
     }
 
-    /// The count of the operation under way.
+    /// Waits for the operation in flight and returns its byte count.
     fn finish(&mut self, control: &mut Control) -> Result<usize, Stop> {
         let mut silent = control.is_timed();
         loop {
             if silent {
-                // It may have written last and died then: the look comes after the question.
+                // The peer may have written and then died: poll after checking the peer.
                 let going = control.check();
                 let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
                 if !news.map_err(|errno| Stop::refused("poll", errno))? {
@@ -82,14 +82,14 @@ impl End {
                         .map(|count| count as usize)
                         .map_err(|errno| Stop::refused("io_uring", errno));
                 }
-                // A signal, or nothing for a while: from here on the peer is watched as well.
+                // A signal, or no completion for a while: from now on the peer is watched as well.
                 Err(Errno::INTR) => silent = true,
                 Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
             }
         }
     }
 
-    /// Starts what was queued.
+    /// Submits the queued operation.
     fn submit(&mut self) -> Result<(), Stop> {
         loop {
             match self.ring.submit() {
@@ -107,7 +107,7 @@ impl End {
         self.submit()
     }
 
-    /// Waits until all of a slot is written.
+    /// Waits until a slot is written completely.
     fn settle(&mut self, slot: u32, len: usize, control: &mut Control) -> Result<(), Stop> {
         let mut put = 0;
         loop {
@@ -184,7 +184,7 @@ impl End {
             let busy = || Stop::refused("io_uring", Errno::BUSY);
             let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
             buffer[..piece.len()].copy_from_slice(piece);
-            // One at a time: two writes to one stream may overtake each other.
+            // Only one write at a time: two writes to a stream may overtake each other.
             if let Some((slot, len)) = under_way.take() {
                 self.settle(slot, len, control)?;
             }

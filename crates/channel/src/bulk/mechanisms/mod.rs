@@ -1,7 +1,8 @@
-//! The list of mechanisms: one file each, one line each.
+//! The list of mechanisms: one file and one line each.
 //!
-//! Written by hand, the order in which they are tried where nothing was measured; the earlier wins
-//! a tie. The manual, `thalweg list`, the choice, the studies and the conformance tests read it.
+//! The list is written by hand, in the order in which mechanisms are tried without measurements; the
+//! earlier one wins a tie. The manual, `thalweg list`, the choice, the studies and the conformance
+//! tests read it.
 
 use super::Mechanism;
 
@@ -18,7 +19,7 @@ mod unix_stream;
 mod vmsplice_both;
 mod vmsplice_read;
 
-/// Every mechanism this build knows.
+/// All mechanisms of this build.
 pub static MECHANISMS: &[&dyn Mechanism] = &[
     &ring::Ring,
     &pull::Pull,
@@ -34,7 +35,7 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
     &vmsplice_both::MECHANISM,
 ];
 
-/// The mechanism of this name.
+/// Returns the mechanism with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Mechanism> {
     MECHANISMS.iter().find(|mechanism| mechanism.info().name == name).copied()
 }

@@ -1,4 +1,4 @@
-//! An ordinary pipe: write on one side, read on the other, two copies by the kernel. Works wherever
+//! An ordinary pipe: the sender writes, the receiver reads, and the kernel copies twice. Works wherever
 //! two processes can share a descriptor.
 
 use rustix::fd::OwnedFd;
@@ -51,14 +51,15 @@ fn probe() -> Result<(), Unfit> {
     io::read(&pipe.reader, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// A pipe: the end to keep, which does not wait, and the end to hand over.
+/// Creates a pipe. Returns the nonblocking end to keep, and the end to send to the peer.
 pub(super) fn made(info: &Info, tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     let wished = info.knob(tuning, "pipe") as usize;
     let made = pipe::Pipe::new(wished).map_err(|errno| unfit("pipe2", errno))?;
     Ok((without_waiting(made.writer)?, made.reader))
 }
 
-/// The end that was handed over, which does not wait either: only a pipe keeps to that.
+/// Checks the end that the peer sent and makes it nonblocking. It must be a pipe, because other files
+/// may ignore that flag.
 pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     let found = fstat(&fd).map_err(|errno| unfit("fstat", errno))?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
@@ -67,7 +68,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     without_waiting(fd)
 }
 
-/// Calls on it answer EAGAIN, and the waiting is done where the peer's life is watched as well.
+/// Makes the descriptor nonblocking: its calls return EAGAIN, and the waiting happens where the peer is
+/// watched as well.
 fn without_waiting(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| unfit("FIONBIO", errno))?;
     Ok(fd)

@@ -1,5 +1,5 @@
-//! The receiver reads the sender's memory by process_vm_readv: one copy, by the kernel, page by page.
-//! What MPI libraries call CMA. Only between processes that trust each other.
+//! The receiver reads the sender's memory with process_vm_readv: the kernel copies once, page by page.
+//! MPI libraries call this CMA. Requires mutual trust.
 
 use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -34,8 +34,8 @@ struct Receiver {
     chunk: usize,
 }
 
-/// Whether the peer's memory can be read, and is the peer's: it has to hold the word that the peer
-/// said is there.
+/// Checks that the peer's memory is readable and really belongs to the peer: it must contain the token
+/// at the address that the peer sent.
 pub(super) fn readable(ends: &Ends) -> Result<(), Unfit> {
     ends.trusted.clone()?;
     let (at, word) = ends.token;
@@ -47,7 +47,7 @@ pub(super) fn readable(ends: &Ends) -> Result<(), Unfit> {
     }
 }
 
-/// The calls on our own memory: a filter that refuses them refuses this too.
+/// Tries the call on our own memory: a seccomp filter that forbids it also forbids this.
 pub(super) fn callable() -> Result<(), Unfit> {
     let (word, mut found) = (7_u64, [0; 8]);
     let pid = std::process::id() as i32;
@@ -55,8 +55,8 @@ pub(super) fn callable() -> Result<(), Unfit> {
     answer.map(drop).map_err(|errno| unfit("process_vm_readv", errno))
 }
 
-/// Reads the sender's memory piece by piece. What was read is true if the sender still lived after:
-/// its number cannot have been another's.
+/// Reads the sender's memory piece by piece. The data is valid if the sender still lives afterwards,
+/// because its pid cannot have been reused then.
 pub(super) fn read_all(
     pid: i32,
     at: u64,
@@ -88,7 +88,8 @@ impl Mechanism for ProcessVm {
 
     fn offer(&self, _: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
-        // Relaxed: nothing else depends on it; the receiver compares it with what we said.
+        // Relaxed: no other data depends on it. The receiver compares the word with the value that we
+        // sent.
         let word = ends.own_token.load(Ordering::Relaxed);
         Ok((Box::new(Sender), Parcel::of(&[word], Vec::new())))
     }

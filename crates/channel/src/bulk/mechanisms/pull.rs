@@ -1,5 +1,5 @@
-//! The source is born in memory that can be handed over; the receiver maps it and copies once. Half
-//! the processor time of two copies. What was not born there is copied there first.
+//! The sender writes its data directly into memory that can be passed on; the receiver maps it and
+//! copies once. This takes half the CPU time of two copies. Data in other memory is first copied there.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -12,7 +12,7 @@ use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel
 use crate::bulk::memory::{Handing, Lent, STREAM, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 
-/// One copy out of lent memory.
+/// A single copy out of lent memory.
 pub struct Pull;
 
 static INFO: Info = Info {
@@ -28,9 +28,9 @@ static INFO: Info = Info {
 #[derive(Default)]
 struct Sender {
     made: u64,
-    /// Memories the receiver knows.
+    /// Ids of the memories that the receiver knows.
     told: Vec<u64>,
-    /// For sources that were not lent.
+    /// Buffer for sources that were not lent.
     own: Option<Lent>,
 }
 
@@ -39,7 +39,8 @@ struct Receiver {
     known: Vec<(u64, Region)>,
 }
 
-/// Mappings a receiver keeps, the oldest goes first; a sender must not count on more.
+/// Number of mappings that a receiver keeps. The oldest is dropped first; a sender must not rely on
+/// more.
 const KEPT: usize = 8;
 
 impl Mechanism for Pull {
@@ -75,7 +76,7 @@ impl Sender {
         Lent::shared(len, self.made)
     }
 
-    /// Tells of lent memory, once, and of the buffer that begins in it.
+    /// Sends the descriptor of lent memory, once, and announces the buffer in it.
     fn push(&mut self, lent: &Lent, len: usize, control: &mut Control) -> Result<(), Stop> {
         let Handing::Shared(fd, id) = &lent.handing else {
             return Err(Stop::Refused(Unfit::because("this memory cannot be shared")));
@@ -119,13 +120,13 @@ impl Outgoing for Sender {
 }
 
 impl Receiver {
-    /// Maps what the sender told of.
+    /// Maps the memory that the sender passed.
     fn learn(&mut self, control: &mut Control) -> Result<u64, Stop> {
         let Received { message, mut fds } = control.message()?;
         let (id, len) = (message.word(0), message.word(1));
         let fd = fds.pop().filter(|_| message.kind == Kind::Memory);
         let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
-        // Holes would be filled at our expense, all of them at once by `populate`.
+        // The pages of holes would be allocated at our expense, all at once by `populate`.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "memory that may shrink, or is not there, was handed over";
             return Err(Stop::corrupt(what));
@@ -133,7 +134,7 @@ impl Receiver {
         let len = usize::try_from(len).map_err(|_| Stop::corrupt("too much memory"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
-        // It only saves faults.
+        // Optional; only saves page faults.
         let _ = region.populate();
         if self.known.len() >= KEPT {
             self.known.remove(0);
@@ -158,8 +159,8 @@ impl Incoming for Receiver {
         let region = region.filter(|region| region.len() >= into.len());
         let region = region.ok_or_else(|| Stop::corrupt("a buffer outside its memory"))?;
         let stores = Stores::of(self.stream, into.len());
-        // SAFETY: mapped for at least that long, sealed against shrinking. Only the sender can
-        // write there, which waits for our answer.
+        // SAFETY: The memory is mapped for at least that length and sealed against shrinking. Only the
+        // sender can write there, and it waits for our reply.
         unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }

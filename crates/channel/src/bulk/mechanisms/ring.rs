@@ -1,5 +1,5 @@
-//! Pipelined slots in shared memory: the sender fills one while the receiver empties another, so
-//! both cores copy at once and the first copy stays in the cache. Two copies.
+//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both
+//! cores copy at once, and the data of the first copy stays in the cache. Two copies.
 
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -31,7 +31,7 @@ static INFO: Info = Info {
             unit: Unit::Bytes,
             values: &[256 << 10, 16 << 10, 64 << 10, 1 << 20],
         },
-        // Seven are the most with which all that is shared stays below 2 MiB.
+        // With at most seven slots, all shared memory stays below 2 MiB.
         Knob {
             name: "slots",
             summary: "slots of the ring",
@@ -44,31 +44,31 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Bit of the receiver's word in its Accept: it reads in the Begin how many bytes a slot has.
+/// Bit of the receiver's word in its Accept: it reads the number of bytes per slot from the Begin note.
 const SHARES: u64 = 1;
 
-/// The most memory a peer can make us map.
+/// Maximum memory, in bytes, that a peer can make us map.
 const MOST: u64 = 1 << 30;
 
-/// The ring as one side sees it. What is filled and emptied is counted in the words that the sides
-/// share (`Words::slots`); the sender alone writes the slots.
+/// The ring, as seen by one side. Shared words (`Words::slots`) count the filled and emptied slots; only
+/// the sender writes the slots.
 struct Slots {
     region: Region,
     slot: usize,
     number: u64,
-    /// Slots that this side is done with since the beginning.
+    /// Number of slots that this side has finished since the beginning.
     count: u64,
 }
 
 impl Slots {
-    /// Bytes that a buffer of this length puts into each slot: all slots have some, so that both sides
-    /// copy at once, and the less they are the nearer is the cache that they stay in.
+    /// Returns the number of bytes per slot for a buffer of this length. All slots get a share, so that
+    /// both sides copy at once. Smaller shares stay in a faster cache.
     fn share(&self, len: usize) -> usize {
         let page = page_size();
         len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)
     }
 
-    /// The same, as the sender tells it; 0 from one that fills every slot.
+    /// Checks the share that the sender announced; 0 comes from a sender that fills every slot.
     fn told(&self, share: u64) -> Result<usize, Stop> {
         match share {
             0 => Ok(self.slot),
@@ -77,25 +77,27 @@ impl Slots {
         }
     }
 
-    /// The place of a piece of at most `share` bytes in slot number `n`: each time round the ring the next
-    /// share of the slot, so that what is written was read longest ago and has left the reader's caches.
+    /// Returns the address of a piece of at most `share` bytes in slot number `n`. Each round of the
+    /// ring uses the next share of the slot. The bytes overwritten are then those read longest ago,
+    /// which have left the reader's caches.
     fn place(&self, n: u64, share: usize) -> *mut u8 {
         let (slot, round) = (n % self.number, n / self.number);
         let within = round % (self.slot / share) as u64;
         let at = slot as usize * self.slot + within as usize * share;
-        // SAFETY: the region has number * slot bytes; slot < number, and (within + 1) * share <= slot.
+        // SAFETY: The region has `number * slot` bytes; the slot index is below `number`, and
+        // `(within + 1) * share <= slot`.
         unsafe { self.region.as_ptr().add(at) }
     }
 }
 
 struct Sender {
     slots: Slots,
-    /// Slots that the receiver is known to have emptied: its own count is read only when these are
-    /// not enough, since that word then comes from its processor.
+    /// Number of slots known to be emptied. The receiver's own count is read only if these are not
+    /// enough, because its cache line then comes from the receiver's processor.
     emptied: u64,
-    /// Until it is sealed.
+    /// Present until it is sealed.
     file: Option<OwnedFd>,
-    /// The receiver takes slots that are not filled.
+    /// `true` if the receiver accepts partly filled slots.
     shares: bool,
 }
 
@@ -104,11 +106,11 @@ struct Receiver {
     stream: u64,
 }
 
-/// The sizes that a tuning asks for.
+/// The sizes that a tuning requests.
 struct Size {
     slot: usize,
     number: u64,
-    /// Of the whole ring.
+    /// Size of the whole ring in bytes.
     bytes: usize,
 }
 
@@ -128,7 +130,7 @@ impl Size {
     }
 }
 
-/// Memory of a fixed size, and its descriptor.
+/// Creates memory of a fixed size. Also returns its descriptor.
 fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     let fd =
         memfd::create(NAME, bytes as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -137,19 +139,19 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     Ok((region, fd))
 }
 
-/// After this only processes that have the memory mapped can write there, and none can take its pages
-/// away.
+/// Seals the file. Afterwards only processes that already have it mapped can write to it, and none can
+/// remove its pages.
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
-    // Until now the receiver could punch holes, which we would fill at our expense.
+    // Before the seal, the receiver could punch holes; their pages would be allocated at our expense.
     if memfd::is_whole(fd) { Ok(()) } else { Err(Unfit::because("the receiver took pages away")) }
 }
 
-/// The sender's memory. It is only read, but mapped for writing where the sender allows it: then
-/// some processors (AMD's Zen 4) get lines that another core has written faster. What a receiver
-/// writes there is its own loss: the sender never reads it.
+/// Maps the sender's memory. It is only read, but mapped for writing if the sender allows it: some
+/// processors (AMD Zen 4) then fetch lines written by another core faster. If a receiver writes there,
+/// it harms only itself, because the sender never reads this memory.
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
-    // Holes would be filled at our expense, all of them at once by `populate`.
+    // The pages of holes would be allocated at our expense, all at once by `populate`.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
         return Err(Unfit::because("the sender's memory may shrink, or is not there"));
     }
@@ -171,7 +173,7 @@ impl Mechanism for Ring {
         ends.shares.clone()?;
         let size = Size::of(tuning)?;
         let (region, fd) = made(size.bytes)?;
-        // It only saves faults.
+        // Optional; only saves page faults.
         let _ = region.populate();
         let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
         let slots = size.slots(region);
@@ -188,7 +190,7 @@ impl Mechanism for Ring {
         ends.shares.clone()?;
         let size = Size::of(tuning)?;
         let region = taken(&parcel.fd()?, size.bytes)?;
-        // It only saves faults.
+        // Optional; only saves page faults.
         let _ = region.populate();
         let stream = INFO.knob(tuning, STREAM.name);
         let receiver = Receiver { slots: size.slots(region), stream };
@@ -208,14 +210,15 @@ impl Outgoing for Sender {
         if control.has_free_core() {
             control.tell(begin)?;
         } else {
-            // Woken before the first slot is full, the receiver would only take our processor.
+            // The receiver is not woken before the first slot is full: it would only take processor
+            // time from us.
             control.tell_quietly(begin)?;
         }
         let ring = &mut self.slots;
         for piece in bytes.chunks(share) {
             if ring.count - self.emptied == ring.number {
                 self.emptied = control.wait(|theirs| {
-                    // The receiver has read a slot before it counts it as emptied.
+                    // The receiver counts a slot as emptied only after it has read it.
                     let emptied = steps::seen(&theirs.slots.0);
                     match ring.count.checked_sub(emptied) {
                         Some(full) if full < ring.number => Ok(Some(emptied)),
@@ -224,8 +227,8 @@ impl Outgoing for Sender {
                     }
                 })?;
             }
-            // SAFETY: the slot has room for a chunk, and the receiver is done with it: it said so.
-            // One that lied sees other bytes, no more.
+            // SAFETY: The slot has room for a chunk, and the receiver has reported that it is done with
+            // it. If that was false, the receiver only reads other bytes.
             unsafe { copy_in(ring.place(ring.count, share), piece) };
             ring.count += 1;
             control.publish_slots(ring.count, false);
@@ -249,7 +252,7 @@ impl Incoming for Receiver {
         let (mut delivered, end) = (0, ring.count + into.len().div_ceil(share) as u64);
         for piece in into.chunks_mut(share) {
             let found = control.wait(|theirs| {
-                // The sender has written a slot before it counts it as filled.
+                // The sender counts a slot as filled only after it has written it.
                 match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
                     Some(0) => Ok(None),
                     Some(full) if full <= ring.number => Ok(Some(())),
@@ -257,12 +260,12 @@ impl Incoming for Receiver {
                 }
             });
             found.map_err(|stop| Broken { delivered, stop })?;
-            // SAFETY: the slot is mapped and as long as a chunk. Only a sender that breaks the
-            // protocol writes there now; then the bytes are wrong, which is its own loss.
+            // SAFETY: The slot is mapped and as long as a chunk. Only a sender that breaks the protocol
+            // writes there now. The bytes are then wrong, which harms only that sender's own data.
             unsafe { copy_out(piece, ring.place(ring.count, share), stores) };
             ring.count += 1;
-            // The sender waits for a slot only while it has more pieces than fit; for the last
-            // ones it waits for a note.
+            // The sender waits for a slot only while it has more pieces than fit. For the last pieces
+            // it waits for a note.
             control.publish_slots(ring.count, ring.count + ring.number > end);
             delivered += piece.len() as u64;
         }

@@ -1,9 +1,9 @@
-//! The way most programs do it: copy the buffer into shared memory under a lock, unlock, and let the
-//! other process copy it out under the same lock. One side waits while the other copies, and the
-//! shared memory is as large as the buffer unless it is cut into chunks.
+//! The common approach: copy the buffer into shared memory under a lock, unlock, and let the other
+//! process copy it out under that lock. One side waits while the other copies. The shared memory is as
+//! large as the buffer, unless the buffer is split into chunks.
 //!
-//! The lock is robust: a side that finds the owner dead takes it over. It holds no pointers, so a
-//! hostile peer can spoil the bytes, not this process.
+//! The lock is robust: if its owner is dead, the other side takes it over. It contains no pointers, so
+//! a hostile peer can corrupt the bytes but not this process.
 
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -51,12 +51,12 @@ static INFO: Info = Info {
 
 const LOCK: usize = 0;
 const TURN: usize = 256;
-/// Whose turn it is: the values of TURN, and which side holds LOCK.
+/// Values of TURN (the side that may copy next) and of LOCK (the side that holds it).
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;
 
-/// Shared memory with its words in front.
+/// Shared memory with its words at the start.
 struct Shared {
     page: Joint,
     room: usize,
@@ -106,24 +106,25 @@ impl Mechanism for ShmLocked {
     }
 }
 
-/// Whether segments are used: only with a peer that is trusted, since any number can be told and the
-/// words in front are written to.
+/// Returns `true` if System V segments are used. This requires a trusted peer, because it can send any
+/// segment id, and the words at the start are written.
 fn has_segment(tuning: &Tuning, ends: &Ends) -> Result<bool, Unfit> {
     let wanted = INFO.knob(tuning, "sysv") > 0;
     if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
 }
 
-/// How the other side gets at the memory.
+/// The other side's access to the memory.
 enum Handle {
     File(OwnedFd),
     Segment(Segment),
 }
 
 impl Handle {
-    /// A segment has a name that outlives us; this makes it go with the last who has it.
+    /// Removes a segment, which would otherwise outlive the process. The kernel frees it when the last
+    /// process detaches.
     fn discard(self) {
         if let Self::Segment(segment) = self {
-            // It may be gone already: then this is what was wanted.
+            // An error means that it is already removed.
             let _ = segment.remove();
         }
     }
@@ -136,8 +137,8 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
     let region = Region::of_segment(segment, len);
-    // Removed at once: it stays for as long as a process is attached, and Linux lets others attach
-    // by its number until then (shmctl(2)). So a kill leaves nothing behind.
+    // Removed at once: the segment exists as long as a process is attached, and until then Linux lets
+    // other processes attach by its id (shmctl(2)). Therefore a killed process leaves nothing behind.
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;
     removed.map_err(|errno| unfit("shmctl", errno))?;
@@ -146,14 +147,14 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
 
 impl Shared {
     fn data(&self) -> *mut u8 {
-        // SAFETY: the page has PAGE + room bytes.
+        // SAFETY: The page has `PAGE + room` bytes.
         unsafe { self.page.as_ptr().add(PAGE) }
     }
 
-    /// Waits for our turn and takes the lock. An owner that died does not keep it.
+    /// Waits for our turn and takes the lock. Takes it over if the owner has died.
     fn enter(&self, me: u32, control: &mut Control) -> Result<(), Stop> {
         let turn = self.page.u32(TURN);
-        // PAIRS WITH: `leave`: what was copied before the turn changed is there.
+        // PAIRS WITH: `leave`: everything copied before the change of turn is visible.
         control.wait(|_| Ok((turn.load(Ordering::Acquire) == me).then_some(())))?;
         let lock = self.page.u32(LOCK);
         let take = || {
@@ -161,7 +162,8 @@ impl Shared {
             free.is_ok().then_some(())
         };
         match control.wait(|_| Ok(take())) {
-            // It died between the turn and the lock: it had finished, for the turn comes last.
+            // The peer died between passing the turn and releasing the lock. It had finished copying,
+            // because it passes the turn last.
             Err(Stop::Gone(_)) => {
                 lock.store(me, Ordering::Release);
                 Ok(())
@@ -178,7 +180,8 @@ impl Shared {
 }
 
 impl Sender {
-    /// Shared memory of `room` bytes, told to the receiver if it is new, and whether it is.
+    /// Provides shared memory of at least `room` bytes, and announces new memory to the receiver.
+    /// Returns `true` if it is new.
     fn prepare(&mut self, room: usize, control: &mut Control) -> Result<(Shared, bool), Stop> {
         let old = self.shared.take().filter(|shared| shared.room >= room && !self.fresh);
         if let Some(shared) = old {
@@ -207,7 +210,7 @@ impl Outgoing for Sender {
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64, u64::from(is_new)]))?;
         for piece in bytes.chunks(self.chunk.unwrap_or(bytes.len())) {
             shared.enter(SENDER, control)?;
-            // SAFETY: there is room for a chunk, and it is our turn.
+            // SAFETY: The memory has room for a chunk, and it is our turn.
             unsafe { copy_in(shared.data(), piece) };
             shared.leave(RECEIVER, control);
         }
@@ -253,7 +256,7 @@ impl Incoming for Receiver {
         let mut delivered = 0;
         for piece in into.chunks_mut(chunk) {
             shared.enter(RECEIVER, control).map_err(|stop| Broken { delivered, stop })?;
-            // SAFETY: mapped for a chunk, which cannot shrink, and it is our turn.
+            // SAFETY: The mapping has room for a chunk and cannot shrink, and it is our turn.
             unsafe { copy_out(piece, shared.data(), Stores::Plain) };
             shared.leave(SENDER, control);
             delivered += piece.len() as u64;

@@ -1,5 +1,6 @@
-//! A memfd sealed against every write and mapped copy-on-write by the receiver: independent of the
-//! sender at once, and only what is written later is copied. Gains where fresh memory is wanted.
+//! A memfd that is sealed against all writes and mapped copy-on-write by the receiver. The receiver is
+//! independent of the sender at once, and only pages that it writes later are copied. Faster if new
+//! memory is wanted.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -14,7 +15,7 @@ use crate::bulk::memory::{Handing, Lent, Memory, STREAM, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 use thalweg_sys::io;
 
-/// A sealed memfd that changes hands.
+/// A sealed memfd that is passed to the receiver.
 pub struct Snapshot;
 
 static INFO: Info = Info {
@@ -65,7 +66,7 @@ impl Mechanism for Snapshot {
     }
 }
 
-/// Seals and hands over.
+/// Seals the memory and passes it to the receiver.
 fn give(fd: impl AsFd, len: usize, control: &mut Control) -> Result<(), Stop> {
     seal(&fd, FOR_GOOD).map_err(|errno| Stop::refused("F_ADD_SEALS", errno))?;
     control.send(&ControlMessage::new(Kind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
@@ -99,7 +100,7 @@ impl Outgoing for Sender {
             let outcome = self.send(lent.bytes(), control);
             return (Some(lent), outcome);
         };
-        // Our own mapping goes with it: from here on no process can write.
+        // Our own mapping is removed too: afterwards no process can write.
         drop(lent.region);
         let outcome = give(&fd, len, control);
         let again = outcome.is_err().then(|| Lent::of_sealed(&fd, len)).flatten();
@@ -107,12 +108,13 @@ impl Outgoing for Sender {
     }
 }
 
-/// The memfd of the buffer that began, if it is sealed against writing and shrinking.
+/// Receives the memfd of the announced buffer and checks that it is sealed against writing and
+/// shrinking.
 fn taken(len: u64, control: &mut Control) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
     let Received { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == Kind::Memory && message.word(0) == len);
     let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
-    // Sealed against writing it gets no holes any more, which would be filled at our expense.
+    // The write seal also prevents new holes; their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "memory that may still change, or is not there, was handed over";
         return Err(Stop::corrupt(what));
@@ -131,11 +133,11 @@ impl Incoming for Receiver {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
-        // It only saves faults.
+        // Optional; only saves page faults.
         let _ = region.populate();
         let stores = Stores::of(self.0, into.len());
-        // SAFETY: mapped for `len` bytes, which is `into`'s length, and sealed: nobody can write
-        // to it or make it shorter.
+        // SAFETY: `len` bytes are mapped, which is the length of `into`, and the file is sealed: no
+        // process can write to it or shorten it.
         unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }
@@ -148,7 +150,7 @@ impl Incoming for Receiver {
         let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
             let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
-            // Private pages of a file that is sealed: whoever holds this has it for himself.
+            // Private pages of a sealed file: no other process shares them.
             Ok(Memory::over(region, len))
         });
         Some(memory.map_err(Broken::from))

@@ -1,4 +1,4 @@
-//! A unix socket that keeps packets apart: every piece arrives as one, or not at all.
+//! A Unix SEQPACKET socket: each piece arrives as one packet, or not at all.
 
 use rustix::fd::BorrowedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Unfit, Unit};
@@ -43,8 +43,8 @@ fn probe() -> Result<(), Unfit> {
     io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// A packet that does not fit would be cut without a word, one that is short would leave a gap: both
-/// sides cut the buffer at the same places.
+/// A packet that does not fit would be truncated silently, and a short one would leave a gap. Therefore
+/// both sides split the buffer at identical positions, and a short packet is an error.
 fn read_whole(fd: BorrowedFd<'_>, part: &mut [u8]) -> Result<usize, Errno> {
     match io::read(fd, part) {
         Ok(count) if count > 0 && count < part.len() => Err(Errno::BADMSG),

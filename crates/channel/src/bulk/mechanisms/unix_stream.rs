@@ -1,5 +1,4 @@
-//! A unix stream socket, as everybody writes it: two copies by the kernel. Works wherever the two
-//! could meet at all.
+//! A plain Unix stream socket: the kernel copies twice. Works wherever the two processes can connect.
 
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -35,7 +34,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// `send` and `read` through a unix stream.
+/// `send` and `read` through a Unix stream socket.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -52,7 +51,7 @@ fn probe() -> Result<(), Unfit> {
     io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// A pair of sockets whose send buffer is as the tuning asks.
+/// Creates a socket pair with the send buffer size of the tuning.
 pub(super) fn pair(
     info: &Info,
     tuning: &Tuning,
@@ -65,7 +64,8 @@ pub(super) fn pair(
     Ok((near, far))
 }
 
-/// The same: the end to keep, whose calls wait for a while only, and the end to hand over.
+/// Creates a socket pair. Returns the end to keep, with a timeout on its calls, and the end to send to
+/// the peer.
 pub(super) fn made(
     info: &Info,
     tuning: &Tuning,
@@ -79,8 +79,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     waiting_a_while(fd, Timeout::Recv)
 }
 
-/// A call on it waits in the kernel, where it is woken soonest, but not for long: then it answers
-/// EAGAIN.
+/// Sets a timeout: calls block in the kernel, which wakes them fastest, and return EAGAIN after
+/// [`ASK`].
 fn waiting_a_while(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
     let set = set_socket_timeout(&socket, way, Some(ASK));
     set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))

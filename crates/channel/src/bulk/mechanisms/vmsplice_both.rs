@@ -1,6 +1,6 @@
-//! vmsplice into a pipe and vmsplice out of it. The sender's pages go in by reference; the way out
-//! copies, though the article that made this known called it a mapping. With pieces of 4 KiB and the
-//! default pipe it is the article's program.
+//! vmsplice into a pipe and vmsplice out of it. The sender's pages enter by reference. The kernel
+//! copies them out, although the well-known article calls that step a mapping. With pieces of 4 KiB and
+//! the default pipe, this is the article's program.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -14,8 +14,8 @@ static INFO: Info = Info {
     name: "vmsplice-both",
     summary: "vmsplice the source's pages into a pipe and vmsplice them out of it",
     calls: &["vmsplice"],
-    // The pipe holds the sender's own pages, but the receiver has copied them before the sender is
-    // told that they arrived.
+    // The pipe contains the sender's own pages, but the receiver has copied them before it confirms
+    // their arrival.
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,
@@ -50,7 +50,7 @@ fn probe() -> Result<(), Unfit> {
     if byte == *b"x" { Ok(()) } else { Err(Unfit::because("vmsplice gave other bytes")) }
 }
 
-/// As for a pipe, where the calls work.
+/// Creates a pipe if the calls work here.
 fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     probe()?;
     pipe::made(&INFO, tuning)

@@ -1,4 +1,4 @@
-//! vmsplice into a pipe, plain read out of it: one copy, by the kernel, at the receiver.
+//! vmsplice into a pipe, plain read out of it: the kernel copies once, at the receiver.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -13,7 +13,7 @@ static INFO: Info = Info {
     name: "vmsplice-read",
     summary: "vmsplice the source's pages into a pipe and read them out of it",
     calls: &["vmsplice", "read"],
-    // As in `vmsplice-both`: copied before the sender is told.
+    // As in `vmsplice-both`: the receiver copies before it confirms.
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,
@@ -45,7 +45,7 @@ fn probe() -> Result<(), Unfit> {
     answer.map(drop).map_err(|errno| unfit("vmsplice", errno))
 }
 
-/// As for a pipe, where the calls work.
+/// Creates a pipe if the calls work here.
 fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     probe()?;
     pipe::made(&INFO, tuning)

@@ -35,7 +35,7 @@ fn messages_are_held_while_others_come_and_go_and_are_given_back_in_any_order() 
         assert_eq!(*consumer.receive().unwrap(), pattern(900, 1)[..]);
         let third = consumer.receive().unwrap().hold();
         assert_eq!((consumer.held(), consumer.received()), (2, 3));
-        // The second was released, but lies behind the first.
+        // The second was released, but lies behind the first, which is held.
         assert!(producer.try_loan(900).unwrap().is_none());
         drop(third);
         assert!(producer.try_loan(900).unwrap().is_none());
@@ -60,13 +60,13 @@ fn some_of_a_batch_are_held() {
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 0));
         let second = samples.hold().unwrap().unwrap();
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 2));
-        // Given back while the batch is being read.
+        // Given back while the batch is still being read.
         drop(samples.hold().unwrap().unwrap());
         drop(samples);
         assert_eq!(consumer.received(), 4);
         assert_eq!(producer.drained_until(Some(Instant::now())).err(), Some(Error::Timeout));
         assert_eq!(*consumer.receive().unwrap(), pattern(500, 4)[..]);
-        // The first has been given back, the second and what is behind it have not.
+        // The first has been given back; the second and everything behind it have not.
         let mut rest = producer.batch();
         assert_eq!((0..9).take_while(|_| rest.loan(500).unwrap().is_some()).count(), 3);
         assert_eq!(*second, pattern(500, 1)[..]);
@@ -85,7 +85,7 @@ fn what_is_held_outlives_both_ends_and_the_memory_goes_with_the_last() {
         drop(consumer.receive().unwrap());
         let held = [consumer.receive().unwrap().hold(), consumer.receive().unwrap().hold()];
         drop(consumer);
-        // Only the one before the oldest that is held was given back.
+        // Only the message before the oldest held one was given back.
         assert_eq!(producer.send(b"x").err(), Some(Error::Closed { delivered: 1 }));
         let epoch = producer.epoch();
         drop(producer);
@@ -120,7 +120,7 @@ fn a_ring_is_full_of_messages_that_are_held() {
     }
     assert_eq!((held.len(), consumer.held()), (64, 64));
     assert!(consumer.try_receive().unwrap().is_none());
-    // As before anything was held, once all is given back, newest first.
+    // Once all are given back, newest first, the ring has as much room as before the first hold.
     while held.pop_back().is_some() {
         assert_eq!(producer.try_loan(4064).unwrap().is_some(), held.is_empty());
     }
@@ -134,7 +134,7 @@ fn a_producer_that_waits_is_woken_by_whoever_gives_back() {
         for round in 0..20 {
             let held = consumer.receive().unwrap().hold();
             thread::scope(|scope| {
-                // The consumer's own thread waits for a message meanwhile.
+                // The consumer's own thread waits for a message at that time.
                 scope.spawn(|| producer.send(&[round; 4000]).unwrap());
                 scope.spawn(move || drop(held));
                 assert!(consumer.receive().unwrap().iter().all(|byte| *byte == round));
@@ -163,12 +163,12 @@ fn two_that_wait_for_each_other_are_found_out() {
         producer.send(&pattern(1900, 0)).unwrap();
     }
     assert!(producer.arm(1900).unwrap());
-    // There is a message, so nobody waits for another.
+    // A message is available, so neither end waits.
     assert!(!consumer.holds_up().unwrap());
     let held = consumer.receive().unwrap().hold();
     let second = consumer.receive().unwrap().hold();
     drop(held);
-    // However often it is asked: the producer has room, but has not looked again.
+    // Repeated calls make no difference: the producer has room, but has not looked again.
     for _ in 0..10 {
         assert!(!consumer.holds_up().unwrap());
     }
@@ -203,7 +203,7 @@ fn who_waits_until_all_is_released_is_held_up_too() {
     });
 }
 
-/// What a producer may not do although its head is within the ring: write over what is held.
+/// A producer must not overwrite held messages, even if its head is within the ring.
 #[test]
 fn a_head_over_a_held_message_is_corrupt() {
     let (mut producer, mut consumer) = pair(&small()).unwrap();
@@ -211,7 +211,7 @@ fn a_head_over_a_held_message_is_corrupt() {
     producer.send(&[2; 1000]).unwrap();
     let held = consumer.receive().unwrap().hold();
     drop(consumer.receive().unwrap());
-    // Frames of 1088 bytes; then two of 2048, which would fit a ring in which nothing is held.
+    // Held frames of 1088 bytes, then two of 2048, which would fit if none were held.
     for (at, seq) in [(2176, 2), (2176 + 2048, 3)] {
         let frame = Frame { len: 2000, seq, crc: None };
         producer.end.own.write_header(at, frame.to_words());
@@ -223,7 +223,7 @@ fn a_head_over_a_held_message_is_corrupt() {
     drop(held);
 }
 
-/// What the ring should be: messages that were sent, where each lies, and who holds it.
+/// Reference model of the ring: the messages sent, their positions, and the held ones.
 #[derive(Default)]
 struct Model {
     head: u64,
@@ -250,7 +250,7 @@ impl Model {
         self.sent += 1;
     }
 
-    /// The next message, which was received, and is held or not.
+    /// Records that the next message was received; `held` is `Some` if it is held.
     fn take(&mut self, bytes: &[u8], held: Option<Held>) {
         let (at, number, len) = self.queue.pop_front().unwrap();
         assert_eq!(bytes, pattern(len, number));

@@ -1,28 +1,29 @@
-//! How long looking is worth while, by how the last waits of this end went. Where messages are rare, or
-//! more ends than processors wait for each other, looking ends in a sleep all the same, and took the
-//! processor from other threads that could have used it: one of them may be who is waited for.
+//! Adapts the polling time of an end to the outcome of its last waits. If messages are rare, or more
+//! ends than processors wait for each other, polling ends in a sleep anyway. It then only takes the
+//! processor from other threads, and one of them may be the peer.
 
 use super::Wait;
 use std::time::{Duration, Instant};
 
-/// So many long sleeps, without a short one between them, halve the looking.
+/// Number of consecutive long sleeps after which the polling time is halved.
 const WAITS: u32 = 8;
-/// It is halved so often at most: a short look is nearly free, and shows when messages come fast again.
+/// Maximum number of halvings: a short poll costs almost nothing, and detects when messages arrive
+/// quickly again.
 const HALVINGS: u32 = 4;
-/// Sleeps by which looking first, and then sleeping at once, are measured.
+/// Number of sleeps per measurement: first with polling, then with sleeping at once.
 const TRIAL: u32 = 32;
-/// Sleeps for which what took less time is kept.
+/// Number of sleeps for which the faster variant is kept.
 const KEPT: u32 = 16 * TRIAL;
 
-/// What an end does before it sleeps, and whether that is being measured.
+/// Behavior of an end before it sleeps, and the state of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Looks, and is measured.
+    /// Polls, and the time is measured.
     #[default]
     Looking,
-    /// Sleeps at once, and is measured.
+    /// Sleeps at once, and the time is measured.
     Sleeping,
-    /// Does what took less time.
+    /// Uses the variant that took less time.
     Keeping { looks: bool },
 }
 
@@ -32,25 +33,26 @@ impl Phase {
     }
 }
 
-/// The waits of one end.
+/// Waiting statistics of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     /// Long sleeps since the last short one, at most `WAITS * HALVINGS`.
     in_vain: u32,
     phase: Phase,
-    /// Of this phase: its sleeps, the time from one to the next, and how many waits there had been before it.
+    /// Statistics of this phase: number of sleeps, total time between them, and number of waits before
+    /// the phase.
     sleeps: u32,
     time: Duration,
     waits_before: u64,
-    /// The end of the last sleep.
+    /// End of the last sleep.
     last: Option<Instant>,
-    /// Time of a wait, when looking was measured last.
+    /// Average time per wait in the last measurement of polling.
     looking: Duration,
 }
 
 impl Habit {
-    /// How the next wait looks and sleeps, after a sleep from `begin` to `end`; `waits` counts those that did not find
-    /// something at their first look.
+    /// Returns how the next wait polls and sleeps, after a sleep from `begin` to `end`. `waits` counts
+    /// the waits that did not succeed at the first look.
     pub fn after_sleep(
         &mut self,
         wait: Wait,
@@ -59,11 +61,12 @@ impl Habit {
     ) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {
-            // More looking would have ended it, or nearly: some of the time is the wake-up's.
+            // A short sleep: slightly more polling would have avoided it. Part of the time is the
+            // wake-up itself.
             let is_short = end - begin < spin.saturating_mul(2);
             self.in_vain = if is_short { 0 } else { (self.in_vain + 1).min(WAITS * HALVINGS) };
         }
-        // A pause between messages says nothing of either way.
+        // A long pause between messages says nothing about either variant, so the time is capped.
         let since =
             self.last.map_or(Duration::ZERO, |last| end - last).min(spin.saturating_mul(16));
         (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);
@@ -80,13 +83,13 @@ impl Habit {
         let waits = u32::try_from(waits - self.waits_before).unwrap_or(u32::MAX);
         let each = self.time / waits.max(self.sleeps);
         match self.phase {
-            // Looking ends most waits.
+            // Polling ends most waits.
             Phase::Looking if waits / 2 > self.sleeps => Phase::Looking,
             Phase::Looking => {
                 self.looking = each;
                 Phase::Sleeping
             }
-            // Without a clear gain it looks: an idle processor wakes up late.
+            // Without a clear gain, poll: an idle processor wakes up late.
             Phase::Sleeping => Phase::Keeping { looks: each * 5 > self.looking * 4 },
             Phase::Keeping { .. } => Phase::Looking,
         }
@@ -106,7 +109,7 @@ mod tests {
         }
     }
 
-    /// An end that waits, by a clock of its own.
+    /// A waiting end with a simulated clock.
     struct Waiting {
         habit: Habit,
         now: Instant,
@@ -118,7 +121,7 @@ mod tests {
             Self { habit: Habit::default(), now: Instant::now(), waits: 0 }
         }
 
-        /// One more wait, that ends in a sleep.
+        /// Simulates a wait that ends in a sleep.
         fn sleep(&mut self, time: Duration) -> Wait {
             self.waits += 1;
             let begin = self.now;
@@ -126,7 +129,7 @@ mod tests {
             self.habit.after_sleep(Wait::HYBRID, (begin, self.now), self.waits)
         }
 
-        /// One more message of a peer that needs so long when this end looks, and so long when it does not.
+        /// Simulates a message that takes `looked` if this end polls, and `slept` if it does not.
         fn wait(&mut self, looked: Duration, slept: Duration) -> bool {
             let looks = looking(self.sleep(slept)) > Duration::ZERO;
             self.now += if looks { looked.saturating_sub(slept) } else { Duration::ZERO };
@@ -143,7 +146,7 @@ mod tests {
             let halvings = (waits / WAITS).min(HALVINGS);
             assert_eq!(looking(end.sleep(LONG)), whole / (1 << halvings), "after {waits}");
         }
-        // Neither way is faster where messages are rare: a short look stays, but for the trials.
+        // With rare messages neither variant is faster: a short poll stays, except during trials.
         let looks = (0..10 * KEPT).filter(|_| looking(end.sleep(LONG)) > Duration::ZERO).count();
         assert!(looks as u32 > 9 * KEPT, "{looks}");
     }

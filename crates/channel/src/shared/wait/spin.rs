@@ -1,4 +1,4 @@
-//! Looking again and again, and when to stop doing it.
+//! Polling, and the decision when to stop it.
 
 use super::Wait;
 use crate::link::Peer;
@@ -7,11 +7,13 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::time::{Duration, Instant};
 
-/// How often the clock and the peer's health are looked at: they cost more than the data word.
+/// Number of looks between two checks of the clock and of the peer's state, which cost more than
+/// reading the data word.
 const STRIDE: u32 = 64;
 
-/// Whether we and the peer have one processor between us: then it runs only when we do not. Two that
-/// are kept on a processor each have two, although either of them sees only its own.
+/// Returns `true` if this process and the peer share a single processor, so the peer runs only when
+/// this process does not. If each is pinned to a different processor, there are two, although each
+/// process sees only its own.
 pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
         return false;
@@ -19,44 +21,44 @@ pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     let theirs = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
     let theirs = theirs.and_then(|pid| sched_getaffinity(Some(pid)).ok());
     match (sched_getaffinity(None), theirs) {
-        // With a quota of one processor (cgroup) looking takes from the peer, wherever it runs.
+        // With a quota of one processor (cgroup), polling takes time from the peer, wherever it runs.
         (Ok(ours), Some(theirs)) => ours.count() > 1 || is_one(&ours, &theirs),
         _ => true,
     }
 }
 
-/// Whether both sets together are one processor.
+/// Returns `true` if the union of both sets has at most one processor.
 fn is_one(ours: &CpuSet, theirs: &CpuSet) -> bool {
     let either = |n: &usize| ours.is_set(*n) || theirs.is_set(*n);
     (0..CpuSet::MAX_CPU).filter(either).count() <= 1
 }
 
-/// What to do after a look that found nothing.
+/// Next action after a look that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Look at the data again.
     Look,
-    /// Look at the peer's health and the deadline as well.
+    /// Also check the words of the peer and the deadline.
     LookAround,
-    /// The same, and ask the kernel whether the peer lives.
+    /// As [`Turn::LookAround`], and also ask the kernel if the peer lives.
     Doubt,
-    /// Enough: sleep.
+    /// Stop polling and sleep.
     Sleep,
 }
 
-/// One period of waiting.
+/// State of one wait.
 #[derive(Debug)]
 pub(crate) struct Spinner {
-    /// `None` is for ever.
+    /// Polling time; `None` polls without limit.
     spin: Option<Duration>,
-    /// When to sleep, counted from the first look at the clock: most waits end before that.
+    /// Time of the sleep, set when the clock is first read: most waits end before that.
     until: Option<Instant>,
     alone: bool,
     turns: u32,
 }
 
 impl Spinner {
-    /// `alone`: only one processor may be used, so the peer runs when we do not.
+    /// `alone`: only one processor may be used, so the peer runs only when this process does not.
     #[inline]
     pub(crate) fn new(wait: Wait, alone: bool) -> Self {
         let spin = match wait {
@@ -67,7 +69,7 @@ impl Spinner {
         Self { spin, until: None, alone, turns: 0 }
     }
 
-    /// Passes a moment and says what next.
+    /// Pauses briefly and returns the next action.
     #[inline]
     pub(crate) fn turn(&mut self) -> Turn {
         if self.spin == Some(Duration::ZERO) {

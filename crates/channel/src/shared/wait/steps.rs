@@ -1,10 +1,11 @@
-//! The steps of publishing, going to sleep and waking, over any kind of atomics: the ring and bulk
-//! transfer run them over the words in shared memory, the tests under loom, which tries every order.
+//! The steps of publishing, going to sleep and waking, generic over the atomics. The ring and bulk
+//! transfer run them on the words in shared memory. The tests run them under loom, which tries every
+//! order.
 //!
-//! Two words decide: a cursor (or any other word that is waited for), which the publisher writes, and
-//! `waiting`, which the sleeper writes. Each side writes its own, passes a full fence, and reads the
-//! other's: at least one of them then sees what the other wrote, so either the sleeper finds the news
-//! or the publisher finds the sleeper.
+//! Two words matter: a cursor (or any other word that the peer waits for), written by the publisher,
+//! and `waiting`, written by the sleeper. Each side writes its own word, executes a full fence, and
+//! reads the other word. At least one side then sees the other's write. Therefore either the sleeper
+//! finds the news or the publisher finds the sleeper.
 
 use std::sync::atomic::Ordering;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -12,12 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Low bits of the word `waiting`: the owner is awake.
 pub(crate) const AWAKE: u32 = 0;
-/// The owner sleeps, or is about to, on the other's `wake` word.
+/// The owner sleeps, or is about to, on the peer's `wake` word.
 pub(crate) const ON_FUTEX: u32 = 1;
-/// The owner polls the link and wants a message there.
+/// The owner polls the link and expects a message there.
 pub(crate) const ON_LINK: u32 = 2;
 const HOW: u32 = 3;
-/// The other bits count the owner's sleeps, so that each is ended by one call only.
+/// The remaining bits count the owner's sleeps, so that each sleep is ended by only one call.
 const ONE_SLEEP: u32 = 4;
 
 /// A 32-bit word shared by two processes.
@@ -32,8 +33,8 @@ pub(crate) trait Cursor {
     fn store(&self, value: u64, order: Ordering);
     fn fence(order: Ordering);
 
-    /// Moves it and wakes nothing: for a step that the other side does not wait for before the next
-    /// [`publish`].
+    /// Advances the cursor without a wake-up, for a step that the peer does not wait for before the
+    /// next [`publish`].
     #[inline]
     fn publish_quietly(&self, to: u64) {
         // PAIRS WITH: `seen` (Acquire): the bytes are visible before the cursor.
@@ -67,15 +68,15 @@ impl Cursor for AtomicU64 {
     }
 }
 
-/// Moves the owner's cursor: everything written before it is visible to a side that sees it. Returns
-/// the other side's `waiting`, for [`Sleeper::due`].
+/// Advances the owner's cursor: everything written before is visible to a side that sees the new value.
+/// Returns the peer's `waiting` word, for [`Sleeper::due`].
 #[inline]
 pub(crate) fn publish<C: Cursor>(own: &C, to: u64, others_waiting: &impl Word) -> u32 {
     own.publish_quietly(to);
     announce::<C>(others_waiting)
 }
 
-/// The second half of publishing, after a store to any word that the other side may wait for.
+/// Second half of publishing, after a store to any word that the peer may wait for.
 #[inline]
 pub(crate) fn announce<C: Cursor>(others_waiting: &impl Word) -> u32 {
     // PAIRS WITH: the fence in `announce_sleep`.
@@ -83,42 +84,44 @@ pub(crate) fn announce<C: Cursor>(others_waiting: &impl Word) -> u32 {
     others_waiting.load(Relaxed)
 }
 
-/// The other side's cursor, and with it everything written before it was moved there.
+/// Returns the peer's cursor. Everything written before that store is visible afterwards.
 #[inline]
 pub(crate) fn seen(others: &impl Cursor) -> u64 {
     others.load(Acquire)
 }
 
-/// What a publisher remembers of the other side's sleeps.
+/// The publisher's record of the peer's sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
     ended: u32,
 }
 
 impl Sleeper {
-    /// How the other side is to be woken, [`AWAKE`] if not at all. A sleep is ended once: a side
-    /// that says that it sleeps has read the `wake` word before, so one change of that word, and one
-    /// call after it, end the sleep wherever it is. Further calls would have no effect.
+    /// Returns the method to wake the peer, or [`AWAKE`] if no wake-up is needed. Each sleep is ended
+    /// once. A side that announces a sleep has read the `wake` word before. Therefore one change of
+    /// that word, followed by one call, ends the sleep at any stage. Further calls would have no
+    /// effect.
     #[inline]
     pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl Word) -> u32 {
         if is_awake(waiting) || waiting == self.ended {
             return AWAKE;
         }
         self.ended = waiting;
-        // Only the owner writes it, so this is no race. PAIRS WITH: `announce_sleep` (Acquire).
+        // Only the owner writes this word, so load and store do not race. PAIRS WITH: `announce_sleep`
+        // (Acquire).
         own_wake.store(own_wake.load(Relaxed).wrapping_add(1), Release);
         waiting & HOW
     }
 }
 
-/// First half of going to sleep: says so, and returns the value of the other's `wake` word to
-/// sleep on. The caller looks once more for news before it sleeps.
+/// First half of going to sleep: announces the sleep and returns the value of the peer's `wake` word to
+/// sleep on. The caller must look for news once more before it sleeps.
 pub(crate) fn announce_sleep<C: Cursor>(
     own_waiting: &impl Word,
     how: u32,
     others_wake: &impl Word,
 ) -> u32 {
-    // Read first: a wake-up after this moment changes the word, and the sleep does not begin.
+    // Must be read first: a later wake-up changes the word, and the futex call returns at once.
     let value = others_wake.load(Acquire);
     let sleeps = (own_waiting.load(Relaxed) & !HOW).wrapping_add(ONE_SLEEP);
     own_waiting.store(sleeps | how, Relaxed);
@@ -127,23 +130,23 @@ pub(crate) fn announce_sleep<C: Cursor>(
     value
 }
 
-/// How many sleeps the owner of the word `waiting` has begun from one value of it to another.
+/// Returns the number of sleeps that the owner of `waiting` has begun between two values of the word.
 pub(crate) fn sleeps_between(before: u32, waiting: u32) -> u32 {
     (waiting & !HOW).wrapping_sub(before & !HOW) / ONE_SLEEP
 }
 
-/// Whether a value of the word `waiting` says that its owner is awake.
+/// Returns `true` if the value of `waiting` shows that its owner is awake.
 pub(crate) fn is_awake(waiting: u32) -> bool {
     waiting & HOW == AWAKE
 }
 
-/// The end of a sleep, or of the wish for one.
+/// Ends a sleep or an announcement of one.
 pub(crate) fn wake_up(own_waiting: &impl Word) {
     own_waiting.store((own_waiting.load(Relaxed) & !HOW) | AWAKE, Relaxed);
 }
 
-/// Closes the owner's end: everything it published is visible to a side that sees it closed. The
-/// answer is as for [`publish`].
+/// Closes the owner's end: everything it published is visible to a side that sees it closed. Returns
+/// the peer's `waiting` word, like [`publish`].
 pub(crate) fn close<C: Cursor>(own_closed: &impl Word, others_waiting: &impl Word) -> u32 {
     own_closed.store(1, Release);
     announce::<C>(others_waiting)

@@ -1,4 +1,4 @@
-//! The receiver's side of an open file.
+//! The receiving side of a transfer by open file.
 
 use super::{Data, Watch};
 use crate::bulk::control_message::{ControlMessage, Kind};
@@ -12,11 +12,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use thalweg_core::{Cancelled, changed::changed};
 
-/// How often the sender is told how far it is.
+/// Interval of progress reports to the sender.
 const TELL: Duration = Duration::from_millis(100);
 
 impl Receiver {
-    /// Moves the file that the sender has open. `None`: the sender was asked for the bytes.
+    /// Copies a file that the sender has open. Returns `None` if the sender was asked for the bytes
+    /// instead.
     pub(super) fn recv_open(
         &mut self,
         head: &Head,
@@ -51,7 +52,7 @@ impl Receiver {
             });
         match (outcome, before) {
             (Ok(by), Ok(before)) => {
-                // A sender that ended meanwhile is told of as if it had been sending.
+                // If the sender has ended during the copy, this is reported as for a normal transfer.
                 self.control().check().map_err(|stop| self.stopped(stop))?;
                 *moved += size;
                 watch(&head.announced, *moved);
@@ -73,7 +74,7 @@ impl Receiver {
     }
 }
 
-/// Whether and how the file is another one than was announced.
+/// Describes how the file differs from the announced one, if it does.
 fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
     let is_announced = u64::try_from(before.st_size) == Ok(size);
     if is_announced && !changed(before, after) {

@@ -1,4 +1,4 @@
-//! The sender's side of an open file.
+//! The sending side of a transfer by open file.
 
 use super::{Opened, Pace, problem_of};
 use crate::bulk::control_message::{ControlMessage, Kind};
@@ -10,7 +10,8 @@ use crate::shared::stop::Stop;
 use std::os::fd::BorrowedFd;
 
 impl Sender {
-    /// Whether this file may be handed over open, to a receiver that takes such or not.
+    /// Returns `true` if this file may be passed to the receiver as an open descriptor. `takes` is the
+    /// receiver's answer.
     pub(super) fn may_open(&mut self, file: BorrowedFd<'_>, takes: bool) -> bool {
         let distrust = self.distrust().map(|why| why.reason.clone());
         let refusal = match distrust {
@@ -21,7 +22,7 @@ impl Sender {
         refusal.map(|why| self.skip(WAY, why)).is_none()
     }
 
-    /// Hands the open file over.
+    /// Passes the open file to the receiver.
     pub(super) fn send_open(
         &mut self,
         file: BorrowedFd<'_>,
@@ -32,7 +33,7 @@ impl Sender {
         let packet = ControlMessage::new(Kind::File).words(&[size]);
         match self.control().send(&packet, &[file]) {
             Ok(()) => {}
-            // A security module may forbid it; nothing was said yet.
+            // A security module may forbid passing the descriptor; no message was sent yet.
             Err(Stop::Refused(why)) => {
                 self.skip(WAY, why.reason);
                 return Ok(Opened::Refused);

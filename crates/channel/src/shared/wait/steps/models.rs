@@ -1,5 +1,5 @@
-//! Models for loom: every order in which two processes can run these steps. The futex is modelled
-//! by a lock and a condition, which is what the kernel's hash bucket does.
+//! Loom models: every order in which two processes can run these steps. The futex is modelled by a
+//! mutex and a condition variable, which correspond to the kernel's hash bucket.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -30,12 +30,12 @@ impl Cursor for Model64 {
     }
 }
 
-/// Two slots of one word, a cursor for each side, one more that the producer moves, and the words to
+/// Two slots of one word, a cursor for each side, a second cursor of the producer, and the words to
 /// sleep on.
 struct Shared {
     slots: [UnsafeCell<u64>; 2],
     head: Model64,
-    /// In a bulk transfer the count of slots beside that of notes.
+    /// In a bulk transfer: the slot count, in addition to the note count.
     second: Model64,
     tail: Model64,
     /// A word of a mechanism that both sides write.
@@ -84,7 +84,7 @@ impl Shared {
         self.woken.notify_all();
     }
 
-    /// The consumer's way to sleep until `is_there`.
+    /// The consumer sleeps until `is_there` returns `true`.
     fn await_that(&self, is_there: impl Fn() -> bool) {
         let mut found = is_there();
         while !found {
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// The producer's second half of publishing anything.
+    /// The producer's second half of publishing any word.
     fn announce(&self, sleeper: &mut Sleeper) {
         let waiting = announce::<Model64>(&self.consumer_waiting);
         if sleeper.due(waiting, &self.producer_wake) == ON_FUTEX {
@@ -126,7 +126,8 @@ impl Shared {
         value
     }
 
-    /// The consumer's way to sleep until the head is past `at`; false if the producer died first.
+    /// The consumer sleeps until the head is past `at`. Returns `false` if the producer died or closed
+    /// first.
     fn await_data(&self, at: u64) -> bool {
         loop {
             if seen(&self.head) > at {
@@ -134,7 +135,7 @@ impl Shared {
             }
             let alive = self.alive.load(Acquire);
             if alive & OWNER_DIED != 0 || self.closed.load(Acquire) == 1 {
-                // What was committed before the death is still there.
+                // Data committed before the death remains available.
                 return seen(&self.head) > at;
             }
             let value =
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// The producer's way to sleep until the tail leaves room for slot `at`.
+    /// The producer sleeps until the tail leaves room for slot `at`.
     fn await_room(&self, at: u64) {
         while at - seen(&self.tail) == 2 {
             let value =
@@ -160,7 +161,7 @@ impl Shared {
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
-    // More switches than this between two threads find nothing new, and take for ever.
+    // More preemptions between two threads find nothing new, and take very long.
     model_of(3, check);
 }
 
@@ -238,7 +239,7 @@ fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
             // Dies in the middle of the next: payload written, head not moved.
             // SAFETY: as above; the consumer never reads it.
             producer.slots[1].with_mut(|slot| unsafe { *slot = 99 });
-            // What the kernel does with the word of a robust list.
+            // The kernel stores this bit in the word of a robust list.
             producer.alive.store(OWNER_DIED, Release);
             producer.wake_sleepers();
         });

@@ -1,14 +1,14 @@
-//! Messages that are held, and given back by several threads: with the real book, and the real steps
-//! of publishing under its lock, as `ring/held.rs` has them.
+//! Held messages that several threads give back. Uses the real `Holds` and the real steps of publishing
+//! under its lock, as in `ring/held.rs`.
 
 use super::*;
 use crate::shared::holds::Holds;
 
-/// The book of the consumer, and what it remembers of the producer's sleeps.
+/// The consumer's `Holds`, and its record of the producer's sleeps.
 struct Holding(Mutex<(Holds, Sleeper)>);
 
 impl Holding {
-    /// Both slots are held, and everything was received.
+    /// Both slots are held and received.
     fn of_two() -> Arc<Self> {
         let mut holds = Holds::new(0);
         for at in 0..2 {
@@ -30,7 +30,7 @@ impl Holding {
         }
     }
 
-    /// Reads the message in a slot for the last time, and gives it back.
+    /// Reads the message in a slot for the last time, then gives it back.
     fn give_back(&self, shared: &Shared, at: u64) {
         // SAFETY: loom reports any access that is not ordered with this one.
         let value = shared.slots[at as usize].with(|slot| unsafe { *slot });
@@ -39,9 +39,9 @@ impl Holding {
     }
 }
 
-/// Both slots full, and then what `meanwhile` does beside a producer that wants both again.
+/// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both again.
 fn full_and_held(meanwhile: impl Fn(&Arc<Shared>, &Arc<Holding>) + Send + Sync + 'static) {
-    // Of three threads, for which one switch more takes a hundred times as long.
+    // With three threads, one more preemption takes a hundred times as long.
     model_of(2, move || {
         let shared = Shared::new();
         let mut filler = Sleeper::default();
@@ -82,7 +82,7 @@ fn one_thread_gives_back_the_newer_first() {
     });
 }
 
-/// The other thread gives back what the consumer holds while that releases one in the usual way.
+/// Another thread gives back a held message while the consumer releases the next one.
 #[test]
 fn a_release_beside_one_that_is_given_back() {
     model(|| {
