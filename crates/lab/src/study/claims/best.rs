@@ -1,4 +1,4 @@
-//! One arm against the best of others, place by place.
+//! Compares one arm with the best of several rivals, place by place.
 
 use super::{
     Judged,
@@ -12,10 +12,10 @@ use crate::{
     study::result::{ClaimVerdict, Place},
 };
 
-/// The arm, its rivals, the cells, and what is compared.
+/// The arm, its rivals, the cells and the metric.
 pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);
 
-/// What every place came to.
+/// Returns one result for each place.
 pub(super) fn against(
     board: &Board<'_>,
     contest: Contest<'_>,
@@ -33,8 +33,8 @@ pub(super) fn against(
     vec![nowhere(text, Vec::new(), within)]
 }
 
-/// Nobody need be chosen as the best, which of several that are alike would be a matter of chance:
-/// each ratio has to hold.
+/// Every ratio must hold, so no rival is selected as the best. With several similar rivals that selection would
+/// depend on chance.
 fn in_place(
     board: &Board<'_>,
     (arm, rivals, _, metric): Contest<'_>,
