@@ -74,11 +74,11 @@ fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
     }
 }
 
-/// What several checks say together.
+/// The combined result of several checks.
 struct Said {
     verdict: ClaimVerdict,
     reason: String,
-    /// Those that decided come first, so that the figure shown is theirs.
+    /// The checks that decided come first, so that the report shows their figure.
     evidence: Vec<Evidence>,
 }
 
@@ -92,8 +92,8 @@ impl Said {
     }
 }
 
-/// Where one contradiction of many decides, each is asked for more: of twenty intervals at 95 % one lies
-/// off by chance (Bonferroni). That all hold needs no such answer, for no one of them is picked.
+/// Widens the intervals if one contradiction among many decides: at 95 %, one interval in twenty is off by chance
+/// (Bonferroni). A verdict for which all checks must hold needs no correction, because no single check is picked.
 fn answer_for_choice(judged: &mut [Judged], noise: f64) {
     let many: usize = judged.iter().filter(|one| one.figure.is_some()).map(|one| one.of).sum();
     if many < 2 {
@@ -111,7 +111,7 @@ fn answer_for_choice(judged: &mut [Judged], noise: f64) {
     }
 }
 
-/// The verdict of all checks together, and the sentence of the one that decided.
+/// Returns the combined verdict and the explanation of the check that decided it.
 fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
     use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
     let sentence = |one: &Judged| {
