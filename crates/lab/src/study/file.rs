@@ -210,7 +210,7 @@ pub enum Origin {
     Published,
     /// Added because a fair comparison needs it.
     Fair,
-    /// Added: a limit or a baseline, not a way of doing the job.
+    /// Added as a limit or a baseline; it does not do the whole job.
     Baseline,
 }
 
@@ -298,7 +298,7 @@ pub enum Check {
     /// The cost of one arm under one load relative to the same arm under another, from the medians of each session.
     LoadRatio {
         arm: String,
-        /// Where; the load is left out.
+        /// The place, without a load.
         at: At,
         loads: [Load; 2],
         #[serde(default)]

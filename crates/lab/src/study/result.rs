@@ -203,7 +203,7 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// A sample and the round it was taken in: the arm drawn by lot has two in one round.
+/// A sample and its round. The arm chosen at random has two samples in one round.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct RoundSample {
     /// The round, from 0.
@@ -221,96 +221,96 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// One arm against another.
+/// The ratio of one arm to another.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RatioResult {
     pub a: String,
     pub b: String,
     #[serde(flatten)]
     pub place: Place,
-    /// Wall or processor time per operation.
+    /// Wall time or CPU time per operation.
     pub metric: Metric,
-    /// Cost of `a` over cost of `b`, with its 95 % interval over sessions.
+    /// Cost of `a` divided by the cost of `b`, with its 95 % interval over sessions.
     #[serde(flatten)]
     pub ratio: Ratio,
     pub verdict: Verdict,
-    /// Whether both promise the same; if not, they may not be ranked without saying so.
+    /// `true` if both arms give the same guarantees. Otherwise a ranking must mention the difference.
     pub same_promises: bool,
 }
 
-/// What became of a claim.
+/// A claim with its verdicts.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ClaimResult {
     pub id: String,
-    /// number, ratio, conclusion, mechanism, method or goal.
+    /// `number`, `ratio`, `conclusion`, `mechanism`, `method` or `goal`.
     pub kind: String,
     pub text: String,
     pub published: Option<String>,
     pub predicate: Option<String>,
-    /// What the article's own table says.
+    /// The result of comparing the claim with the article's own table.
     pub source_check: Option<String>,
-    /// What was measured: the (first) check's figure.
+    /// The measured figure of the first check.
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
     pub hi: Option<f64>,
-    /// As published: with the article's own programs, parameters, sizes and state of the memory.
+    /// The verdict as published: with the article's own programs, parameters, sizes and memory state.
     pub verdict: ClaimVerdict,
-    /// Why, in words; what is missing where it is not runnable.
+    /// The reason in words; names what is missing if the claim is not runnable.
     pub reason: String,
-    /// Check by check, those that decided first.
+    /// The evidence of each check, those that decided first.
     pub evidence: Vec<Evidence>,
-    /// The verdict under fair conditions of today; `None` where the study asks for none.
+    /// The verdict under modern conditions; `None` if the study has no such checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider: Option<Wider>,
-    /// Which parameter flips it.
+    /// The parameters that flip the result.
     pub flips: Vec<Evidence>,
 }
 
-/// What became of a claim more widely.
+/// The verdict on a claim under modern conditions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Wider {
     pub verdict: ClaimVerdict,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
-    /// Check by check, those that decided first.
+    /// The evidence of each check, those that decided first.
     pub evidence: Vec<Evidence>,
 }
 
 impl ClaimResult {
-    /// Whether it is our own goal and no article's claim.
+    /// Returns `true` if the claim is a goal of thalweg instead of a statement of an article.
     pub fn is_goal(&self) -> bool {
         self.kind == GOAL
     }
 }
 
-/// What one check saw.
+/// The result of one check.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Evidence {
-    /// What was compared, in words.
+    /// A description of the comparison.
     pub text: String,
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
     pub hi: Option<f64>,
-    /// The range that was to hold; an open end is saved as null.
+    /// The range in which the figure must lie; an open end is saved as null.
     #[serde(default, with = "open_ends")]
     pub within: Option<[f64; 2]>,
-    /// What it says of the claim.
+    /// The verdict of this check alone.
     pub verdict: ClaimVerdict,
 }
 
-/// What a run says of a claim.
+/// The verdict of a run on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// The whole interval satisfies it.
+    /// The whole interval satisfies the claim.
     Reproduced,
-    /// The whole interval violates it.
+    /// The whole interval violates the claim.
     Contradicted,
-    /// The interval does both.
+    /// The interval contains both satisfying and violating values.
     Undecided,
-    /// It could not be run here; the reason says what is missing.
+    /// The claim could not be run here; the reason names what is missing.
     NotRunnable,
 }
 
@@ -325,7 +325,7 @@ impl ClaimVerdict {
     }
 }
 
-/// JSON has no infinity: an open end of a range is null.
+/// JSON cannot represent infinity: an open end of a range is null.
 mod open_ends {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

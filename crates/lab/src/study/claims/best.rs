@@ -69,7 +69,7 @@ fn in_place(
         let (without, all) = (absent.len(), rivals.len());
         worst.why = format!("{}; {without} of {all} not compared: {}", worst.why, one.why);
     }
-    // Who cannot run is not the best; who ran in too few sessions may be.
+    // A rival that cannot run is ignored. A rival with too few sessions might be the best, so the result stays open.
     let open = absent.iter().any(|why| why.verdict == ClaimVerdict::Undecided);
     if open && worst.evidence.verdict == ClaimVerdict::Reproduced {
         worst.evidence.verdict = ClaimVerdict::Undecided;

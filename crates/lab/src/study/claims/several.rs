@@ -1,4 +1,4 @@
-//! One ratio in several places: everywhere, somewhere, and on both sides of a line.
+//! One ratio in several places: in all of them, in at least one, or on both sides of a range.
 
 use super::{
     Judged,
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// Two arms, the cells, and what is compared.
+/// Two arms, the cells and the metric.
 pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
 
-/// Every ratio of two arms in some cells, and what kept others from being one.
+/// Returns every ratio of two arms in these cells, and the reasons for missing ones.
 fn across<'b>(
     board: &Board<'b>,
     (arms, cells, metric): Across<'_>,
@@ -35,7 +35,7 @@ fn across<'b>(
     (found, absent)
 }
 
-/// What a verdict over several places is not about, in words.
+/// Returns text that names the places that a verdict over several places does not cover.
 pub(super) fn left_out(board: &Board<'_>, cells: &[String], load: Option<Load>) -> String {
     not_in_this_run(&board.left_out(cells, load))
 }
