@@ -56,7 +56,7 @@ pub struct Sample {
     /// A number reported by the work itself, in its own unit; 0 if it reported none.
     #[serde(default, skip_serializing_if = "tells_nothing")]
     pub told: f64,
-    /// Pages made dirty meanwhile, by any process of the machine.
+    /// Pages that became dirty during the sample, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dirtied_pages: u64,
     /// Pages written back during the sample, by any process of the machine.

@@ -95,7 +95,7 @@ impl<'a> Sampled<'a> {
 pub enum Failure {
     /// The caller asked to stop.
     Cancelled,
-    /// The arm cannot do this work, and why.
+    /// The arm cannot do this work, for the given reason.
     Unfit(Unfit),
 }
 

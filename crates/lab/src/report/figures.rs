@@ -1,4 +1,4 @@
-//! Figures as templates take them, and those of one cell: ratios, speeds, drift.
+//! Figures for templates, and the figures of one cell: ratios, speeds, drift.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct GroupView {
     /// Its place among the links.
     pub id: String,
     pub cell: String,
-    /// The load in words.
+    /// A description of the load.
     pub load: &'static str,
     pub figures: Vec<Figure>,
 }
