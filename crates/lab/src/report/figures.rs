@@ -18,7 +18,7 @@ use crate::{measure::sample::Metric, study::result::RatioResult};
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupView {
-    /// Its place among the links.
+    /// Identifier for links.
     pub id: String,
     pub cell: String,
     /// A description of the load.

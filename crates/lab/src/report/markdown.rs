@@ -135,7 +135,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
-            // A mention or a reference would tell people, or link somewhere.
+            // A mention would notify people, and a reference would create a link.
             '@' | '#' => {
                 safe.push_str(if c == '@' { "&#64;" } else { "&#35;" });
             }

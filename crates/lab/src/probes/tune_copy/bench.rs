@@ -54,7 +54,7 @@ pub(super) struct Bench {
 /// The results of trying the mechanisms.
 #[derive(Default)]
 pub(super) struct Trial {
-    /// Those that work, and seconds per byte with preparing and tidying up.
+    /// Mechanisms that work, with their seconds per byte including preparation and clean-up.
     pub works: Vec<(&'static dyn Mechanism, f64)>,
     pub unfit: HashMap<&'static str, Unfit>,
     /// Mechanisms that were not tried for lack of time.
