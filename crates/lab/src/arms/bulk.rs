@@ -1,9 +1,8 @@
-//! Work `bulk`: a large buffer of this process becomes another process's own, by an arm of the channel.
+//! The work `bulk`: transfers a large buffer from this process to another process with an arm of the channel.
 //!
-//! A is this process, B a helper that is started before any buffer exists. All arms of a place share
-//! the two and their memory: with memory of its own for each, the large sizes would not fit. Timed is
-//! what lies between A's first call and the moment when B has everything; the processor time of both
-//! counts, B's also apart.
+//! A is this process; B is a helper that starts before any buffer exists. All arms of a place share both processes
+//! and their memory, because with separate memory the large sizes would not fit. A sample lasts from A's first call
+//! until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
 
 mod alone;
 mod landing;

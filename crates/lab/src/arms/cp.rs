@@ -32,8 +32,7 @@ pub(crate) struct CpSite<'p> {
 }
 
 impl Cp {
-    /// The `cp` of the system, with the first of these sets of options that it takes. It is tried on an
-    /// empty file.
+    /// Finds the system's `cp` with the first of these option sets that it accepts, by copying an empty file.
     pub(crate) fn find(options: &[&str], site: &CpSite<'_>) -> Result<Self, String> {
         let empty = site.empty;
         std::fs::write(empty, "").map_err(|e| format!("{}: {e}", empty.display()))?;

@@ -239,7 +239,7 @@ impl Arm for TransferArm {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
-        // A stream into a stream: one operation goes over into the next.
+        // From a stream to a stream, operations follow each other without a boundary.
         let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, Reading::Take),
