@@ -98,8 +98,9 @@ fn named(mounts: &str) -> impl Iterator<Item = (&str, &Path)> {
     each.map(|(name, path)| (name, Path::new(path)))
 }
 
-/// Where in a folder everything lies that a session makes there: under the name of its scratch folder, of which
-/// `scratch` is a part, and which no other session has. Never the folder itself: what lies there is removed.
+/// Returns the directory in `folder` that contains everything that the session creates there. It has the unique name
+/// of the session's temporary directory, which contains `scratch`. Never returns `folder` itself, because the result
+/// is removed.
 fn beside(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     let is_of_session =
         |name: &&OsStr| CString::new(name.as_bytes()).is_ok_and(|name| is_reserved(&name));

@@ -93,7 +93,7 @@ pub struct ProbeSession {
     pub session: usize,
     /// The result; `None` if the probe could not run.
     pub finding: Option<Finding>,
-    /// Why it could not look.
+    /// The reason why the probe could not run.
     pub missing: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub struct ArmResult {
     #[serde(flatten)]
     pub place: Place,
     pub origin: Origin,
-    /// What it promises; `None` where the question makes no sense (a baseline).
+    /// The guarantees of the arm; `None` for a baseline.
     pub promises: Option<Guarantees>,
     /// The result of the alias probe: `copied`, `shared`, or the reason why it could not run.
     pub alias: Option<String>,

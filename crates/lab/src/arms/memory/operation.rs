@@ -14,9 +14,9 @@ pub enum Usage {
     /// A copy without further use, as in a micro-benchmark.
     #[default]
     Copy,
-    /// A copy whose CRC32C is taken at once.
+    /// A copy, followed by the CRC32C of the result.
     CopyThenChecksum,
-    /// A copy that takes the CRC32C while it copies, by a row of the checksums.
+    /// A copy that computes the CRC32C at the same time, with a kernel from the table of checksums.
     FusedChecksum,
     /// A copy, followed by the XXH3 of the result.
     CopyThenXxh3,

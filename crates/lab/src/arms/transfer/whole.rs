@@ -69,7 +69,7 @@ type Tuned<'t> = (&'t dyn Mechanism, &'t Tuning);
 const AT_ONCE: usize = 1 << 20;
 
 impl<'s> Whole<'s> {
-    /// Makes the ends; nothing has a size yet.
+    /// Creates the ends, without a size.
     pub fn between(source: Medium<'_>, sink: Medium<'_>, terms: Terms<'s>) -> io::Result<Self> {
         // Allocates the pattern now; otherwise it would count as memory of the first mechanism.
         Content::Pattern.piece(0, 1);

@@ -19,7 +19,7 @@ impl Jdk {
         homes.into_iter().filter_map(Self::at).find(|jdk| jdk.release == release)
     }
 
-    /// The JDK in this folder: one that can compile.
+    /// Returns the JDK in this directory if it includes a compiler.
     pub fn at(home: PathBuf) -> Option<Self> {
         let facts = fs::read_to_string(home.join("release")).ok()?;
         let release = release_in(&facts)?;
@@ -27,7 +27,7 @@ impl Jdk {
     }
 }
 
-/// `JDK 25` and the version, to the last digit, of each release that an arm would find here.
+/// Returns, for each release, the name like `JDK 25` and the full version of the JDK that an arm would use.
 pub(crate) fn jdks() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for jdk in candidates().into_iter().filter_map(Jdk::at) {
@@ -37,7 +37,7 @@ pub(crate) fn jdks() -> BTreeMap<String, String> {
     found
 }
 
-/// The version, from the line `JAVA_VERSION="25.0.3"`.
+/// Returns the version, from the line `JAVA_VERSION="25.0.3"`.
 fn version_in(facts: &str) -> Option<&str> {
     let rest = facts.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
     rest.split('"').next()
