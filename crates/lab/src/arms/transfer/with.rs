@@ -23,7 +23,7 @@ pub(super) struct With {
     /// The file system of source and sink files.
     #[serde(default = "scratch")]
     pub place: String,
-    /// `true` if a sink file is created anew each time, `false` if it is overwritten.
+    /// `true` if a sink file is newly created each time, `false` if it is overwritten.
     #[serde(default)]
     pub fresh: Option<bool>,
     /// Bytes per second of a paced source, like `100MB/s`.

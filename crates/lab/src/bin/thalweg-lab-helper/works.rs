@@ -133,9 +133,9 @@ impl Arm for CopyPiece {
     }
 }
 
-/// A child that waits for the end of its input. The standard library makes one of another user, be it
-/// the same, by fork(2), which leaves every page of ours to be copied on write; any other by
-/// posix_spawn(3), which borrows our memory until it runs something else.
+/// Starts a child that waits for the end of its input. If a user id is set, even the current one, the standard
+/// library uses fork(2), which makes all our pages copy-on-write. Otherwise it uses posix_spawn(3), which shares our
+/// memory until it executes a program.
 fn waiting(forked: bool) -> Child {
     let mut command = Command::new("/bin/cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());

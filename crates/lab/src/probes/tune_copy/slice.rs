@@ -140,7 +140,7 @@ mod tests {
     fn where_nothing_can_be_made_the_source_itself_is_read() {
         let away = tempfile::tempdir().unwrap();
         let scratch = Folder::inside(away.path()).unwrap();
-        // Nobody can make a folder in sysfs.
+        // No user can create a directory in sysfs.
         let source = Path::new("/sys/kernel/uevent_seqnum");
         let part = slice(source, 1, &scratch);
         assert_eq!((part.facts.placement, part.source.as_path()), (Placement::Prefix, source));

@@ -148,7 +148,7 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// The sample of a line that has to have so many fields.
+    /// Parses the sample of a line, which must have the expected number of fields.
     fn sample(&self, columns: usize) -> Option<RoundSample> {
         let has_later = columns > self::columns(FIRST);
         let calls = if self.0.get(17)?.is_empty() { None } else { Some(self.get(17)?) };
