@@ -1,6 +1,7 @@
-//! The works that arms of a study are made of, and the probes that decide claims without a clock.
+//! The works that arms of a study are made of, and the probes that decide claims without measuring time.
 //!
-//! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
+//! Each work is one source file and one line in [`ARM_KINDS`]. A study selects a work by name and passes it a table
+//! of parameters.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
@@ -22,76 +23,76 @@ pub(crate) mod transfer;
 pub(crate) mod volume;
 mod worker;
 
-/// Makes arms of one kind out of a study's parameters.
+/// A kind of arm (a "work" in study files): creates arms from the parameters of a study.
 pub trait ArmKind: Sync {
-    /// Its name in study files; the file's name with `-` for `_`.
+    /// Returns the name used in study files: the name of the source file with `-` for `_`.
     fn name(&self) -> &'static str;
 
-    /// One line for the manual.
+    /// Returns a one-line description for the manual.
     fn summary(&self) -> &'static str;
 
-    /// Reads the parameters of a study. What is wrong here is wrong on every machine, and the study is
-    /// refused before anything runs.
+    /// Parses and validates the parameters of a study. An error here does not depend on the machine, so the study is
+    /// rejected before anything runs.
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit>;
 
-    /// An arm of these parameters.
+    /// Parses the parameters of `job` and opens an arm.
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         self.parse(job.with)?.open(job)
     }
 }
 
-/// Parameters that were read.
+/// Validated parameters of an arm.
 pub trait Spec {
-    /// Acquires what must exist before any buffer does: processes, built programs. What this machine
-    /// lacks is the `Unfit`'s reason.
+    /// Creates the arm and acquires what must exist before its buffers: processes and built programs. If this machine
+    /// lacks something, the `Unfit` names it.
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit>;
 }
 
-/// What an arm is made of.
+/// Everything that is needed to open an arm or to run a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'j> {
     /// The arm's name, for messages.
     pub arm: &'j str,
     pub with: &'j toml::Table,
     pub bytes: u64,
-    /// Where files may be made; removed after the session.
+    /// Directory for temporary files; removed after the session.
     pub scratch: &'j Path,
-    /// The folder of the study file: programs that are built lie below it.
+    /// The directory of the study file. Programs that must be built are below it.
     pub studies: &'j Path,
-    /// Our own binary, for helper processes.
+    /// The thalweg binary, for helper processes.
     pub program: &'j Path,
 }
 
 impl Job<'_> {
-    /// The name of a file that the arm alone has in this folder.
+    /// Returns a path in `folder` that no other arm uses.
     pub(crate) fn file(&self, folder: &Path, what: &str) -> PathBuf {
         folder.join(format!("{what}-{}", self.arm.replace('/', "-")))
     }
 }
 
-/// Decides a claim of mechanism by doing it and looking, without a clock.
+/// Decides a claim about a mechanism by trying it and observing the result, without measuring time.
 pub trait Probe: Sync {
-    /// Its name in study files.
+    /// Returns the name used in study files.
     fn name(&self) -> &'static str;
 
-    /// One line for the manual.
+    /// Returns a one-line description for the manual.
     fn summary(&self) -> &'static str;
 
-    /// Reads the parameters of a study, as [`ArmKind::parse`] does.
+    /// Parses and validates the parameters of a study, like [`ArmKind::parse`].
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit>;
 
-    /// Looks with these parameters.
+    /// Parses the parameters of `job` and runs the probe.
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
         self.parse(job.with)?.look(job)
     }
 }
 
-/// The parameters of a probe that were read.
+/// Validated parameters of a probe.
 pub trait Look {
     fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Finding {
     /// The numbers that a claim's range is compared with.
@@ -99,7 +100,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// The works and probes that study files may name.
+/// The works and probes that a study file can name.
 #[derive(Clone, Copy)]
 pub struct Catalogue {
     pub arm_kinds: &'static [&'static dyn ArmKind],
@@ -128,7 +129,7 @@ pub static PROBES: &[&dyn Probe] = &[
     &probes::worker_memory::WorkerMemory,
 ];
 
-/// The distributions of sizes that the work `memory` can draw from.
+/// Returns the names of the size distributions that the work `memory` supports.
 pub fn size_distributions() -> impl Iterator<Item = &'static str> {
     memory::Distribution::names()
 }
@@ -143,7 +144,7 @@ impl Catalogue {
     }
 }
 
-/// Refuses parameters that a work or probe does not know, naming those it does.
+/// Returns an error that names the first unknown parameter and lists the known ones.
 pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
     let Some(unknown) = with.keys().find(|key| !names.contains(&key.as_str())) else {
         return Ok(());
@@ -152,7 +153,7 @@ pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
     Err(Unfit::because(format!("unknown parameter {unknown}; known: {known}")))
 }
 
-/// The parameters of a work or a probe as its own type; the error names the one that is wrong.
+/// Deserializes the parameters of a work or probe into `With`. The error names the wrong parameter.
 pub(crate) fn parameters<With: DeserializeOwned>(
     of: &str,
     with: &toml::Table,

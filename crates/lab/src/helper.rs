@@ -1,5 +1,5 @@
-//! Processes that help a measurement: sessions, receivers, loads. The command line has one hidden
-//! command, `thalweg helper KIND`, that ends here; `thalweg-lab-helper` is the same for our tests.
+//! Helper processes of a measurement: sessions, receivers, loads. The hidden command `thalweg helper KIND` runs them;
+//! `thalweg-lab-helper` is its counterpart for our tests.
 
 use std::process::ExitCode;
 use thalweg_sys::signal;
@@ -14,8 +14,8 @@ use crate::{
     study::{load, session},
 };
 
-/// One kind of helper: its name, and what it does with the rest of its arguments. It talks over
-/// stdin and stdout, and ends when stdin does.
+/// A kind of helper: its name, and the function that gets the remaining arguments. It communicates over stdin and
+/// stdout, and exits when stdin is closed.
 pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 
 pub static HELPERS: &[Helper] = &[
@@ -28,12 +28,12 @@ pub static HELPERS: &[Helper] = &[
     ("survey", |_| tune_machine::serve()),
 ];
 
-/// Runs the helper that the first argument names.
+/// Runs the helper named by the first argument.
 pub fn main(arguments: &[String]) -> ExitCode {
     ExitCode::from(run(arguments) as u8)
 }
 
-/// The same, answering the exit status: 0, 1 if it could not go on, 2 if there is no such helper.
+/// Runs the helper and returns the exit status: 0, 1 if it failed, 2 if the kind is unknown.
 pub fn run(arguments: &[String]) -> i32 {
     let Some((kind, rest)) = arguments.split_first() else {
         eprintln!("thalweg helper: it is started by other commands, with the kind of helper");
@@ -47,7 +47,7 @@ pub fn run(arguments: &[String]) -> i32 {
     end(kind, run(rest))
 }
 
-/// The same with sessions that know other works and probes: our own tests plant faults in some.
+/// Like [`main`], but sessions use another catalogue of works and probes. Our tests add faulty ones.
 pub fn main_with(catalogue: &Catalogue, arguments: &[String]) -> ExitCode {
     match arguments {
         [kind] if kind == "session" => {
@@ -58,9 +58,9 @@ pub fn main_with(catalogue: &Catalogue, arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A peer that went away is then an error that can be told.
+/// Ignores SIGPIPE, so that a write to a closed pipe fails with EPIPE, which can be reported.
 fn deaf_to_closed_pipes() {
-    // It fails for no signal that exists.
+    // Fails only for signals that do not exist.
     let _ = signal::ignore_sigpipe();
 }
 

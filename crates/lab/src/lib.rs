@@ -1,8 +1,8 @@
-//! Measures mechanisms honestly and writes the machine profile.
+//! Measures copy mechanisms and writes the machine profile.
 //!
-//! [`measure`] takes samples of arms in interleaved rounds and says what they show; [`arms`] are what
-//! is sampled; [`probes`] ask the questions of one command each; a [`study`] is a published experiment,
-//! whose [`report`] people read.
+//! [`measure`] samples arms in interleaved rounds and computes ratios with intervals. [`arms`] are the variants that
+//! are sampled. [`probes`] implement the measuring commands, one module per command. A [`study`] is a published
+//! experiment restated as data; [`report`] renders its results.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
@@ -29,7 +29,7 @@
 //! # Ok::<(), thalweg_lab::probes::tune_copy::TuneError>(())
 //! ```
 #![forbid(unsafe_code)]
-// Only the command line uses it: a comment that repeats a name helps no reader.
+// This crate is internal to the command line, so not every public item needs a doc comment.
 #![allow(missing_docs)]
 
 pub mod arms;

@@ -1,4 +1,4 @@
-//! Takes samples and says what they show; knows no study, no mechanism and no command.
+//! Takes samples and evaluates them. Independent of studies, mechanisms and commands.
 
 use thalweg_core::Cancelled;
 
@@ -15,5 +15,5 @@ pub mod schedule;
 pub mod session;
 pub mod stats;
 
-/// Asked again and again whether to go on.
+/// Called repeatedly to ask whether to continue; returns [`Cancelled`] to stop.
 pub type Stop<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;

@@ -1,9 +1,9 @@
-//! The report: saved results as one short self-contained HTML page, their drawings as a page for each
-//! study, or all as Markdown for an issue.
+//! The report: saved results as a short self-contained HTML page, their drawings as one page per study, or all of it
+//! as Markdown for an issue.
 //!
-//! It shows what [`StudyResult`](crate::study::result::StudyResult) says and judges nothing anew, but
-//! for one thing: what wins a place is worked out here from the samples, by the same statistics.
-//! No network, no script; drawings come from our own builders, pages from templates that escape.
+//! It shows the content of [`StudyResult`](crate::study::result::StudyResult) and does not judge again, with one
+//! exception: the winner of a place is computed here from the samples, with the same statistics. Pages use no network
+//! and no scripts. Drawings come from our own builders, pages from templates that escape their data.
 
 mod answers;
 mod articles;

@@ -1,4 +1,4 @@
-//! A folder of our own that goes when it is dropped, also on errors and panics.
+//! Temporary directories that are removed when dropped, also on errors and panics.
 
 use std::{
     env,
@@ -9,20 +9,20 @@ use std::{
 };
 use thalweg_core::{atomic_file::name::unfinished_name, trusted_file::make_directory};
 
-/// A hidden folder, named as everything unfinished is: a copy of what is around it leaves it out, also
-/// when a killed process has left it.
+/// A hidden directory with the reserved name of unfinished files. A copy of its parent directory skips it, even if a
+/// killed process has left it behind.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// A new folder inside an existing one. Only this user can enter it: `copy --tune` puts parts of files there that
-    /// other users must not read.
+    /// Creates a directory inside an existing one. Only this user can enter it, because `copy --tune` puts parts of
+    /// files there that other users must not read.
     pub fn inside(parent: &Path) -> io::Result<Self> {
         Self::make(parent, "tune", 0o700)
     }
 
-    /// A new folder for another purpose than tuning, with the mode that the umask leaves: a program may start children
-    /// as another user.
+    /// Creates a directory for another purpose than tuning, with the mode that the umask leaves. A program may start
+    /// child processes as another user.
     pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
         Self::make(parent, purpose, 0o777)
     }
@@ -31,7 +31,7 @@ impl Folder {
         loop {
             let path = parent.join(unfinished_name(OsStr::new(purpose)));
             match fs::DirBuilder::new().mode(mode).create(&path) {
-                // Left by a killed process of this number.
+                // Left behind by a killed process with the same process id.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Self(path)),
             }
@@ -49,12 +49,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A drop cannot report; what cannot be removed is hidden and named after us.
+        // A drop cannot report errors; a directory that cannot be removed stays hidden, with a name that identifies
+        // this process.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes a file or a tree, if there is one.
+/// Removes a file or a directory tree, if it exists.
 pub(crate) fn remove(path: &Path) {
     if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
         let _ = fs::remove_dir_all(path);
@@ -63,8 +64,8 @@ pub(crate) fn remove(path: &Path) {
     }
 }
 
-/// `$XDG_CACHE_HOME/thalweg/PURPOSE`, or below `~/.cache`. `None` where it cannot be made, and where another user can
-/// write it: programs that lie there are run.
+/// Returns `$XDG_CACHE_HOME/thalweg/PURPOSE`, or a directory below `~/.cache`. `None` if it cannot be created or
+/// another user can write to it, because programs in it are executed.
 pub(crate) fn cache(purpose: &str) -> Option<PathBuf> {
     let told = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")))?;
@@ -73,7 +74,7 @@ pub(crate) fn cache(purpose: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Bytes an ordinary user may still write in a folder; no limit where that is not told.
+/// Returns the bytes that an unprivileged user can still write in a directory; `u64::MAX` if unknown.
 pub(crate) fn free_space(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
 }

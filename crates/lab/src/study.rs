@@ -1,8 +1,8 @@
-//! A study: a published experiment restated as data, and what became of it on this machine.
+//! A study: a published experiment restated as data, and its result on this machine.
 //!
-//! Reading order: [`file`] is the TOML file under `studies/`, [`works`](crate::arms) make its arms,
-//! `run` starts fresh-process sessions, `session` is the inside of one, `claims` turns intervals
-//! into verdicts, [`result`] is the JSON that is saved.
+//! Reading order: [`file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms, `run`
+//! starts each session in a fresh process, `session` runs inside that process, `claims` turns intervals into
+//! verdicts, and [`result`] defines the JSON that is saved.
 
 pub mod carried;
 mod check;

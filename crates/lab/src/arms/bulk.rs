@@ -1,9 +1,8 @@
-//! Work `bulk`: a large buffer of this process becomes another process's own, by an arm of the channel.
+//! The work `bulk`: transfers a large buffer from this process to another process with an arm of the channel.
 //!
-//! A is this process, B a helper that is started before any buffer exists. All arms of a place share
-//! the two and their memory: with memory of its own for each, the large sizes would not fit. Timed is
-//! what lies between A's first call and the moment when B has everything; the processor time of both
-//! counts, B's also apart.
+//! A is this process; B is a helper that starts before any buffer exists. All arms of a place share both processes
+//! and their memory, because with separate memory the large sizes would not fit. A sample lasts from A's first call
+//! until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
 
 mod alone;
 mod landing;
@@ -23,7 +22,7 @@ use pair::pair_of;
 use with::Way;
 pub(crate) use with::{From, With};
 
-/// Bulk transfers between two processes, and the copies in one that they are compared with.
+/// Bulk transfers between two processes, and copies within one process for comparison.
 pub(super) struct Bulk;
 
 impl ArmKind for Bulk {
@@ -42,7 +41,7 @@ impl ArmKind for Bulk {
     }
 }
 
-/// The arm; the parameters of the job are not looked at.
+/// Opens the arm. Uses the parsed parameters in `self`, not those of the job.
 impl Spec for With {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let bytes = length(job)?;
@@ -61,11 +60,11 @@ fn length(job: &Job<'_>) -> Result<usize, Unfit> {
     })
 }
 
-/// Bytes of memory that both processes have, after a transfer, besides the buffers of the data.
+/// Returns the memory in bytes that both processes use after a transfer, in addition to the data buffers.
 pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     let bytes = length(job)?;
     let pair = pair_of(job, bytes)?;
-    // The pattern itself is no part of it.
+    // The pattern is allocated here, so that it is not counted.
     Content::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
         Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)
@@ -77,7 +76,7 @@ pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     Ok(of_both()?.saturating_sub(before).saturating_sub(2 * bytes as u64))
 }
 
-/// The proportional set size of a process, in bytes (proc_pid_smaps(5)).
+/// Returns the proportional set size of a process, in bytes (proc_pid_smaps(5)).
 fn proportional(process: u32) -> Result<u64, Unfit> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).map_err(|e| Unfit::because(format!("{path}: {e}")))?;

@@ -1,8 +1,8 @@
-//! A whole program, started anew and run to its end for each sample: the one way in which
-//! [`crate::probes::trial`], [`crate::probes::compare`], studies and tuning run other people's commands.
+//! Runs a whole program in a new process for each sample. [`crate::probes::trial`], [`crate::probes::compare`],
+//! studies and tuning all run external commands with it.
 //!
-//! Left out of a sample: making the files for what it prints. In it: starting the process, and what that
-//! and the children that it waited for used.
+//! A sample includes starting the process, and the resource usage of the process and of the children that it waited
+//! for. It excludes creating the files for its output.
 
 mod child;
 mod lookup;
@@ -28,29 +28,29 @@ use crate::measure::{
     schedule::Failure,
 };
 
-/// How commands are run.
+/// The parameters for running commands.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandRunner<'r> {
-    /// Where their output goes.
+    /// Files for the output of commands.
     pub outputs: &'r Outputs,
-    /// Whether standard output is kept, in the file `out`; standard error always is, in `err`.
+    /// `true` if standard output is kept, in the file `out`. Standard error is always kept, in `err`.
     pub keeps_output: bool,
-    /// Whether a command that ends with another status than 0 has failed.
+    /// `true` if an exit status other than 0 is a failure.
     pub must_succeed: bool,
-    /// How long one run may take.
+    /// Maximum duration of one run.
     pub limit: Option<Duration>,
-    /// Asked whenever a signal came.
+    /// Called after each signal.
     pub stop: &'r dyn Fn() -> Result<(), Cancelled>,
 }
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
-    /// What it took, and what happened to the machine meanwhile.
+    /// The cost of the run, and the activity of the machine during it.
     pub sample: Sample,
-    /// The most memory one of its processes had resident, in bytes.
+    /// The largest resident set size of one of its processes, in bytes.
     pub max_resident: u64,
-    /// Up to here the kernel shows the memory of this process instead.
+    /// Up to this size, `max_resident` shows the memory of this process instead.
     pub hidden_below: u64,
     /// Standard output, if it was kept.
     pub out: String,
@@ -58,12 +58,12 @@ pub(crate) struct Ran {
 }
 
 impl<'r> CommandRunner<'r> {
-    /// For commands that copy files: what they print is not looked at unless they fail.
+    /// Creates a runner for commands that copy files. Their output is only read if they fail.
     pub fn of_copies(outputs: &'r Outputs, stop: &'r dyn Fn() -> Result<(), Cancelled>) -> Self {
         Self { outputs, keeps_output: false, must_succeed: true, limit: None, stop }
     }
 
-    /// Runs a command to its end, with nothing on its standard input.
+    /// Runs a command to its end, with empty standard input.
     pub fn once(&self, command: &mut Command) -> Result<Ran, Failure> {
         command.stdin(Stdio::null()).stderr(self.outputs.create("err")?);
         if self.keeps_output {
@@ -91,7 +91,7 @@ impl<'r> CommandRunner<'r> {
             ran.used_by(&ended);
             return Ok(ran);
         }
-        // An interrupt from the keyboard ends the program too: that is no failure of it.
+        // An interrupt from the keyboard also ends the program, which is not a failure of the program.
         (self.stop)()?;
         let said = match last_words(&self.outputs.read("err")) {
             words if words.is_empty() => "it said nothing on standard error".to_owned(),
@@ -102,7 +102,7 @@ impl<'r> CommandRunner<'r> {
 }
 
 impl Ran {
-    /// Counts what this process used, and nothing else, and leaves the time on the clock.
+    /// Replaces the resource usage with that of another process; wall time stays.
     pub fn used_by(&mut self, ended: &Ended) {
         self.sample = self.sample.using(&ended.used);
         self.max_resident = ended.max_resident;

@@ -1,5 +1,5 @@
-//! The bytes that works move, known by their place, so that every byte can be checked wherever it
-//! arrives, and the files that hold them.
+//! The bytes that works move. Each byte is determined by its position, so that every byte can be verified at its
+//! destination. Also the files that contain them.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
@@ -11,22 +11,22 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-/// What a stream or a file consists of.
+/// The content of a stream or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Zeros, as `/dev/zero` has them.
+    /// Zeros, as read from `/dev/zero`.
     Zeros,
-    /// A pattern that repeats after a prime number of bytes: pages in the wrong order show.
+    /// A pattern with a prime period, so that pages in the wrong order are detected.
     Pattern,
 }
 
 /// The largest prime below 2^20.
 const PERIOD: usize = 1_048_573;
-/// The longest piece that is compared or filled at once.
+/// Maximum bytes that are compared or filled at once.
 const PIECE: usize = 256 << 10;
 
 impl Content {
-    /// The name in the talk with helpers.
+    /// Returns the name in the protocol with helpers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zeros => "zeros",
@@ -34,7 +34,7 @@ impl Content {
         }
     }
 
-    /// The content of this name.
+    /// Returns the content with this name.
     pub fn named(name: &str) -> Result<Self, String> {
         [Self::Zeros, Self::Pattern]
             .into_iter()
@@ -42,7 +42,7 @@ impl Content {
             .ok_or_else(|| format!("there is no content {name:?}"))
     }
 
-    /// At most `PIECE` bytes from place `at`.
+    /// Returns at most `PIECE` bytes, starting at position `at`.
     pub fn piece(self, at: u64, len: usize) -> &'static [u8] {
         static ZEROS: [u8; PIECE] = [0; PIECE];
         match self {
@@ -51,7 +51,7 @@ impl Content {
         }
     }
 
-    /// The bytes from place `at` on.
+    /// Fills `into` with the bytes from position `at` on.
     pub fn fill(self, at: u64, into: &mut [u8]) {
         for (n, piece) in into.chunks_mut(PIECE).enumerate() {
             piece.copy_from_slice(self.piece(at + (n * PIECE) as u64, piece.len()));
@@ -59,7 +59,7 @@ impl Content {
     }
 }
 
-/// The first of `bytes` that is not what `content` has from place `at` on.
+/// Returns the index of the first byte that differs from `content` at position `at`.
 pub(crate) fn first_difference(content: Content, at: u64, bytes: &[u8]) -> Option<usize> {
     bytes.chunks(PIECE).enumerate().find_map(|(n, piece)| {
         let expected = content.piece(at + (n * PIECE) as u64, piece.len());
@@ -68,12 +68,12 @@ pub(crate) fn first_difference(content: Content, at: u64, bytes: &[u8]) -> Optio
     })
 }
 
-/// One period, and as much again as a piece may run over its end.
+/// Returns one period, plus the bytes by which a piece can extend beyond its end.
 fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {
-        // splitmix64 (Steele, Lea, Flood 2014): every byte differs from what a zeroed or a stale
-        // page would have with probability 255/256.
+        // splitmix64 (Steele, Lea, Flood 2014): with probability 255/256, a byte differs from that of a zeroed or
+        // stale page.
         let words = (1..=(PERIOD as u64).div_ceil(8)).flat_map(|n| {
             let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -87,12 +87,12 @@ fn pattern() -> &'static [u8] {
 }
 
 thread_local! {
-    // The files that this thread's arms read, by the device they lie on; 0 is memory.
+    // The files that this thread's arms read, by device; 0 is memory.
     static SHARED: RefCell<Vec<(u64, Weak<File>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A file in `folder` with at least `len` bytes of the pattern, on storage and in the page cache.
-/// The arms of a session that read a file of one file system read the same one.
+/// Returns a file in `folder` with at least `len` bytes of the pattern, on storage and in the page cache. Arms of a
+/// session that read from the same file system share one file.
 pub(crate) fn file(folder: &Path, len: u64) -> io::Result<Arc<File>> {
     let device = folder.metadata()?.dev();
     let path = folder.join("content");
@@ -103,7 +103,7 @@ pub(crate) fn file(folder: &Path, len: u64) -> io::Result<Arc<File>> {
     Ok(file)
 }
 
-/// A memfd with at least `len` bytes of the pattern, shared in the same way.
+/// Returns a memfd with at least `len` bytes of the pattern, shared in the same way.
 pub(crate) fn memfd(len: u64) -> io::Result<Arc<File>> {
     let make = || Ok(File::from(memfd_create("thalweg-source", MemfdFlags::CLOEXEC)?));
     let memory = shared(0, make)?;
@@ -111,7 +111,7 @@ pub(crate) fn memfd(len: u64) -> io::Result<Arc<File>> {
     Ok(memory)
 }
 
-/// A new file of exactly `len` bytes of the pattern, on storage and in the page cache.
+/// Creates a file with exactly `len` bytes of the pattern, on storage and in the page cache.
 pub(crate) fn own_file(path: &Path, len: u64) -> io::Result<()> {
     settle(&File::create(path)?, len)
 }
@@ -129,12 +129,12 @@ fn shared(device: u64, make: impl FnOnce() -> io::Result<File>) -> io::Result<Ar
     })
 }
 
-/// At least so long, and nothing left to be written back beside the first samples.
+/// Grows the file to at least `len` bytes and syncs it, so that no writeback runs during the first samples.
 fn settle(file: &File, len: u64) -> io::Result<()> {
     if grow(file, len)? { file.sync_all() } else { Ok(()) }
 }
 
-/// Whether anything was missing. A shared file only ever grows at its end.
+/// Grows a file if needed. Returns `true` if it was too short. A shared file only ever grows at its end.
 fn grow(mut file: &File, len: u64) -> io::Result<bool> {
     let mut at = file.seek(SeekFrom::End(0))?;
     let grows = at < len;
@@ -146,8 +146,8 @@ fn grow(mut file: &File, len: u64) -> io::Result<bool> {
     Ok(grows)
 }
 
-/// Whether a file consists of exactly `len` bytes of `content` from its place `from` on; if not,
-/// what is wrong.
+/// Checks that a file consists of exactly `len` bytes of `content`, starting at position `from`. The error describes
+/// the difference.
 pub(crate) fn check(path: &Path, content: Content, from: u64, len: u64) -> Result<(), String> {
     let failed = |e: io::Error| format!("reading {}: {e}", path.display());
     let mut file = File::open(path).map_err(failed)?;
@@ -168,7 +168,7 @@ pub(crate) fn check(path: &Path, content: Content, from: u64, len: u64) -> Resul
     Ok(())
 }
 
-/// Whether a file holds the first `len` bytes of another and no more; if not, what is wrong.
+/// Checks that a file contains exactly the first `len` bytes of another. The error describes the difference.
 pub(crate) fn same(copy: &Path, source: &Path, len: u64) -> Result<(), String> {
     let failed = |e: io::Error| format!("reading the copy: {e}");
     let size = copy.metadata().map_err(failed)?.len();
@@ -180,7 +180,7 @@ pub(crate) fn same(copy: &Path, source: &Path, len: u64) -> Result<(), String> {
     differs.map_or(Ok(()), |at| Err(format!("delivered a wrong byte at {at}")))
 }
 
-/// The first place where two files differ, or where one of them ends and the other goes on.
+/// Returns the first position at which two files differ, or at which the shorter one ends.
 pub(crate) fn first_difference_of_files(a: &Path, b: &Path) -> io::Result<Option<u64>> {
     let (a, b) = (File::open(a)?, File::open(b)?);
     let (mut left, mut right) = (Vec::new(), Vec::new());

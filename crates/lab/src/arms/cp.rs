@@ -1,4 +1,4 @@
-//! The system's own `cp`, as an arm to compare with: a fresh process each time, run as every command is.
+//! The system's `cp` as an arm for comparison: a new process for each sample, like every command.
 
 use serde::Serialize;
 use std::{cell::RefCell, path::Path, process::Command, process::Stdio};
@@ -10,30 +10,29 @@ use crate::{
     scratch::remove,
 };
 
-/// A `cp` that works here.
+/// A `cp` that works on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cp {
-    /// The command without its operands: `cp --reflink=never`.
+    /// The command without its operands, like `cp --reflink=never`.
     pub command: String,
-    /// What it says of itself; empty if nothing.
+    /// The version that it reports; empty if none.
     pub version: String,
-    /// Seconds it takes to copy an empty file. They are part of each of its samples.
+    /// Seconds to copy an empty file. This start-up time is part of each sample.
     pub startup: f64,
 }
 
-/// Where `cp` is run: by whom, and between which files its start is measured.
+/// The runner for `cp`, and the files for measuring its start-up time.
 #[derive(Clone, Copy)]
 pub(crate) struct CpSite<'p> {
     pub runner: CommandRunner<'p>,
     /// An empty file.
     pub empty: &'p Path,
-    /// The name of every copy; nothing is there before one is made.
+    /// The path of every copy; it does not exist before a copy.
     pub copy: &'p Path,
 }
 
 impl Cp {
-    /// The `cp` of the system, with the first of these sets of options that it takes. It is tried on an
-    /// empty file.
+    /// Finds the system's `cp` with the first of these option sets that it accepts, by copying an empty file.
     pub(crate) fn find(options: &[&str], site: &CpSite<'_>) -> Result<Self, String> {
         let empty = site.empty;
         std::fs::write(empty, "").map_err(|e| format!("{}: {e}", empty.display()))?;
@@ -49,7 +48,7 @@ impl Cp {
         Err(refusal)
     }
 
-    /// Seconds to copy an empty file; the copy is removed.
+    /// Returns the seconds to copy an empty file, and removes the copy.
     fn start(&self, site: &CpSite<'_>) -> Result<f64, Failure> {
         let done = self.run(site.empty, site);
         remove(site.copy);
@@ -64,16 +63,16 @@ impl Cp {
     }
 }
 
-/// `cp` as an arm. Its start is part of each sample, and measured beside each of them by copying an
-/// empty file, so that it is known how large a part.
+/// `cp` as an arm. Each sample includes its start-up time, which is also measured next to each sample by copying an
+/// empty file.
 pub(crate) struct CpArm<'p> {
     pub cp: &'p Cp,
     pub site: CpSite<'p>,
     pub source: &'p Path,
     pub bytes: u64,
-    /// Looks at what was copied.
+    /// Verifies the copy.
     pub checked: &'p dyn Fn() -> Result<(), Unfit>,
-    /// Seconds of all starts so far.
+    /// The start-up times so far, in seconds.
     pub starts: &'p RefCell<Vec<f64>>,
 }
 

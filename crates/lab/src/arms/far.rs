@@ -1,5 +1,5 @@
-//! The near side of a helper process: starts it, talks to it, and connects to it. A helper that
-//! dies or falls silent is an answer with its reason, never a wait without end.
+//! The client side of a helper process: starts it, communicates with it, and connects to it. If a helper dies or
+//! hangs, the caller gets an error with the reason instead of waiting forever.
 
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, mknodat, open},
@@ -27,10 +27,10 @@ use crate::measure::{
     process::{self, Heard, Manner, Process},
 };
 
-/// How long a process of ours may make us wait without anything happening.
+/// Timeout for any reaction of a helper process.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A helper process. It ends when this is dropped.
+/// A helper process; dropping it ends the process.
 pub(super) struct Far {
     kind: &'static str,
     process: Process,
@@ -49,7 +49,7 @@ impl Far {
         self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be told: {e}")))
     }
 
-    /// The next line it says; `no` and a reason is a refusal.
+    /// Reads the next line. A line `no REASON` becomes an error.
     pub fn hear(&mut self) -> Result<String, Unfit> {
         match self.process.hear(Instant::now() + PATIENCE) {
             Ok(Heard::Line(line)) => match line.strip_prefix("no ") {
@@ -69,13 +69,13 @@ impl Far {
         }
     }
 
-    /// Tells it to do something, and returns once it is about to.
+    /// Sends a command, and returns when the helper is about to start it.
     pub fn begin(&mut self, line: &str) -> Result<(), Unfit> {
         self.say(line)?;
         self.hear_only("go")
     }
 
-    /// What it used for what it was told, and the calls it made, once it is done.
+    /// Waits until the command is done. Returns its resource usage and number of system calls.
     pub fn spent(&mut self) -> Result<(Usage, u64), Unfit> {
         let line = self.hear()?;
         spent(&line).ok_or_else(|| self.odd(&format!("{line:?}")))
@@ -85,7 +85,7 @@ impl Far {
         self.process.id()
     }
 
-    /// Its last words, if it has ended or does so in the next moment: why a write to it failed.
+    /// Returns the reason if the helper has exited or exits within half a second; explains why a write to it failed.
     pub fn last_words(&mut self) -> Option<Unfit> {
         self.process.wait(Duration::from_millis(500)).map(|_| self.gone())
     }
@@ -94,7 +94,7 @@ impl Far {
         Unfit::because(format!("the {} (a process of ours) said {what}", self.kind))
     }
 
-    /// Why it is there no more, with its own words if it left any.
+    /// Returns how the helper exited, with the end of its standard error if it is not empty.
     fn gone(&mut self) -> Unfit {
         let (how, words) = (self.process.ended(), self.process.last_words());
         let words = if words.is_empty() { String::new() } else { format!(": {words}") };
@@ -102,15 +102,15 @@ impl Far {
     }
 }
 
-/// A FIFO that both sides can open without waiting for each other; its name goes at once.
+/// A FIFO that both sides can open without blocking. Its name is removed early.
 pub(super) struct Fifo {
     path: PathBuf,
-    // Keeps both ends open until each side has its own.
+    // Keeps both ends open until each side has opened its own.
     _both: OwnedFd,
 }
 
 impl Fifo {
-    /// In `folder`, of this capacity, or of the kernel's own.
+    /// Creates a FIFO in `folder` with this capacity, or with the kernel's default.
     pub fn new(folder: &Path, capacity: Option<u64>) -> Result<Self, Unfit> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -126,13 +126,13 @@ impl Fifo {
         Ok(Self { path, _both: both })
     }
 
-    /// The name to give to the helper.
+    /// Returns the path for the helper.
     pub fn path(&self) -> Result<&str, Unfit> {
         let text = self.path.to_str();
         text.ok_or_else(|| Unfit::because(format!("{}: not UTF-8", self.path.display())))
     }
 
-    /// Our end alone, once the helper has opened its own.
+    /// Returns our end alone, after the helper has opened its own.
     pub fn end(self, flags: OFlags) -> Result<OwnedFd, Unfit> {
         let end = open(&self.path, flags | OFlags::CLOEXEC, Mode::empty());
         end.map_err(|e| Unfit::because(format!("FIFO {}: {e}", self.path.display())))
@@ -141,12 +141,12 @@ impl Fifo {
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // It goes with its folder otherwise.
+        // If this fails, the FIFO is removed with its directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Connects to a receiver that listens on loopback, and tells it our own address.
+/// Connects to a receiver that listens on loopback, and sends it our own address.
 pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     let line = far.hear()?;
     let address = line.strip_prefix("at ").unwrap_or_default();
@@ -156,7 +156,7 @@ pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     Ok(stream)
 }
 
-/// Connects to a receiver that listens in the abstract namespace, and to no other process.
+/// Connects to a receiver in the abstract namespace, and to no other process.
 pub(super) fn connect_unix(far: &mut Far) -> Result<UnixStream, Unfit> {
     let line = far.hear()?;
     let name = line.strip_prefix("at ").unwrap_or_default();

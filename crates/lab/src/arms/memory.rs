@@ -1,5 +1,5 @@
-//! A copy kernel in this process: on one size or on drawn ones, with what is done with the copy, where
-//! its memory lies, and in how many threads. docs/kernels.md has the parameters.
+//! A copy kernel in this process, with a fixed size or random sizes. Parameters select the use of the copy, the
+//! location of its memory, and the number of threads; docs/kernels.md lists them.
 
 mod buffers;
 mod drawn;
@@ -30,31 +30,31 @@ pub use fleet::Distribution;
 pub(super) use operation::copier;
 pub(super) use working_set::room_for;
 
-/// Copies in memory by the kernels of `thalweg-kernels`.
+/// Copies in memory with the kernels of `thalweg-kernels`.
 pub struct Memory;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Parameters {
-    /// A row of the table of kernels, of fills, of checksums or of hashes.
+    /// A name from the tables of copy, fill, checksum or hash kernels.
     kernel: Option<String>,
     #[serde(default, rename = "use")]
     usage: Usage,
-    /// How much memory the copies cycle over.
+    /// The memory over which the copies cycle.
     #[serde(default)]
     residency: WorkingSet,
     #[serde(default)]
     sink: Sink,
-    /// Bytes that the sink lies past its place.
+    /// Offset of the sink in bytes from its normal position.
     #[serde(default)]
     offset: usize,
-    /// The distribution that sizes are drawn from; an operation is then a batch.
+    /// The distribution from which sizes are drawn; an operation is then a batch.
     sizes: Option<String>,
-    /// In which order drawn sizes come.
+    /// The order of the drawn sizes.
     order: Option<Order>,
-    /// How many bytes ahead of its loads `stream` asks for the source.
+    /// The prefetch distance of `stream` in bytes.
     prefetch: Option<usize>,
-    /// Threads that do it at once, each on memory of its own.
+    /// Number of threads that work at the same time, each on its own memory.
     #[serde(default = "one")]
     threads: usize,
 }
@@ -66,20 +66,20 @@ fn one() -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Sink {
-    /// At the beginning of a cache line, away from the source's place in a page of 4 KiB.
+    /// At the start of a cache line, at another offset within a 4 KiB page than the source.
     #[default]
     Line,
-    /// At the source's place in a page of 4 KiB: addresses that differ in nothing a load looks at
-    /// first.
+    /// At the same offset within a 4 KiB page as the source. The address bits that a load compares first are then
+    /// equal.
     #[serde(rename = "4k-alias")]
     Alias,
-    /// It ends, as the source does, where a page begins that may not be touched.
+    /// Both sink and source end at the start of an inaccessible page.
     PageEdge,
-    /// In pages that were never touched: each faults.
+    /// In pages that were never touched, so that each faults.
     Fresh,
 }
 
-/// As many bytes as a sink may lie past its line; more would be another line's.
+/// Maximum offset of a sink; a larger one would be in the next cache line.
 const MOST_OFFSET: usize = 63;
 const MOST_THREADS: usize = 64;
 
@@ -133,8 +133,8 @@ impl Parameters {
         Ok(self.in_threads(|| mix.clone()))
     }
 
-    /// Refuses what does not go together. Whether there is such a kernel is another matter: this
-    /// processor's table may not have one that another's has.
+    /// Returns an error for parameters that cannot be combined. Does not check whether the kernel exists, because
+    /// that depends on the CPU.
     fn check(&self) -> Result<(), String> {
         if self.offset > MOST_OFFSET {
             return Err(format!("offset = {}: at most {MOST_OFFSET}", self.offset));
@@ -177,30 +177,30 @@ impl Parameters {
     }
 }
 
-/// Memory that cycles over buffers and can do one copy after another.
+/// An operation on a set of buffers that can be repeated.
 trait Copies {
-    /// Allocates and touches everything.
+    /// Allocates and touches all memory.
     fn allocate(&mut self) -> Result<(), String>;
 
-    /// So many copies; answers something that depends on the bytes that were looked at.
+    /// Performs this number of copies. The result depends on the bytes that were read.
     fn copy(&mut self, times: u32) -> u64;
 
-    /// So many may be done before it must be renewed.
+    /// Returns the number of copies after which `renew` is needed.
     fn at_a_stretch(&self) -> u32 {
         u32::MAX
     }
 
-    /// Makes it as it was; not timed.
+    /// Restores the initial state; not timed.
     fn renew(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Copies with every sink spoiled before, and looks at all bytes of some sinks.
+    /// Copies after overwriting every sink, and verifies all bytes of some sinks.
     fn verify(&mut self) -> Result<(), String>;
 
     fn bytes(&self) -> usize;
 
-    /// Whether page faults are part of it.
+    /// Returns `true` if page faults are part of the cost.
     fn is_fresh(&self) -> bool {
         false
     }

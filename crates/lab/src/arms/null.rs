@@ -1,4 +1,4 @@
-//! `null`: does nothing. What a sample of it takes is what meter and harness take.
+//! The work `null`: does nothing. Its samples show the overhead of the harness.
 
 use std::hint::black_box;
 use thalweg_core::Unfit;
@@ -11,7 +11,7 @@ use crate::measure::{
 
 pub(super) struct Null;
 
-/// It holds how many bytes an operation is said to have.
+/// The number of bytes that an operation pretends to move.
 struct Nothing(u64);
 
 impl ArmKind for Null {

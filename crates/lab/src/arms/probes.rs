@@ -1,5 +1,5 @@
-//! Probes: claims of mechanism decided by doing it and looking, without a clock. One file for each
-//! theme; what one finds on this kernel may differ from what another kernel does.
+//! Probes: decide claims about mechanisms by trying them and observing the result, without measuring time. One file
+//! for each topic. Results can differ between kernels.
 
 pub(super) mod alias;
 pub(super) mod bulk_memory;

@@ -1,5 +1,5 @@
-//! Work `program`: a whole command for each operation, as a user would run it. Starting it is part
-//! of the sample; so is everything its process uses.
+//! The work `program`: a whole command for each operation, as a user would run it. A sample includes starting the
+//! process and all its resource usage.
 
 use serde::Deserialize;
 use std::{
@@ -20,7 +20,7 @@ use crate::{
     scratch::remove,
 };
 
-/// The name under which a study measures the program that runs it.
+/// The placeholder for the thalweg binary that runs the study.
 const OURS: &str = "{thalweg}";
 
 /// A command that copies a file.
@@ -29,13 +29,13 @@ pub(super) struct Program;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
-    /// The program and its arguments; `{source}` and `{sink}` stand for the two files, `{thalweg}` as the program for
-    /// this one.
+    /// The program and its arguments. `{source}` and `{sink}` stand for the two files; `{thalweg}` as the program
+    /// stands for this binary.
     command: Vec<String>,
     /// The file system of both files.
     #[serde(default = "scratch")]
     place: String,
-    /// What the copy is to its source: `copied` unless the command is known to share pages.
+    /// `true` if the command is known to share pages; otherwise the result counts as copied.
     #[serde(default)]
     shares: bool,
 }
@@ -89,11 +89,11 @@ struct Running {
     command: Vec<String>,
     source: PathBuf,
     sink: PathBuf,
-    // Where its stderr goes.
+    // Contains the file for its standard error.
     outputs: Outputs,
     bytes: u64,
     shares: bool,
-    // Keeps the folder.
+    // Keeps the directory alive.
     place: Volume,
 }
 
@@ -102,7 +102,7 @@ impl Arm for Running {
         Some(if self.shares { Guarantees::SHARED } else { Guarantees::COPIED })
     }
 
-    /// A new process faults for its own pages.
+    /// A new process causes faults for its own pages.
     fn is_fresh(&self) -> bool {
         true
     }
@@ -119,7 +119,7 @@ impl Arm for Running {
         Sample::sum(repeats, 1, |_| self.once())
     }
 
-    /// Every run was looked at when it ended; one more is.
+    /// Every run was verified when it ended; this verifies one more.
     fn check(&mut self) -> Result<(), Unfit> {
         self.once()?;
         Ok(())
@@ -132,8 +132,8 @@ impl Running {
         checked.map_err(|what| Unfit::because(format!("{}: {what}", self.command[0])))
     }
 
-    /// The copy goes as soon as it was looked at: bytes that are still to be written out would make the next command
-    /// wait for the disk, whichever it is.
+    /// Runs once. The copy is removed right after verification: otherwise its writeback would make the next command
+    /// wait for the disk.
     fn once(&mut self) -> Result<Sample, Failure> {
         remove(&self.sink);
         let ran = CommandRunner::of_copies(&self.outputs, &|| Ok(())).once(&mut self.process())?;

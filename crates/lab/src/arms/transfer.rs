@@ -1,8 +1,8 @@
-//! Work `transfer`: one of the mechanisms, as it is and without fallback, from a source to a sink,
-//! until everything has arrived and the process that reads the sink has read it.
+//! The work `transfer`: one mechanism without fallback, from a source to a sink, until all bytes have arrived and the
+//! process that reads the sink has read them.
 //!
-//! Left out of a sample: opening the mechanism, touching its buffers, a paced source's processes.
-//! In it: the processor time, faults and calls of both sides, the far one's also apart.
+//! A sample excludes opening the mechanism, touching its buffers, and the processes of a paced source. It includes
+//! CPU time, faults and calls of both sides; those of the peer are also reported separately.
 
 use rustix::fs::OFlags;
 use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc};
@@ -38,9 +38,9 @@ use with::{From, To, With, touching};
 /// A mechanism between two ends.
 pub(super) struct Transfer;
 
-/// What is moved to warm up: enough for every queue on the way to have been full.
+/// Bytes moved for warm-up: enough to fill every queue on the way.
 const WARM: u64 = 8 << 20;
-/// The buffer of a receiver that was not told one.
+/// Default buffer size of a receiver.
 const RECEIVER_BUFFER: u64 = 64 << 10;
 
 impl ArmKind for Transfer {
@@ -71,7 +71,7 @@ impl ArmKind for Transfer {
     }
 }
 
-/// A mechanism at a tuning, between ends that it serves.
+/// A mechanism with a tuning, between ends that it supports.
 struct Tuned {
     mechanism: &'static dyn Mechanism,
     tuning: Tuning,
@@ -112,7 +112,7 @@ impl Spec for Tuned {
     }
 }
 
-/// One end: our descriptor, and the process at the other side if there is one.
+/// One end: our descriptor, and the peer process if there is one.
 #[derive(Default)]
 struct StudyEnd {
     fd: Option<Arc<File>>,
@@ -196,16 +196,16 @@ struct TransferArm {
     touch: u64,
     source: StudyEnd,
     sink: StudyEnd,
-    // What a paced source was told to give since it began.
+    // Bytes requested from a paced source since it started.
     given: u64,
-    // The sink, where it is a file.
+    // The path of the sink, if it is a file.
     file: PathBuf,
     place: Volume,
-    // Why nothing more can be moved: bytes were left under way.
+    // The reason why the arm cannot continue: bytes remained in transit.
     broken: Option<Unfit>,
 }
 
-/// Whether the receiver only reads the bytes, or compares them.
+/// The receiver's task: only read the bytes, or compare them too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Take,
@@ -218,7 +218,7 @@ impl Arm for TransferArm {
     }
 
     fn is_fresh(&self) -> bool {
-        // Their pages are new each time: that is how they work.
+        // These mechanisms use new pages each time.
         self.mechanism.info().calls.iter().any(|call| ["mmap", "vmsplice"].contains(call))
     }
 
@@ -232,14 +232,14 @@ impl Arm for TransferArm {
             From::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
             From::Zero | From::Paced => {}
         }
-        // A file that is written over has to be there in full.
+        // A file that is overwritten must exist in full length.
         let most = if self.with.sink == To::File { self.bytes } else { WARM.max(self.touch) };
         self.once(self.bytes.min(most), Reading::Take).map(|_| ())
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
-        // A stream into a stream: one operation goes over into the next.
+        // From a stream to a stream, operations follow each other without a boundary.
         let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, Reading::Take),
@@ -250,7 +250,7 @@ impl Arm for TransferArm {
 
     fn check(&mut self) -> Result<(), Unfit> {
         let given = self.given;
-        // What the last timed operation left comes first, before another one writes over it.
+        // Verifies the result of the last timed operation before another one overwrites it.
         if self.with.source != From::Paced {
             self.look(given)?;
         }
@@ -274,8 +274,8 @@ impl Arm for TransferArm {
 }
 
 impl TransferArm {
-    /// Whether a sink file holds what came from this place of the source on. Of other sinks the receiver looks;
-    /// /dev/null keeps nothing, there the count is all there is.
+    /// Verifies that a sink file contains the bytes of the source from this position on. For other sinks the receiver
+    /// verifies. /dev/null stores nothing, so only the count is known.
     fn look(&self, from: u64) -> Result<(), Unfit> {
         if self.with.sink != To::File {
             return Ok(());
@@ -285,7 +285,7 @@ impl TransferArm {
         checked.map_err(Unfit::because)
     }
 
-    /// Bytes that go ahead of those that are timed, so that buffers are not fresh memory.
+    /// Returns the bytes to move before the timed part, so that the buffers are not fresh memory.
     fn lead(&self, total: u64) -> u64 {
         if self.with.source == From::Paced { 0 } else { self.touch.min(total) }
     }
@@ -340,7 +340,7 @@ impl TransferArm {
         let moving = tally::calls() - before;
         let answer = self.sink.far.as_mut().map(Far::hear).transpose()?;
         let mut sample = meter.stop(total);
-        // Threads of the mechanism hand in their calls when they end.
+        // Threads of the mechanism add their calls when they exit.
         let before = tally::calls();
         drop(mover);
         sample.calls = Some(moving + tally::calls() - before);
@@ -357,7 +357,7 @@ impl TransferArm {
         self.sink.far.as_mut().map_or(Ok(()), |receiver| receiver.begin(line))
     }
 
-    /// A move that failed because a process of ours died has that process's words for a reason.
+    /// If a move failed because one of our processes died, returns that process's reason.
     fn explained(&mut self, moved: Result<(), Unfit>) -> Result<(), Unfit> {
         let Err(unfit) = moved else { return Ok(()) };
         let both = [&mut self.sink.far, &mut self.source.far];
@@ -368,7 +368,7 @@ impl TransferArm {
         })
     }
 
-    /// The sink of one operation: a file may be a new one each time.
+    /// Returns the sink of one operation. A file may be new each time.
     fn sink_of_one(&mut self) -> Result<Arc<File>, Unfit> {
         if let Some(fd) = &self.sink.fd {
             return Ok(Arc::clone(fd));
@@ -376,7 +376,7 @@ impl TransferArm {
         if self.with.fresh.unwrap_or(true) {
             crate::scratch::remove(&self.file);
         }
-        // Readable too: a mechanism may map it.
+        // Readable as well, because a mechanism may map it.
         let mut options = File::options();
         let made = options.read(true).write(true).create(true).truncate(false).open(&self.file);
         let made = made.map_err(|e| Unfit::because(format!("{}: {e}", self.file.display())))?;
@@ -390,7 +390,7 @@ impl Drop for TransferArm {
     }
 }
 
-/// What a receiver answered at the end.
+/// Evaluates the receiver's final answer.
 fn judged(line: &str, reading: Reading, mut sample: Sample) -> Result<Sample, Unfit> {
     match (reading, line) {
         (Reading::Take, _) => {

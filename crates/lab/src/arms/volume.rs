@@ -1,5 +1,5 @@
-//! Where files of a work lie: in the session's scratch folder, or on a file system that the study
-//! names by its type.
+//! The directory for files of a work: the session's temporary directory, or a file system that the study names by its
+//! type.
 
 use std::{
     ffi::{CString, OsStr},
@@ -14,18 +14,18 @@ use crate::scratch::{Folder, remove};
 
 const MEMORY: &str = "/dev/shm";
 
-/// A folder for the files of one piece of work. One we made ourselves goes with it.
+/// A directory for the files of one arm. If it was created for the arm, it is removed with it.
 #[derive(Debug)]
 pub(crate) enum Volume {
     Scratch(PathBuf),
-    /// Our own, on another file system.
+    /// A directory created on another file system.
     Own(Folder),
 }
 
 impl Volume {
-    /// A folder on the file system that `name` asks for: `scratch` is the session's own folder
-    /// wherever it lies, `ext4`, `xfs`, `tmpfs` ... what `THALWEG_MOUNTS="xfs=/path:btrfs=/path"`
-    /// names so, or else scratch or `/dev/shm` if they are of that type.
+    /// Returns a directory on the file system `name`. `scratch` is the session's own directory. For `ext4`, `xfs`,
+    /// `tmpfs` and so on it is the mount that `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names; otherwise the session's
+    /// directory or `/dev/shm` if they are of that type.
     pub fn find(name: &str, scratch: &Path) -> Result<Self, Unfit> {
         let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
         Self::find_among(name, scratch, &mounts)
@@ -56,7 +56,8 @@ impl Volume {
         )))
     }
 
-    /// Removes what a session with this scratch folder made elsewhere: one that was killed could not.
+    /// Removes what a session with this temporary directory created elsewhere. A session that was killed could not do
+    /// so.
     pub fn remove_all_beside(scratch: &Path) {
         Self::remove_among(scratch, &std::env::var("THALWEG_MOUNTS").unwrap_or_default());
     }
@@ -69,7 +70,7 @@ impl Volume {
         }
     }
 
-    /// Refuses what would fill the file system.
+    /// Returns an error if this number of bytes would fill the file system.
     pub fn room_for(&self, bytes: u64) -> Result<(), Unfit> {
         let Ok(stat) = rustix::fs::statvfs(self.path()) else { return Ok(()) };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -91,14 +92,15 @@ impl Volume {
     }
 }
 
-/// The names and folders of `xfs=/path:btrfs=/path`.
+/// Parses names and directories from `xfs=/path:btrfs=/path`.
 fn named(mounts: &str) -> impl Iterator<Item = (&str, &Path)> {
     let each = mounts.split(':').filter_map(|mount| mount.split_once('='));
     each.map(|(name, path)| (name, Path::new(path)))
 }
 
-/// Where in a folder everything lies that a session makes there: under the name of its scratch folder, of which
-/// `scratch` is a part, and which no other session has. Never the folder itself: what lies there is removed.
+/// Returns the directory in `folder` that contains everything that the session creates there. It has the unique name
+/// of the session's temporary directory, which contains `scratch`. Never returns `folder` itself, because the result
+/// is removed.
 fn beside(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     let is_of_session =
         |name: &&OsStr| CString::new(name.as_bytes()).is_ok_and(|name| is_reserved(&name));
@@ -106,7 +108,7 @@ fn beside(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     name.or(scratch.file_name()).map(|name| folder.join(name))
 }
 
-/// The type of the file system a folder lies on.
+/// Returns the type of the file system of a directory.
 fn kind_of(folder: &Path) -> Option<String> {
     let folder = File::open(folder).ok()?;
     filesystem(&folder).ok().map(|found| found.name)

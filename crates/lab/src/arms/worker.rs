@@ -1,7 +1,6 @@
-//! An external program that does and times the work itself, in any language: the worker protocol of
-//! docs/formats.md. A C or Java source is built first, one of ours lies beside our own binary. What
-//! the program says of itself is not believed where it can be checked: its time lies within ours, its
-//! bytes are looked at by its own `check`.
+//! An external program, in any language, that does and times the work itself, with the worker protocol of
+//! docs/formats.md. A C or Java source is built first; a program of thalweg is next to our own binary. The program's
+//! claims are verified where possible: its time must be within ours, and its own `check` verifies the bytes.
 
 mod build;
 mod calls;
@@ -39,32 +38,31 @@ pub struct Worker;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// A C or Java source below the studies, any other program below them (with a slash), one of ours
-    /// (`thalweg-NAME`, beside our own binary), or a command.
+    /// A C or Java source below the studies, another program below them (with a slash), a program of thalweg
+    /// (`thalweg-NAME`, next to our own binary), or a command.
     program: PathBuf,
     #[serde(default)]
     cflags: Vec<String>,
-    /// Packages whose flags the compiler gets too: the name for pkg-config, and the one under which
-    /// Debian installs it.
+    /// Packages whose flags are passed to the compiler: the pkg-config name and the Debian package name.
     #[serde(default)]
     pkg_config: BTreeMap<String, String>,
     /// The feature release of the JDK that builds and runs a Java source.
     jdk: Option<u32>,
-    /// For the Java virtual machine.
+    /// Options for the Java virtual machine.
     #[serde(default)]
     java_args: Vec<String>,
-    /// Folders of Java sources, from that of the studies, which are built with a Java source.
+    /// Directories of further Java sources to compile, relative to the directory of the studies.
     #[serde(default)]
     java_sources: Vec<PathBuf>,
-    /// Every operation in a process of its own, so that nothing in it has run before.
+    /// `true` if every operation runs in a new process, so that none of its code has run before.
     #[serde(default)]
     cold: bool,
-    /// For the program, before `bytes=N` and `scratch=DIR`.
+    /// Arguments of the program, before `bytes=N` and `scratch=DIR`.
     #[serde(default)]
     args: Vec<String>,
-    /// What the way promises; left out where the question makes no sense.
+    /// The guarantees of the method; omitted if the question does not apply.
     promises: Option<Promises>,
-    /// Seconds after which an answer is not waited for any longer.
+    /// Timeout for an answer, in seconds.
     #[serde(default = "patience")]
     deadline_seconds: u32,
 }
@@ -100,13 +98,13 @@ impl Parameters {
         Ok(with)
     }
 
-    /// The extension of the program's name.
+    /// Returns the extension of the program's name.
     fn kind(&self) -> Option<&str> {
         self.program.extension().and_then(|extension| extension.to_str())
     }
 }
 
-/// Long for any sample, short for somebody who waits at a terminal.
+/// Returns the default timeout: long for any sample, short for a user who waits at a terminal.
 fn patience() -> u32 {
     120
 }
@@ -129,15 +127,15 @@ impl Spec for Parameters {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let launch = Launch::prepare(job, self)?;
         let running = launch.start()?;
-        // A cold one has now shown that it starts; each of its operations starts another.
+        // The program has been started once as a check; each operation of a cold arm starts another process.
         Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
     }
 }
 
-/// A built program and how it is started, as often as one likes.
+/// A built program with its arguments, which can be started repeatedly.
 struct Launch {
     program: PathBuf,
-    /// Before the words of the protocol: options of a virtual machine, the study's own.
+    /// Arguments before those of the protocol: options of a virtual machine, and those of the study.
     words: Vec<OsString>,
     studies: PathBuf,
     name: String,
@@ -147,9 +145,9 @@ struct Launch {
 }
 
 impl Launch {
-    /// Builds what the job's parameters name.
+    /// Builds the program of the job's parameters.
     fn prepare(job: &Job<'_>, with: &Parameters) -> Result<Self, Unfit> {
-        // It is started elsewhere: what is relative here is not relative there.
+        // The program runs in another working directory, so relative paths must be made absolute.
         let absolute = |path: &Path| {
             std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
         };
@@ -170,7 +168,7 @@ impl Launch {
         Ok(Self { program, words, studies, name, patience, promises, cold: with.cold })
     }
 
-    /// Starts it and hears its hello.
+    /// Starts the program and reads its hello.
     fn start(&self) -> Result<Running, Unfit> {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.studies).args(&self.words);
@@ -187,23 +185,23 @@ impl Launch {
     }
 }
 
-/// A program that was started, and has said hello.
+/// A running program that has sent its hello.
 pub(super) struct Running {
     talk: Talk,
     promises: Option<Guarantees>,
     faults: bool,
-    /// The kernel's counts, or why there are none, once they were asked for.
+    /// The kernel's counts, or the reason why they are unavailable; `None` until they are first needed.
     calls: Option<Result<Calls, String>>,
     clocks: Clocks,
 }
 
 impl Running {
-    /// Builds and starts what the job's parameters name.
+    /// Builds and starts the program of the job's parameters.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
         Launch::prepare(job, &Parameters::read(job.with)?)?.start()
     }
 
-    /// Calls until now, as the kernel counts them; the first time it is found out whether it does.
+    /// Returns the kernel's count of calls until now. The first call finds out whether the kernel counts them.
     fn calls_so_far(&mut self) -> Result<Option<u64>, Unfit> {
         if self.calls.is_none() {
             let talk = &mut self.talk;
@@ -219,17 +217,17 @@ impl Running {
         self.calls.as_mut()?.as_mut().ok()?.since(before?)
     }
 
-    /// Bytes of memory of all its processes; `None` where it does not know.
+    /// Returns the memory of all its processes in bytes; `None` if unknown.
     pub fn memory(&mut self) -> Result<Option<u64>, Unfit> {
         let line = self.talk.ask("memory")?;
         reply::memory(&line).map_err(|words| self.talk.nonsense("memory", &words))
     }
 }
 
-/// What the name of a program of ours begins with.
+/// The prefix of thalweg's own programs.
 const OURS: &str = "thalweg-";
 
-/// Where the program lies, and the words it needs first; a source is built.
+/// Returns the path of the program, and its first arguments. Builds a source.
 fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
     let program = &with.program;
     let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
@@ -248,7 +246,7 @@ fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), U
     found.map(|program| (program, Vec::new())).map_err(|reason| unfit(job, &reason))
 }
 
-/// A program of ours, of the same build as our own binary.
+/// Returns a program of thalweg from the directory of our own binary.
 fn beside(own: &Path, name: &str) -> Result<PathBuf, String> {
     let path = own.with_file_name(name);
     if path.is_file() {

@@ -1,12 +1,12 @@
-//! What the processors of the machine did: how busy they are with other work, and what the hypervisor took.
+//! CPU activity of the machine: CPU time used by other processes, and CPU time stolen by the hypervisor.
 
 use serde::Serialize;
 use std::{fmt, fs::read_to_string, thread, time::Duration};
 
-/// How busy the machine was with other work.
+/// How busy the machine is with other processes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Busy {
-    /// Processors that were busy, on average.
+    /// The average number of busy CPUs.
     pub processors: f64,
     pub of: usize,
 }
@@ -19,12 +19,12 @@ impl fmt::Display for Busy {
 }
 
 impl Busy {
-    /// Looks for a fifth of a second; `None` where /proc/stat cannot be read.
+    /// Measures for 200 ms. Returns `None` if /proc/stat cannot be read.
     pub fn now() -> Option<Self> {
         Self::within(Duration::from_millis(200))
     }
 
-    /// Looks for so long: some clock ticks, for whoever asks again and again.
+    /// Measures for 100 ms (a few clock ticks), for callers that poll.
     pub fn briefly() -> Option<Self> {
         Self::within(Duration::from_millis(100))
     }
@@ -38,32 +38,32 @@ impl Busy {
         Some(Self { processors: share * after.processors as f64, of: after.processors })
     }
 
-    /// Whether a tenth of the machine or more was taken.
+    /// Returns `true` if at least a tenth of the machine's CPU time was used.
     pub fn is_much(&self) -> bool {
         self.processors >= 0.1 * self.of as f64
     }
 
-    /// Whether that is half a processor too: less comes and goes on every machine.
+    /// Returns `true` if that is also at least half a CPU. Less is normal background activity.
     pub fn is_crowded(&self) -> bool {
         self.processors >= 0.5 && self.is_much()
     }
 
-    /// The one of two looks that saw more.
+    /// Returns the busier of two measurements.
     #[must_use]
     pub fn or_busier(self, other: Self) -> Self {
         if other.processors > self.processors { other } else { self }
     }
 }
 
-/// Of the ticks that /proc counts in there are 100 a second, whatever the kernel's own clock does.
+/// /proc reports 100 ticks per second (`USER_HZ`), independent of the kernel's `HZ`.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// Clock ticks of all processors since the start, as proc_stat(5) has them.
+/// Clock ticks of all CPUs since boot (proc_stat(5)).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ticks {
     pub busy: u64,
     all: u64,
-    /// Those that the hypervisor gave to others; they are among the busy ones.
+    /// Ticks that the hypervisor gave to other guests; included in `busy`.
     pub stolen: u64,
     processors: usize,
 }
@@ -76,7 +76,7 @@ impl Ticks {
     fn read(stat: &str) -> Option<Self> {
         let mut lines = stat.lines();
         let first = lines.next()?.strip_prefix("cpu ")?;
-        // The ninth and tenth, of guests, are in the first two already.
+        // The ninth and tenth fields (guest time) are already included in the first two.
         let ticks: Vec<u64> =
             first.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
         let all = ticks.iter().sum();

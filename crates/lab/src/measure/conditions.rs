@@ -1,4 +1,4 @@
-//! What a result was measured under: printed and saved beside it, never part of a verdict.
+//! The conditions of a measurement. They are printed and saved with the result, and never affect a verdict.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
@@ -8,28 +8,28 @@ use thalweg_sys::host::filesystem;
 
 pub(crate) mod jdk;
 
-/// The machine and what it was doing.
+/// The machine and its state.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
-    /// When, RFC 3339.
+    /// Time of the measurement (RFC 3339).
     pub at: String,
-    /// Kernel, processor, cores and the other keys of a profile.
+    /// Kernel, CPU, cores and the other keys of a profile.
     pub machine: Machine,
-    /// The frequency governor of the first processor, where there is one.
+    /// The frequency governor of the first CPU, if it has one.
     pub governor: Option<String>,
-    /// Runnable tasks over 1, 5 and 15 minutes.
+    /// Load average over 1, 5 and 15 minutes.
     pub load_average: Option<String>,
-    /// Share of the last ten seconds in which some task waited, in percent, by resource (PSI).
+    /// Percentage of the last ten seconds in which some task waited, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
-    /// What shapes writeback, networking and the price of a system call: name and value. Also the
-    /// JDKs that arms in Java would run on, and what `auto` between processes goes by.
+    /// Settings that affect writeback, networking and the cost of system calls, by name. Also the JDKs for arms in
+    /// Java and the date of the profile that `auto` uses between processes.
     pub settings: BTreeMap<String, String>,
-    /// File systems of the places that took part: path, name, mount options.
+    /// File systems of the places involved: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,
 }
 
 impl Conditions {
-    /// As they are now, for work between these places.
+    /// Returns the current conditions for work between these places.
     pub fn now(places: &[&Path]) -> Self {
         let load = line_of("/proc/loadavg");
         let first_three = |line: String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
@@ -45,7 +45,7 @@ impl Conditions {
     }
 }
 
-/// This moment, RFC 3339, in whole seconds.
+/// Returns the current time in RFC 3339 format, in whole seconds.
 pub(crate) fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
@@ -54,7 +54,7 @@ fn line_of(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.lines().next()?.to_owned())
 }
 
-/// Files under `/proc/sys` that studies depend on; what is not there is left out.
+/// Files under `/proc/sys` that studies depend on. Missing files are skipped.
 const SETTINGS: [&str; 9] = [
     "vm/dirty_ratio",
     "vm/dirty_background_ratio",
@@ -79,7 +79,7 @@ fn settings() -> BTreeMap<String, String> {
     values.chain(memory).chain(jdk::jdks()).chain([bulk_profile()]).collect()
 }
 
-/// When the ways between two processes were measured for the profile, if they were.
+/// Returns when the mechanisms between two processes were measured for the profile, if they were.
 fn bulk_profile() -> (String, String) {
     let profile = saved_profile().ok();
     let newest = profile.as_ref().and_then(measured_at);
@@ -96,7 +96,7 @@ fn pressure() -> BTreeMap<String, f64> {
     shares.collect()
 }
 
-/// The `avg10` of a line of Documentation/accounting/psi.rst.
+/// Returns the `avg10` value of a line in the PSI format (Documentation/accounting/psi.rst).
 fn share_of_ten_seconds(line: &str) -> Option<f64> {
     line.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }

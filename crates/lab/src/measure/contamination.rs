@@ -1,4 +1,4 @@
-//! Signs that a sample measured something besides its arm. Such samples are marked and kept.
+//! Detects signs that a sample includes the cost of other activity. Such samples are marked, but kept.
 
 mod others;
 
@@ -13,12 +13,12 @@ use crate::measure::{
 
 use others::Quiet;
 
-/// A sign on a sample.
+/// A sign of contamination on a sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// The arm's number in the log.
+    /// The index of the arm in the log.
     pub arm: usize,
-    /// The round, from 0.
+    /// The index of the round, from 0.
     pub round: usize,
     pub sign: Sign,
     pub text: String,
@@ -27,42 +27,43 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sign {
-    /// Far more page faults than the arm's other samples. One `fork` before a sample makes all memory
-    /// copy-on-write, and the next arm pays for it.
+    /// Far more page faults than the other samples of the arm. For example, a `fork` before a sample makes all memory
+    /// copy-on-write, and the next arm pays for the copies.
     Faults,
-    /// The hypervisor gave our processor to others.
+    /// The hypervisor gave CPU time of this machine to other guests.
     Stolen,
-    /// Something else took the processor again and again.
+    /// The arm was preempted repeatedly.
     Preempted,
-    /// It was ready to run and had no processor.
+    /// The arm was ready to run but had to wait for a CPU.
     Waited,
-    /// Others kept processors busy beside it.
+    /// Other processes kept CPUs busy during the sample.
     Crowded,
-    /// It is of the session's beginning, and at the end the arm costs something else: it was not warm yet, or
-    /// something else began meanwhile.
+    /// The sample is from the start of the session, and the cost at the end differs: the arm was not warm yet, or
+    /// other activity began in between.
     Drift,
 }
 
 impl Sign {
-    /// Whether others did it for sure: what preempts an arm may be another thread of its own.
+    /// Returns `true` if other processes certainly caused the sign. A preemption does not count: another thread of
+    /// the arm may have caused it.
     pub fn is_of_others(self) -> bool {
         matches!(self, Self::Stolen | Self::Waited | Self::Crowded)
     }
 }
 
-// Below one fault per sixteen pages nothing that was warm has been touched anew.
+// Below one fault per sixteen pages, memory that was warm has not become cold.
 const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
-/// So many are a thread's stack and its first allocations, whatever was moved.
+/// A thread's stack and its first allocations cause up to this number of faults, independent of the bytes moved.
 const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
-/// Thirds of fewer samples lie apart by chance once in twenty times and more.
+/// With fewer samples per third, two thirds are disjoint by chance more often than once in twenty times.
 const LEAST_THIRD: usize = 4;
-/// A third that costs no more than this much of another one is as good as flat.
+/// Costs of two thirds within this factor count as equal.
 const FLAT: f64 = 1.25;
 
-/// Every sign in a log, in the order of its rounds. `warm` says of an arm how many bytes one operation of
-/// it has if its memory is meant to be warm: then any faults on a part of it worth mentioning are a sign,
-/// usual or not.
+/// Returns every sign in a log, in the order of its rounds. `warm` contains, for each arm with warm memory, the bytes
+/// of one operation. For such an arm, faults on a significant part of those bytes are a sign even if all its samples
+/// have them.
 pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = Vec::new();
@@ -103,7 +104,7 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
     marks
 }
 
-/// The share of the samples of a log that other work disturbed. The two of one arm in a round count as one.
+/// Returns the fraction of samples that other processes disturbed. Two samples of an arm in one round count as one.
 pub fn disturbed(log: &Log) -> f64 {
     let samples = log
         .rounds
@@ -116,7 +117,7 @@ pub fn disturbed(log: &Log) -> f64 {
     disturbed.len() as f64 / samples.len().max(1) as f64
 }
 
-/// The rounds of an arm's samples, in the order they were taken.
+/// Returns the rounds of an arm's samples, in the order in which they were taken.
 fn rounds_of(log: &Log, arm: usize) -> Vec<usize> {
     let rounds = log.rounds.iter().enumerate();
     let own = rounds.flat_map(|(round, entries)| {
@@ -125,9 +126,8 @@ fn rounds_of(log: &Log, arm: usize) -> Vec<usize> {
     own.collect()
 }
 
-/// Whether an arm's first samples all cost more than its last ones, or all less, and by how much: where the
-/// cost is the same throughout, two thirds of a session lie one beside the other by chance in no time worth
-/// mentioning.
+/// Returns a description if all of an arm's first samples cost more than all of its last ones, or all cost less. With
+/// a constant cost, two disjoint thirds of a session practically never occur by chance.
 fn drift(log: &Log, arm: usize) -> Option<String> {
     let costs: Vec<f64> = log.samples(arm).map(Sample::wall_seconds).collect();
     let third = costs.len() / 3;
@@ -145,14 +145,14 @@ fn drift(log: &Log, arm: usize) -> Option<String> {
     })
 }
 
-/// Whether memory that should have been warm was not: a sixteenth of one operation's pages.
+/// Returns a sign if memory that should be warm was not: faults on more than a sixteenth of one operation's pages.
 fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
     let count = sample.faults();
     let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;
     touched.then(|| (Sign::Faults, format!("{count} faults on memory that was warm")))
 }
 
-/// What an arm's samples are like as a rule.
+/// Typical values of an arm's samples.
 struct Usual {
     faults_per_gb: Option<f64>,
     preemptions: f64,

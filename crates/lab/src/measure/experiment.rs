@@ -1,5 +1,5 @@
-//! An experiment in this process: the arms that take turns, everything that they showed, and how each
-//! did against another. Every command that compares builds one.
+//! An experiment in this process: the arms that take turns, their samples, and their comparison. Every command that
+//! compares builds one.
 
 use super::{
     log::Log,
@@ -11,47 +11,47 @@ use super::{
 
 #[derive(Default)]
 pub struct Experiment<'a> {
-    /// By the numbers that they have in the log.
+    /// The arms, indexed as in the log.
     pub arms: Vec<Sampled<'a>>,
     pub log: Log,
 }
 
 impl<'a> Experiment<'a> {
-    /// An arm takes part; its number.
+    /// Adds an arm and returns its index.
     pub fn enter(&mut self, name: &str, arm: Sampled<'a>) -> usize {
         self.arms.push(arm);
         self.log.enter(name)
     }
 
-    /// An arm that failed before the rounds takes no part in them.
+    /// Records that an arm failed before the rounds, which excludes it from them.
     pub fn fail(&mut self, arm: usize, reason: String) {
         self.log.arms[arm].dropped = Some(reason);
         self.log.arms[arm].failed = true;
     }
 
-    /// The arms that take part.
+    /// Returns the indices of the arms that take part.
     pub fn active(&self) -> Vec<usize> {
         (0..self.arms.len()).filter(|arm| self.log.arms[*arm].dropped.is_none()).collect()
     }
 
-    /// Rounds of these arms; more than once if need be.
+    /// Runs rounds of these arms. May be called more than once.
     pub fn run(&mut self, schedule: &mut Schedule<'_>, lineup: Lineup) -> Result<(), Failure> {
         schedule.run(&mut self.arms, lineup, &mut self.log)
     }
 }
 
-/// How the arms of an experiment did by one cost.
+/// The results of all arms for one cost.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// How much two samples of one arm differ, as a fraction.
+    /// Relative difference between two samples of one arm.
     pub noise: f64,
-    /// Of each arm, against the one that it is compared with.
+    /// The result of each arm against the arm it is compared with.
     pub outcomes: Vec<Option<Outcome>>,
 }
 
 impl Log {
-    /// Judges each arm against the one whose number is in its place. What fails sometimes is not
-    /// judged by the times it did not, nor is anything compared with it.
+    /// Compares each arm with the arm given by the index at its position in `against`. An arm that failed is neither
+    /// judged by the samples it has nor used for comparisons.
     pub fn judge(
         &self,
         against: impl IntoIterator<Item = Option<usize>>,
@@ -67,7 +67,7 @@ impl Log {
         Judged { noise, outcomes: outcomes.collect() }
     }
 
-    /// Where the numbers of an arm's samples lie.
+    /// Returns the quartiles of a value over an arm's samples.
     pub fn spread(&self, arm: usize, of: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(&self.samples(arm).map(of).collect::<Vec<f64>>())
     }

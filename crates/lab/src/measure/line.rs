@@ -1,12 +1,12 @@
-//! What helpers and the processes that started them say to each other: one line each way, words apart by
-//! spaces. A helper's stdin is what it is told, its stdout what it answers.
+//! The line protocol between helpers and the process that started them: one line per message, words separated by
+//! spaces. Requests arrive on the helper's stdin, responses go to its stdout.
 
 use std::io::{self, BufRead};
 use thalweg_sys::{tally, usage::Usage};
 
 pub(crate) use super::process::say;
 
-/// The next line that was said to us, in words; `None` at the end of standard input.
+/// Reads the next line from stdin, split into words; `None` at end of file.
 pub(crate) fn hear() -> Result<Option<Vec<String>>, String> {
     let mut line = String::new();
     let got = io::stdin().lock().read_line(&mut line);
@@ -16,13 +16,13 @@ pub(crate) fn hear() -> Result<Option<Vec<String>>, String> {
     }
 }
 
-/// The word in this place as a number.
+/// Parses the word at this position as a number.
 pub(crate) fn number(words: &[String], at: usize) -> Result<u64, String> {
     let word = words.get(at).map_or("", String::as_str);
     word.parse().map_err(|_| format!("word {at} of {words:?} is no number"))
 }
 
-/// What this process used and called between two looks.
+/// Resource usage and system calls of this process since `open`.
 pub(crate) struct Ledger {
     usage: Usage,
     calls: u64,
@@ -33,7 +33,7 @@ impl Ledger {
         Self { usage: Usage::now_process(), calls: tally::calls() }
     }
 
-    /// The line that [`spent`] reads.
+    /// Returns the line that [`spent`] parses.
     pub fn close(self) -> String {
         let used = Usage::now_process().since(&self.usage);
         let calls = tally::calls() - self.calls;
@@ -49,7 +49,7 @@ impl Ledger {
     }
 }
 
-/// Reads a [`Ledger`]'s line: what was used, and how many calls were made.
+/// Parses the line of a [`Ledger`]: resource usage and number of system calls.
 pub(crate) fn spent(line: &str) -> Option<(Usage, u64)> {
     let numbers = line.strip_prefix("spent ")?.split(' ').map(str::parse);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
@@ -61,7 +61,7 @@ pub(crate) fn spent(line: &str) -> Option<(Usage, u64)> {
         sys: std::time::Duration::from_micros(sys),
         minor_faults,
         major_faults,
-        // The line does not tell.
+        // Not part of the line.
         blocks_read: 0,
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,

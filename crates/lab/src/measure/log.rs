@@ -1,4 +1,4 @@
-//! Every sample taken, in the order it was taken.
+//! All samples, in the order in which they were taken.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
@@ -8,33 +8,33 @@ use super::{sample::Sample, stats::median};
 /// All rounds of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Log {
-    /// The arms, by their numbers.
+    /// The arms, by index.
     pub arms: Vec<ArmLog>,
-    /// The rounds, each in its own order.
+    /// The samples of each round, in the order of that round.
     pub rounds: Vec<Vec<Entry>>,
 }
 
-/// What is known of an arm besides its samples.
+/// The state of an arm, without its samples.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ArmLog {
     pub name: String,
-    /// Why it was not sampled to the end.
+    /// The reason why the arm was not sampled to the end.
     pub dropped: Option<String>,
-    /// Whether that was because it failed.
+    /// `true` if the reason was a failure.
     pub failed: bool,
 }
 
-/// One sample and where it belongs.
+/// A sample with its arm.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Entry {
     pub arm: usize,
     pub sample: Sample,
-    /// What taking the sample cost, with preparing and tidying up.
+    /// Wall time of taking the sample, including preparation and clean-up.
     pub cost: Duration,
 }
 
 impl Log {
-    /// Gives an arm the next number.
+    /// Adds an arm and returns its index.
     pub fn enter(&mut self, name: &str) -> usize {
         self.arms.push(ArmLog { name: name.to_owned(), ..ArmLog::default() });
         self.arms.len() - 1
@@ -46,7 +46,7 @@ impl Log {
         }
     }
 
-    /// The samples of an arm, oldest first.
+    /// Returns the samples of an arm, oldest first.
     pub fn samples(&self, arm: usize) -> impl Iterator<Item = &Sample> {
         self.entries(arm).map(|entry| &entry.sample)
     }
@@ -55,18 +55,18 @@ impl Log {
         self.rounds.iter().flatten().filter(move |entry| entry.arm == arm)
     }
 
-    /// Rounds in which an arm took part.
+    /// Returns the number of rounds in which an arm took part.
     pub fn rounds_of(&self, arm: usize) -> usize {
         self.rounds.iter().filter(|round| round.iter().any(|e| e.arm == arm)).count()
     }
 
-    /// The arms that have samples, each once.
+    /// Returns the indices of the arms that have samples.
     pub(super) fn arms_sampled(&self) -> BTreeSet<usize> {
         self.rounds.iter().flatten().map(|entry| entry.arm).collect()
     }
 
-    /// How many times slower per byte than another arm's median even the fastest sample of an arm was:
-    /// of few samples one may lie far out, and that must not condemn an arm.
+    /// Returns the cost per byte of the fastest sample of an arm divided by the median of another arm. With few
+    /// samples one may be an outlier, which must not exclude an arm.
     pub(super) fn times_slower(&self, arm: usize, other: usize) -> Option<f64> {
         let cost = |sample: &Sample| sample.wall_seconds() / sample.bytes.max(1) as f64;
         let fastest = self.samples(arm).map(cost).min_by(f64::total_cmp)?;
@@ -74,7 +74,7 @@ impl Log {
         Some(fastest / median(&others)?)
     }
 
-    /// What one sample of an arm costs on average, preparing and tidying up included.
+    /// Returns the average wall time of taking a sample of an arm, including preparation and clean-up.
     fn cost(&self, arm: usize) -> Duration {
         let (count, sum) = self
             .entries(arm)
@@ -82,12 +82,12 @@ impl Log {
         sum.checked_div(count).unwrap_or_default()
     }
 
-    /// The least that one sample of an arm cost.
+    /// Returns the minimum wall time of taking a sample of an arm.
     pub(super) fn least_cost(&self, arm: usize) -> Duration {
         self.entries(arm).map(|entry| entry.cost).min().unwrap_or_default()
     }
 
-    /// What a round of these arms costs, one of them twice.
+    /// Returns the expected duration of a round of these arms, one of them sampled twice.
     pub(crate) fn round_cost(&self, active: &[usize]) -> Duration {
         let sum: Duration = active.iter().map(|arm| self.cost(*arm)).sum();
         sum + sum.checked_div(active.len() as u32).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! A process that is told lines and answers lines: started, told, heard until a deadline, ended. Whatever
-//! it does (dies, hangs, chatters, never ends) comes back as an answer, and its last words are kept.
+//! A child process with a line protocol: start it, send lines, read lines with a deadline, end it. If it dies, hangs,
+//! floods its output or does not exit, the caller gets a result, and the end of its stderr is kept.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -19,60 +19,62 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Of what it writes to standard error.
+/// Bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 << 10;
-/// What has closed its output ends within this, or is ended.
+/// Time for a process to exit after it closed its output; then it is killed.
 const ENDING: Duration = Duration::from_secs(2);
-/// Between two looks whether it has ended, while it is still heard.
+/// Interval between checks whether the process has exited, while its output is still read.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// How a process is treated.
+/// How a process is started and ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Time to end by itself once nothing more is said to it; then it is killed.
+    /// Time for the process to exit after its input was closed; then it is killed.
     pub grace: Duration,
-    /// Whether it leads a process group of its own, which is killed with it.
+    /// `true` if the process leads its own process group, which is killed with it.
     pub leads_group: bool,
-    /// A longer line is no answer.
+    /// A longer line is treated as an error.
     pub longest_line: usize,
 }
 
 impl Manner {
-    /// One of our own helpers: killed when it is no longer needed, for it may wait for bytes that never come.
+    /// For thalweg's own helpers: killed immediately when they are not needed any longer, because they may be waiting
+    /// for bytes that never come.
     pub const HELPER: Self =
         Self { grace: Duration::ZERO, leads_group: false, longest_line: usize::MAX };
 }
 
-/// The command that starts a helper of this kind: `program` is `thalweg`, or the one of our tests.
+/// Returns the command that starts a helper of this kind. `program` is `thalweg` or the helper binary of the tests.
 pub fn helper(program: &Path, kind: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["helper", kind]);
     command
 }
 
-/// A running process, the lines to it and the lines from it. It ends when this is dropped.
+/// A running process with its input and output. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     manner: Manner,
-    /// A socket and not a pipe: a write to a dead reader must answer EPIPE, also where SIGPIPE kills.
+    /// A socket instead of a pipe: with `MSG_NOSIGNAL`, a write after the reader died returns EPIPE even if SIGPIPE
+    /// would kill this process.
     orders: UnixStream,
     answers: ChildStdout,
-    /// Until it closes it.
+    /// Standard error, until the process closes it.
     complaints: Option<ChildStderr>,
-    /// Read from `answers` and not yet taken; the first `searched` bytes hold no line end.
+    /// Bytes read from `answers` but not yet returned; the first `searched` bytes contain no line end.
     pending: Vec<u8>,
     searched: usize,
     said: Vec<u8>,
 }
 
-/// What came before a deadline.
+/// The result of reading with a deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A line, without its end.
+    /// A line, without its line end.
     Line(String),
     Silence,
-    /// It has closed its output.
+    /// The process closed its output.
     End,
 }
 
@@ -85,7 +87,7 @@ impl Process {
             command.process_group(0);
         }
         let mut child = command.spawn()?;
-        // The command holds a copy of the process's end: with it the end would never come.
+        // The command holds copies of the child's ends. While they are open, end of file would never be seen.
         drop(command);
         let (answers, complaints) = (child.stdout.take(), child.stderr.take());
         let answers = answers.ok_or(io::ErrorKind::BrokenPipe)?;
@@ -97,7 +99,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Says a line. That it is gone shows when it is heard: what it said before may be the reason.
+    /// Sends a line. If the process is gone, the next read reports it, because its earlier output may contain the
+    /// reason.
     pub fn say(&self, line: &str) -> io::Result<()> {
         let line = format!("{line}\n");
         let mut rest = line.as_bytes();
@@ -112,12 +115,12 @@ impl Process {
         Ok(())
     }
 
-    /// Nothing more will be said to it: its standard input ends.
+    /// Closes the standard input of the process.
     pub fn close(&self) {
         let _ = self.orders.shutdown(std::net::Shutdown::Write);
     }
 
-    /// The next line, waited for until then.
+    /// Waits for the next line until the deadline.
     pub fn hear(&mut self, until: Instant) -> Result<Heard, String> {
         loop {
             let unsearched = &self.pending[self.searched..];
@@ -146,7 +149,7 @@ impl Process {
         }
     }
 
-    /// What it has said though nothing was asked; `None` if it was silent.
+    /// Returns output that the process sent without a request; `None` if there was no output.
     pub fn unasked(&mut self) -> Option<String> {
         if readable(&self.answers) {
             let mut part = [0; 256];
@@ -156,7 +159,7 @@ impl Process {
         (!self.pending.is_empty()).then(|| String::from_utf8_lossy(&self.pending).into_owned())
     }
 
-    /// Waits for some of its words; `false` where there will be none.
+    /// Waits for output. Returns `false` at end of file.
     fn listen(&mut self, left: Duration) -> io::Result<bool> {
         let timeout =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
@@ -186,13 +189,13 @@ impl Process {
         }
     }
 
-    /// Keeps the end of what it complains of; called when there is some.
+    /// Reads available standard error and keeps the end of it.
     fn hear_complaints(&mut self) {
         let mut part = [0; 4096];
         let Some(complaints) = &mut self.complaints else { return };
         match complaints.read(&mut part) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Its end would make every poll return at once.
+            // An end of file left in the poll set would make every poll return immediately.
             Ok(0) | Err(_) => self.complaints = None,
             Ok(got) => {
                 self.said.extend_from_slice(&part[..got]);
@@ -202,7 +205,7 @@ impl Process {
         }
     }
 
-    /// How it ended, after it has closed its output; what goes on nevertheless is killed.
+    /// Returns how the process exited, after it closed its output. If it still runs after `ENDING`, it is killed.
     pub fn ended(&mut self) -> String {
         let status = self.wait(ENDING);
         self.hear_last_words();
@@ -213,7 +216,7 @@ impl Process {
         "it closed its output and went on, it was ended".to_owned()
     }
 
-    /// A process of its own may hold the other end of its standard error: no waiting for more than there is.
+    /// Reads only what is available: a descendant process may keep standard error open.
     fn hear_last_words(&mut self) {
         for _ in 0..LAST_WORDS / 16 {
             if !self.complaints.as_ref().is_some_and(readable) {
@@ -223,13 +226,13 @@ impl Process {
         }
     }
 
-    /// What it wrote to standard error, the end of it.
+    /// Returns the end of its standard error.
     pub fn last_words(&mut self) -> String {
         self.hear_last_words();
         String::from_utf8_lossy(&self.said).trim().to_owned()
     }
 
-    /// Waits that long for it to end.
+    /// Waits up to this duration for the process to exit.
     pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + within;
         let mut pause = Duration::from_micros(100);
@@ -243,9 +246,9 @@ impl Process {
         }
     }
 
-    /// Kills it, and its group if it leads one, if it still runs.
+    /// Kills the process, and its group if it leads one, if it still runs.
     pub fn kill(&mut self) {
-        // Not once it was waited for: its number may be another's by then.
+        // After it was waited for, its process id may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
@@ -263,7 +266,7 @@ impl Drop for Process {
         self.close();
         let until = Instant::now() + self.manner.grace;
         while self.wait(Duration::ZERO).is_none() {
-            // What it still says is taken: else it might wait for room in the pipe and not end.
+            // Its remaining output is read; otherwise the process might block on a full pipe and never exit.
             match self.hear(until.min(Instant::now() + BETWEEN_LOOKS)) {
                 Ok(Heard::Line(_)) => {}
                 Ok(Heard::Silence) if Instant::now() < until => {}
@@ -277,7 +280,7 @@ impl Drop for Process {
     }
 }
 
-/// The other side: says a line to the process that started this one.
+/// Sends a line to the process that started this one.
 pub fn say(line: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     let said = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());

@@ -13,71 +13,71 @@ use thalweg_sys::usage::Usage;
 
 use around::Around;
 
-/// What one timed piece of work took. Processor time, faults and switches are those of the whole
-/// process and of the children it waited for meanwhile.
+/// The measured cost of one timed piece of work. CPU time, faults and switches are those of the whole process and of
+/// the children that it waited for during the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Sample {
-    /// Time on the clock. Times are saved as seconds, and counts of zero are left out.
+    /// Wall time. Durations are saved in seconds; counts of zero are left out.
     #[serde(with = "seconds")]
     pub wall: Duration,
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     #[serde(with = "seconds")]
     pub user: Duration,
-    /// Processor time in the kernel, without what kernel threads do for us later (writeback).
+    /// CPU time in the kernel, without later work of kernel threads (writeback).
     #[serde(with = "seconds")]
     pub sys: Duration,
-    /// Page faults that needed no reading.
+    /// Page faults without I/O.
     #[serde(default, skip_serializing_if = "is_none")]
     pub minor_faults: u64,
-    /// Page faults that had to read.
+    /// Page faults with I/O.
     #[serde(default, skip_serializing_if = "is_none")]
     pub major_faults: u64,
     #[serde(default, skip_serializing_if = "is_none")]
     pub voluntary_switches: u64,
-    /// Times the processor was taken away.
+    /// Number of involuntary context switches.
     #[serde(default, skip_serializing_if = "is_none")]
     pub involuntary_switches: u64,
     pub bytes: u64,
-    /// System calls made, where they were counted.
+    /// Number of system calls, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// Which of them were counted, and by whom.
+    /// The kind of calls that were counted.
     #[serde(default, skip_serializing_if = "CallsKind::is_all")]
     pub calls_kind: CallsKind,
-    /// The part of `user` that another process had: a receiver, a consumer.
+    /// The part of `user` that a peer process used (a receiver or a consumer).
     #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
     pub far_user: Duration,
-    /// The part of `sys` that another process had.
+    /// The part of `sys` that a peer process used.
     #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
     pub far_sys: Duration,
-    /// Clock ticks the hypervisor gave to others, over all processors.
+    /// Clock ticks that the hypervisor gave to other guests, over all CPUs.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stolen_ticks: u64,
-    /// A number the work itself gave, in its own unit; 0 where it gave none.
+    /// A number reported by the work itself, in its own unit; 0 if it reported none.
     #[serde(default, skip_serializing_if = "tells_nothing")]
     pub told: f64,
-    /// Pages made dirty meanwhile, by any process of the machine.
+    /// Pages that became dirty during the sample, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dirtied_pages: u64,
-    /// Pages written back meanwhile, whichever process wrote them.
+    /// Pages written back during the sample, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub written_pages: u64,
-    /// What some task of the machine waited for meanwhile.
+    /// Time during which some task of the machine waited for a resource.
     #[serde(default, skip_serializing_if = "Pressure::is_none")]
     pub pressure: Pressure,
-    /// How long threads of this process stood in line for a processor, all together.
+    /// Total time that threads of this process waited for a CPU.
     #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
     pub waited: Duration,
-    /// Clock ticks in which a processor of the machine was busy, with whatever.
+    /// Clock ticks during which a CPU of the machine was busy, with any work.
     #[serde(default, skip_serializing_if = "is_none")]
     pub busy_ticks: u64,
 }
 
-/// Which system calls a count is of.
+/// The kind of system calls that a count includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallsKind {
-    /// All that move bytes, counted where they are made: by us, or by a program that says so.
+    /// All calls that move bytes, counted at the call site: by thalweg, or by a program that reports its own count.
     #[default]
     Counted,
     /// Reads and writes, counted by the kernel; see `arms/worker/calls.rs`.
@@ -121,21 +121,21 @@ mod seconds {
     }
 }
 
-// getrusage counts whole microseconds: less than one is not nothing.
+// getrusage counts whole microseconds, so a reading of 0 may be up to one microsecond.
 const LEAST_CPU: f64 = 1e-6;
 
 impl Sample {
-    /// User and system time together, in seconds.
+    /// Returns user and system time together, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.user.saturating_add(self.sys).as_secs_f64().max(LEAST_CPU)
     }
 
-    /// Time on the clock in seconds.
+    /// Returns wall time in seconds.
     pub fn wall_seconds(&self) -> f64 {
         self.wall.as_secs_f64().max(1e-9)
     }
 
-    /// The same with what was used instead of what it had; the time on the clock stays.
+    /// Returns this sample with the resource usage replaced by `used`. The wall time stays.
     #[must_use]
     pub fn using(self, used: &Usage) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Sample {
         }
     }
 
-    /// The sum of so many operations, one at least, sampled `most` at a time.
+    /// Returns the sum over this number of operations (at least one), sampled at most `most` at a time.
     pub fn sum<E>(
         operations: u32,
         most: u32,
@@ -166,7 +166,7 @@ impl Sample {
         Ok(sum)
     }
 
-    /// Adds what another process used meanwhile for the same work, and the calls it made.
+    /// Adds the resource usage and system calls of a peer process for the same work.
     pub fn add_far(&mut self, used: &Usage, calls: u64) {
         self.user += used.user;
         self.sys += used.sys;
@@ -179,18 +179,18 @@ impl Sample {
         self.calls = self.calls.map(|own| own + calls);
     }
 
-    /// Faults of both kinds.
+    /// Returns minor and major faults together.
     pub fn faults(&self) -> u64 {
         self.minor_faults.saturating_add(self.major_faults)
     }
 
-    /// Faults of both kinds per 10^9 bytes.
+    /// Returns minor and major faults per 10^9 bytes.
     pub fn faults_per_gb(&self) -> f64 {
         self.faults() as f64 / (self.bytes.max(1) as f64 / 1e9)
     }
 }
 
-/// Two pieces of work, one after the other. Calls that were not counted in one are not known of both.
+/// Adds a second piece of work. If either call count is unknown, the sum is unknown.
 impl AddAssign for Sample {
     fn add_assign(&mut self, other: Self) {
         self.wall += other.wall;
@@ -214,18 +214,18 @@ impl AddAssign for Sample {
     }
 }
 
-/// Which of a sample's costs is compared.
+/// The cost of a sample that is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// Time on the clock.
+    /// Wall time.
     #[default]
     Wall,
     Cpu,
 }
 
 impl Metric {
-    /// The sample's cost in seconds, above 0.
+    /// Returns the sample's cost in seconds, above 0.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_seconds(),
@@ -234,7 +234,7 @@ impl Metric {
     }
 }
 
-/// Takes a sample: start it, do the work, stop it. What it reads itself lies outside the timed part.
+/// Takes a sample: start, do the work, stop. The meter's own reads are outside the timed part.
 #[derive(Debug)]
 pub struct Meter {
     around: Around,
@@ -244,7 +244,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins the timed part.
+    /// Starts the timed part.
     pub fn start() -> Self {
         let around = Around::now();
         let (process, children) = (Usage::now_process(), Usage::now_children());

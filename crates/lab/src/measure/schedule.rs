@@ -1,7 +1,7 @@
 //! Interleaved rounds: each a random permutation of all arms, one of them twice.
 //!
-//! The schedule knows arms only through [`Arm`], and time only through a clock it is given, so that
-//! simulated arms can test it.
+//! The schedule uses arms only through [`Arm`] and gets its clock from the caller, so that tests can use simulated
+//! arms.
 
 use std::{
     sync::LazyLock,
@@ -15,65 +15,65 @@ use crate::measure::{
     stats::Random,
 };
 
-/// Something that is sampled: one operation, as often as one likes. Set-up is never part of a sample.
+/// Something that is sampled: an operation that can be repeated any number of times. Set-up is never part of a
+/// sample.
 pub trait Arm {
-    /// What it promises; `None` where the question makes no sense.
+    /// Returns the guarantees of the arm; `None` for a baseline.
     fn promises(&self) -> Option<Guarantees> {
         None
     }
 
-    /// Whether it touches fresh memory on purpose, so that faults are part of it.
+    /// Returns `true` if the arm uses fresh memory on purpose, so that page faults are part of its cost.
     fn is_fresh(&self) -> bool {
         false
     }
 
-    /// Allocates and touches everything, so that the first sample is like the others.
+    /// Allocates and touches all memory, so that the first sample is like the others.
     fn warm_up(&mut self) -> Result<(), Unfit> {
         Ok(())
     }
 
-    /// Does the operation `repeats` times and says what that took.
+    /// Performs the operation `repeats` times and returns the cost.
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
 
-    /// Why the calls of its samples were not counted, though it was tried.
+    /// Returns the reason why counting the system calls failed.
     fn calls_uncounted(&self) -> Option<String> {
         None
     }
 
-    /// What speaks against all of its samples, though none of them is wrong.
+    /// Returns a reservation about all samples of the arm, even if each is correct.
     fn doubt(&self) -> Option<String> {
         None
     }
 
-    /// Looks at the bytes that an operation delivered: those of the last sample, or of one more.
+    /// Verifies the bytes that an operation delivered: the last one sampled, or an additional one.
     fn check(&mut self) -> Result<(), Unfit> {
         Ok(())
     }
 
-    /// Whether a change of the source after the operation shows in the sink; `None` where the
-    /// question makes no sense.
+    /// Returns whether a later change of the source shows in the destination; `None` if the question does not apply.
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
         None
     }
 }
 
-/// An arm in the rounds.
+/// An arm that takes part in rounds.
 pub struct Sampled<'a> {
     pub arm: Box<dyn Arm + 'a>,
-    /// Operations in each of its samples.
+    /// Operations per sample.
     pub repeats: u32,
 }
 
-/// Doublings, at most: beyond it a sample is short for another reason than too few operations.
+/// Maximum number of doublings. If a sample is still too short, too few operations are not the reason.
 const MOST_DOUBLINGS: usize = 32;
 
 impl<'a> Sampled<'a> {
-    /// One operation in each sample.
+    /// Creates an arm with one operation per sample.
     pub fn once(arm: impl Arm + 'a) -> Self {
         Self { arm: Box::new(arm), repeats: 1 }
     }
 
-    /// Finds how many operations fill a sample; one at least.
+    /// Determines the number of operations that fill a sample, at least one.
     pub fn calibrate(&mut self, sample: Duration) -> Result<(), Failure> {
         for _ in 0..MOST_DOUBLINGS {
             let took = self.arm.sample(self.repeats)?.wall_seconds();
@@ -83,24 +83,24 @@ impl<'a> Sampled<'a> {
                 self.repeats = scaled as u32;
                 return Ok(());
             }
-            // A first, cold operation says little of the next ones: no faster than eightfold.
+            // The first operation is cold and predicts little, so the number grows at most eightfold per step.
             self.repeats = scaled.min(f64::from(self.repeats) * 8.0) as u32;
         }
         Ok(())
     }
 }
 
-/// Why an arm gave no sample; of rounds, why nothing can be compared: their reference gave none.
+/// Why an arm gave no sample. For rounds: why nothing can be compared, because the reference arm failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The caller asked to stop.
     Cancelled,
-    /// The arm cannot do this work, and why.
+    /// The arm cannot do this work, for the given reason.
     Unfit(Unfit),
 }
 
 impl Failure {
-    /// Why the arm cannot do it, unless the caller asked to stop.
+    /// Returns the reason, or `Cancelled` if the caller asked to stop.
     pub fn unfit(self) -> Result<Unfit, Cancelled> {
         match self {
             Self::Cancelled => Err(Cancelled),
@@ -139,15 +139,15 @@ impl From<String> for Failure {
 /// The rules of a schedule, fixed before the first sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Rounds that are worth leaving slow arms out for.
+    /// Number of rounds that the schedule tries to reach by dropping slow arms.
     pub least_rounds: usize,
-    /// Rounds after which there is nothing more to learn.
+    /// Maximum number of rounds; more would not improve the result.
     pub most_rounds: usize,
-    /// An arm this many times slower than the reference is not sampled further.
+    /// An arm this many times slower than the reference is dropped.
     pub too_slow: f64,
-    /// Rounds before an arm may be left out.
+    /// Number of rounds before an arm may be dropped.
     pub grace_rounds: usize,
-    /// When, by the clock of the schedule, no round is begun any more once the least are done.
+    /// After `least_rounds`, no round starts after this time on the schedule's clock.
     pub enough: Duration,
 }
 
@@ -163,47 +163,46 @@ impl Default for Rules {
     }
 }
 
-/// What a schedule runs on.
+/// The environment of a schedule.
 pub struct Schedule<'s> {
     pub rules: Rules,
-    /// Time since some beginning.
+    /// Returns the time since a fixed start.
     pub clock: &'s dyn Fn() -> Duration,
-    /// When, by that clock, no further sample is begun.
+    /// No further sample starts after this time on `clock`.
     pub deadline: Duration,
-    /// Asked before every sample.
+    /// Called before every sample.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
     pub random: &'s mut Random,
 }
 
-/// The arms of one run of rounds, by their places in the list of arms and in the log.
+/// The arms of one run of rounds, by their index in the list of arms and in the log.
 #[derive(Clone, Debug)]
 pub struct Lineup {
-    /// Those that take part.
+    /// The arms that take part.
     pub active: Vec<usize>,
-    /// The arm others are compared with; it is never left out.
+    /// The arm with which the others are compared; it is never dropped.
     pub reference: usize,
-    /// Others that are never left out.
+    /// Other arms that are never dropped.
     pub kept: Vec<usize>,
 }
 
 impl Lineup {
-    /// Arms that are compared with the first of all.
+    /// Creates a lineup in which the first arm is the reference.
     pub fn of(active: Vec<usize>) -> Self {
         Self { active, reference: 0, kept: Vec::new() }
     }
 
-    /// Arms of which none is the reference: one that fails leaves, and the others go on.
+    /// Creates a lineup without a reference: an arm that fails is dropped, and the others continue.
     pub fn of_equals(active: Vec<usize>) -> Self {
         Self { active, reference: usize::MAX, kept: Vec::new() }
     }
 }
 
-/// By which rounds without a deadline note what their samples cost.
+/// Start time for rounds without a deadline, from which the cost of samples is computed.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl<'s> Schedule<'s> {
-    /// So many rounds of everything, however long they take and whatever they show: that an arm is
-    /// slow is the answer.
+    /// Returns a schedule with a fixed number of rounds, without deadline and without dropping slow arms.
     pub fn fixed(
         rounds: usize,
         stop: &'s dyn Fn() -> Result<(), Cancelled>,
@@ -219,8 +218,8 @@ impl<'s> Schedule<'s> {
         Self { rules, clock: &|| BEGAN.elapsed(), deadline: Duration::MAX, stop, random }
     }
 
-    /// Runs rounds until the budget or the rules end them. Everything sampled is in the log, and
-    /// every arm left out says why there.
+    /// Runs rounds until the budget or the rules end them. The log contains every sample, and for every dropped arm
+    /// the reason.
     pub fn run(
         &mut self,
         arms: &mut [Sampled<'_>],
@@ -278,8 +277,7 @@ impl<'s> Schedule<'s> {
         Ok(())
     }
 
-    /// Whether another round would break the budget, or is not wanted. The first rounds are begun
-    /// regardless.
+    /// Returns `true` if another round would exceed the budget or is not needed. The first rounds always start.
     fn is_over(&self, lineup: &Lineup, log: &Log, done: usize) -> bool {
         let now = (self.clock)();
         let left = self.deadline.saturating_sub(now);
@@ -287,8 +285,8 @@ impl<'s> Schedule<'s> {
         left.is_zero() || (done >= self.rules.least_rounds && no_more())
     }
 
-    /// After the rounds of grace: leaves out arms much slower than the reference, then the dearest
-    /// ones until the least number of rounds fits into what is left of the budget.
+    /// After the grace rounds, drops arms that are much slower than the reference. Then drops the most expensive arms
+    /// until the minimum number of rounds fits into the remaining budget.
     fn leave_out_slow(&self, lineup: &Lineup, log: &mut Log) {
         let may_go: Vec<usize> = lineup
             .active
@@ -328,7 +326,7 @@ impl<'s> Schedule<'s> {
     }
 }
 
-/// The order of a round: all arms, one drawn by lot twice.
+/// Returns the order of a round: all arms, one of them (chosen at random) twice.
 pub fn order(active: &[usize], random: &mut Random) -> Vec<usize> {
     let mut order = active.to_vec();
     order.push(active[random.below(active.len())]);

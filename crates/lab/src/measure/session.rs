@@ -1,5 +1,5 @@
-//! A session: a fresh process that is given one job and answers line by line, in JSON, until it is done.
-//! Memory, caches of the kernel's and luck of one process are then not those of the next.
+//! A session: a fresh process that gets one job and reports line by line, in JSON, until it is done. With fresh
+//! processes, memory layout, kernel caches and luck vary between sessions.
 
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -14,20 +14,20 @@ use super::{
     schedule::Failure,
 };
 
-/// How often the caller is asked whether to stop.
+/// Interval between calls of the caller's stop function.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How a kind of session is waited for.
+/// Timeouts for a kind of session.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// What is silent so long hangs.
+    /// A session without output for this long counts as hung.
     pub silence: Duration,
-    /// What is no longer wanted ends by itself within this, or is killed.
+    /// Time for a cancelled session to exit; then it is killed.
     pub grace: Duration,
 }
 
-/// Has a new process do a job. `take` is handed each answer, and ends the session by what it returns.
-/// The process is gone when this returns.
+/// Runs a job in a new process. `take` receives each answer and ends the session by its return value. The process no
+/// longer exists when this returns.
 pub fn run<A: DeserializeOwned, R>(
     command: Command,
     job: &impl Serialize,
@@ -59,7 +59,7 @@ pub fn run<A: DeserializeOwned, R>(
                 let time = humantime::format_duration(patience.silence);
                 return Err(format!("silent for {time}").into());
             }
-            // Interrupted together with us, or broken.
+            // The process was interrupted together with this one, or it failed.
             Heard::End => {
                 let (how, words) = (process.ended(), process.last_words());
                 stop()?;
@@ -69,14 +69,14 @@ pub fn run<A: DeserializeOwned, R>(
     }
 }
 
-/// The session's side: the job, which is the first line of its standard input.
+/// Session side: reads the job, the first line of standard input.
 pub fn job<J: DeserializeOwned>() -> Result<J, String> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|e| format!("stdin: {e}"))?;
     serde_json::from_str(&line).map_err(|e| format!("the job: {e}"))
 }
 
-/// The session's side: one answer.
+/// Session side: sends one answer.
 pub fn tell(answer: &impl Serialize) -> Result<(), String> {
     say(&serde_json::to_string(answer).map_err(|e| e.to_string())?)
 }

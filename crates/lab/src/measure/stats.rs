@@ -1,7 +1,7 @@
-//! Numbers from samples: medians, ratios with intervals, noise, and the three words of a verdict.
+//! Statistics of samples: medians, ratios with intervals, noise, and verdicts.
 //!
-//! No means and no standard deviations of raw times: single outliers reach eleven times the median
-//! on shared machines. No sample is ever left out.
+//! Means and standard deviations of raw times are not used: on shared machines single outliers reach eleven times the
+//! median. No sample is ever dropped.
 
 mod interval;
 mod random;
@@ -16,12 +16,12 @@ pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of, says_nothing};
 
 use serde::Serialize;
 
-/// The middle of the values; between the two middle ones if their number is even. `None` of none.
+/// Returns the median: the mean of the two middle values if their number is even. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value below which this share of the values lies, on the line between neighbours.
+/// Returns the quantile for this share, with linear interpolation between neighbours.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -30,24 +30,24 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(below + (above - below) * place.fract())
 }
 
-/// Where the middle half of the values lies.
+/// The quartiles of a set of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// A quarter lies below.
+    /// The lower quartile.
     pub lower: f64,
     pub median: f64,
-    /// Three quarters lie below.
+    /// The upper quartile.
     pub upper: f64,
 }
 
 impl Spread {
-    /// The quartiles of the values; `None` of none.
+    /// Returns the quartiles; `None` without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let at = |share| quantile(values, share);
         Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
     }
 
-    /// The width of the middle half as a share of the median; 0 where there is none.
+    /// Returns the interquartile range as a share of the median; 0 if the median is 0.
     pub fn relative(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median }
     }

@@ -1,7 +1,7 @@
-//! Any commands, judged as arms are: interleaved in random order, one of them twice in each round.
+//! Compares arbitrary commands like arms: interleaved in random order, one of them twice in each round.
 //!
-//! A tool that runs one command a hundred times and then the next takes a drift of the machine for a
-//! difference between the commands. Here each command is compared with what ran right beside it.
+//! A tool that runs one command a hundred times and then the next mistakes a drift of the machine for a difference
+//! between the commands. Here each command is compared with runs at about the same time.
 
 mod found;
 
@@ -30,60 +30,60 @@ use crate::{
     },
 };
 
-/// Rounds of short commands: so many show a twentieth of the time on a quiet machine.
+/// Minimum number of rounds for short commands; enough to show a difference of 5 % on a quiet machine.
 const LEAST_ROUNDS: usize = 20;
-/// Beyond so many there is nothing more to learn.
+/// Maximum number of rounds; more would not improve the result.
 const MOST_ROUNDS: usize = 1000;
 
 /// A command that takes part.
 #[derive(Clone, Debug)]
 pub struct Contender {
     pub name: String,
-    /// Its words, the program first.
+    /// The command line, program first.
     pub words: Vec<OsString>,
-    /// The place of the command it is compared with; none for that one itself.
+    /// The index of the command it is compared with; `None` for the reference.
     pub against: Option<usize>,
-    /// Run before each run of it, outside the timed part; empty for nothing.
+    /// Command to run before each run, outside the timed part; empty for none.
     pub prepare: Vec<OsString>,
-    /// Run after each run of it, outside the timed part: it must succeed. Empty for nothing.
+    /// Command to run after each run, outside the timed part. It must succeed. Empty for none.
     pub check: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     Fixed(usize),
-    /// As often as the slowest command needs to run for so long in all, and often enough.
+    /// At least enough rounds for the slowest command to run for this total time.
     AtLeast(Duration),
 }
 
 pub struct Compare<'c> {
     pub contenders: &'c [Contender],
-    /// By what they are judged, besides time on the clock and processor time.
+    /// The metric that decides, in addition to wall time and CPU time.
     pub metric: &'c Metric,
-    /// How often each runs; one of them once more in each round.
+    /// The number of rounds. Each runs every command once and one of them twice.
     pub rounds: Rounds,
-    /// Runs of each command that do not count, at least one: they show what does not work.
+    /// Number of runs of each command that do not count, at least one. They show which commands fail.
     pub warm_ups: usize,
-    /// Whether standard output must be that of the first run of the command it is compared with.
+    /// `true` if standard output must equal that of the first run of the reference command.
     pub same_output: bool,
-    /// Whether a status other than 0 is a failure.
+    /// `true` if a status other than 0 is a failure.
     pub must_succeed: bool,
-    /// How long one run may take.
+    /// Maximum duration of one run.
     pub limit: Option<Duration>,
     pub seed: u64,
-    /// Asked between runs, and whenever a run was interrupted.
+    /// Called between runs, and after an interrupted run.
     pub stop: &'c dyn Fn() -> Result<(), Cancelled>,
-    /// Told how many runs are done, of how many.
+    /// Called with the number of finished runs and the total number.
     pub watch: &'c dyn Fn(usize, usize),
 }
 
-/// Why there is nothing to show.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// No such command, or none that can run.
+    /// The command does not exist or cannot be executed.
     #[error("{name}: {why}")]
     NoProgram { name: String, why: String },
-    /// The folder for temporary files does not serve.
+    /// The directory for temporary files is not usable.
     #[error("{path}: {why}")]
     Folder { path: String, why: String },
     /// No command could be measured.
@@ -132,8 +132,7 @@ pub fn run(compare: &Compare<'_>) -> Result<Comparison, CompareError> {
     Ok(Comparison::of(compare, busy, experiment.log))
 }
 
-/// The runs that do not count. What fails in them takes no further part; the longest time of a run is
-/// returned.
+/// Performs the runs that do not count. Commands that fail are excluded. Returns the longest duration of a run.
 fn warm_up(
     experiment: &mut Experiment<'_>,
     compare: &Compare<'_>,
@@ -157,7 +156,7 @@ fn warm_up(
 }
 
 impl Rounds {
-    /// Their number, where the slowest command takes so long.
+    /// Returns the number of rounds, given the duration of the slowest command.
     fn number(self, longest: Duration) -> usize {
         match self {
             Self::Fixed(rounds) => rounds,
@@ -169,7 +168,7 @@ impl Rounds {
     }
 }
 
-/// Runs done, of how many; of none while the commands warm up.
+/// The number of finished runs and the total number, which is 0 during warm-up.
 #[derive(Default)]
 struct Count {
     done: Cell<usize>,
@@ -178,7 +177,7 @@ struct Count {
 
 struct CommandArm<'c> {
     contender: &'c Contender,
-    /// The file with what it should print.
+    /// The file with the expected output.
     expected: String,
     compare: &'c Compare<'c>,
     runner: &'c CommandRunner<'c>,
@@ -206,7 +205,7 @@ impl Arm for CommandArm<'_> {
 }
 
 impl CommandArm<'_> {
-    /// Runs what comes before or after, which must succeed.
+    /// Runs the command before or after a run, which must succeed.
     fn beside(&self, what: &str, words: &[OsString]) -> Result<(), Failure> {
         if words.is_empty() {
             return Ok(());
@@ -220,7 +219,7 @@ impl CommandArm<'_> {
         })
     }
 
-    /// The first output is what all others must be, byte by byte.
+    /// Every output must equal the first one, byte by byte.
     fn compare_output(&self) -> Result<(), String> {
         let outputs = self.runner.outputs;
         let (out, expected) = (outputs.path("out"), outputs.path(&self.expected));
@@ -230,7 +229,7 @@ impl CommandArm<'_> {
         }
         match first_difference_of_files(&out, &expected).map_err(failed)? {
             None => Ok(()),
-            // Bytes are counted from 1, as cmp does.
+            // Byte positions start at 1, as in cmp(1).
             Some(at) => Err(format!(
                 "{}: its output differs from the first one at byte {}",
                 self.contender.name,

@@ -1,8 +1,8 @@
-//! The sizes at which glibc's memcpy goes over to another way, against what this machine does; and
-//! whether other values would help, shown by fresh processes that ran under them.
+//! Compares the sizes at which glibc's memcpy switches loops with the best sizes on this machine. Fresh processes
+//! that run under other values show whether these help.
 //!
-//! A value that helps one size and hurts another is no advice: what is advised was measured once more,
-//! at every size, and lost nowhere.
+//! A value that helps one size and hurts another is not recommended. A recommended value was measured a second time
+//! at every size, and was not worse at any.
 
 pub(crate) mod child;
 mod crossover;
@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// Where glibc's loader is, by the ABI of each architecture.
+/// Paths of glibc's loader, by the ABI of each architecture.
 const LOADERS: [&str; 5] = [
     "/lib64/ld-linux-x86-64.so.2",
     "/lib/ld-linux-aarch64.so.1",
@@ -42,28 +42,28 @@ const LOADERS: [&str; 5] = [
     "/lib/ld64.so.1",
 ];
 
-/// A size at which libc goes over to another way.
+/// A size at which libc switches to another loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Threshold {
     pub name: String,
-    /// Its value for a process started now, in bytes.
+    /// Its value in bytes for a process that starts now.
     pub bytes: u64,
     pub what: &'static str,
 }
 
-/// The thresholds that are shown, and what begins there.
+/// The thresholds that are shown, with a description of the loop that starts there.
 const SHOWN: [(&str, &str); 3] = [
     (MOVSB, "memcpy goes over to the processor's string copy"),
     (STREAM, "memcpy goes over to stores past the caches"),
     ("glibc.cpu.x86_rep_stosb_threshold", "memset goes over to the processor's string store"),
 ];
 
-/// The thresholds of a C library, as its loader lists them.
+/// The thresholds of a C library, as listed by its loader.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effective {
-    /// The loader that was asked.
+    /// The loader that listed them.
     pub loader: PathBuf,
-    /// `true` if the program is static, and this is the C library of other programs on this machine.
+    /// `true` if the program is static and the C library is that of other programs on this machine.
     pub is_of_others: bool,
     pub thresholds: Vec<Threshold>,
     #[serde(skip)]
@@ -71,7 +71,8 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// Asks the loader of `program`, or the system's if the program is static. The error says why there is no answer.
+    /// Runs the loader of `program`, or the system's if the program is static. The error explains why the thresholds
+    /// are unknown.
     pub fn now(program: &Path) -> Result<Self, String> {
         let found = Program::find(&[OsString::from(program)]).map_err(|e| e.to_string())?;
         match (found.loader, found.unreachable) {
@@ -84,7 +85,7 @@ impl Effective {
         }
     }
 
-    /// Asks the loader of the system's shell, then those at the usual paths.
+    /// Runs the loader of the system's shell, then those at the usual paths.
     fn of_others() -> Result<Self, String> {
         let shell = Program::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
@@ -111,8 +112,8 @@ impl Effective {
         Ok(Self { loader, is_of_others, thresholds, tunables })
     }
 
-    /// Values of each tunable that are tried, one by one: of caches, of crossovers, and for stores past the caches
-    /// what glibc itself takes from 2.38 on, a quarter of the last cache.
+    /// Returns the values to try for each tunable, one at a time: cache sizes and measured crossovers. For
+    /// non-temporal stores, also a quarter of the last cache, the default of glibc 2.38 and later.
     fn candidates(&self, caches: &[Cache], crossovers: &[Crossover]) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = Vec::new();
         for (name, levels) in [(MOVSB, 1..=2), (STREAM, 3..=u32::MAX)] {
@@ -136,44 +137,44 @@ impl Effective {
     }
 }
 
-/// A setting that is tried.
+/// A setting to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// The tunable it sets; of a joined one the first.
+    /// The tunable it sets; for a combined setting the first one.
     tunable: &'static str,
     text: String,
 }
 
 pub struct Measuring<'m> {
-    /// Our own binary, for the processes under each setting.
+    /// The thalweg binary, for the processes under each setting.
     pub program: &'m Path,
     pub seed: u64,
-    /// Asked before every process.
+    /// Called before every process.
     pub stop: &'m Stop<'m>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ThresholdsResult {
-    /// Where loops overtake each other here.
+    /// The sizes at which one loop overtakes another on this machine.
     pub crossovers: Vec<Crossover>,
-    /// Every setting that was tried, alone.
+    /// Every setting that was tried alone.
     pub tried: Vec<Tried>,
-    /// The best of them and what they do together, measured once more; empty where none was good.
+    /// The best settings and their combination, measured a second time; empty if no setting was good.
     pub confirmed: Vec<Tried>,
-    /// The line to put into a program's environment, if there is one.
+    /// The line to put into a program's environment, if any.
     pub advice: Option<Advice>,
-    /// Why there is none.
+    /// The reason why there is no recommendation.
     pub no_advice: Option<String>,
-    /// Fresh processes that were run.
+    /// The number of fresh processes that ran.
     pub processes: usize,
 }
 
-/// A line that helps somewhere and was not seen to hurt anywhere.
+/// A setting that helps at some size and was not seen to hurt at any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// `GLIBC_TUNABLES=...`.
+    /// The line `GLIBC_TUNABLES=...`.
     pub line: String,
-    /// What it did at every size, in the second measurement.
+    /// Its effect at every size, from the second measurement.
     pub effects: Vec<SizeEffect>,
 }
 
@@ -216,7 +217,7 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
     Ok(found)
 }
 
-/// The best setting of each tunable, and all of these together.
+/// Returns the best setting of each tunable, and their combination.
 fn finalists(candidates: &[Candidate], tried: &[Tried]) -> Vec<Candidate> {
     let of = |name: &str| {
         let own = candidates.iter().zip(tried).filter(|(candidate, _)| candidate.tunable == name);
@@ -239,7 +240,7 @@ struct Run<'m> {
 }
 
 impl Run<'_> {
-    /// Rounds of the program as it is and under each setting, every one a fresh process.
+    /// Runs rounds of the unchanged program and of each setting, every run in a fresh process.
     fn tried(&mut self, candidates: &[Candidate], rounds: usize) -> Result<Vec<Tried>, String> {
         let as_it_is = Setting { name: "as it is".to_owned(), kind: Kind::Plain };
         let settings = candidates.iter().map(|candidate| Setting {

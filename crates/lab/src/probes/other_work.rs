@@ -1,18 +1,18 @@
-//! Whether other work met a measurement that was meant for the idle machine, and what later choices may then
-//! make of it. Commands that write the profile ask here.
+//! Decides whether other processes disturbed a measurement meant for the idle machine, and how its results may be
+//! used. Used by all commands that write the profile.
 
 use thalweg_core::profile::Load;
 
 use crate::measure::busy::Busy;
 
-/// So many samples that other work disturbed are no samples of an idle machine: the middle one is of them.
+/// From this fraction of disturbed samples on, the median sample is disturbed, so they do not describe an idle
+/// machine.
 const MOST: f64 = 0.5;
 
-/// Under which load what was measured is kept: by how busy the machine was before and after, and by the share of
-/// the samples that were disturbed meanwhile. `None` if it belongs to neither: not idle, and not as busy as what
-/// a profile calls loaded.
+/// Returns the load under which results are kept, from the activity of other processes before and after, and the
+/// fraction of disturbed samples. `None` if neither fits: not idle, and less busy than a profile's `loaded` requires.
 pub(crate) fn kept_as(around: &Busy, disturbed: f64) -> Option<Load> {
-    // What is loaded on purpose keeps every processor but one busy.
+    // An intended load keeps every CPU but one busy.
     let loaded = around.of.saturating_sub(1) as f64;
     if around.is_crowded() {
         (around.processors >= 0.5 * loaded).then_some(Load::Loaded)

@@ -1,8 +1,8 @@
-//! An unmodified program under each copy kernel, judged by its own metric.
+//! Runs an unmodified program with each copy kernel and compares them by the program's own metric.
 //!
-//! The kernels get under it by an object that the loader loads first ([`thalweg_preload`]); glibc's own
-//! copies get other thresholds through its environment. Interleaved rounds, one arm of each twice; the
-//! program as it is is the reference. What cannot be measured is an error or a reason, never a number.
+//! The kernels are injected by an object that the loader loads first ([`thalweg_preload`]). glibc's own copies get
+//! other thresholds through the environment. Rounds are interleaved, with one arm twice in each; the unchanged
+//! program is the reference. If something cannot be measured, the result is an error or a reason, never a number.
 
 mod arms;
 mod elf;
@@ -44,78 +44,79 @@ use folder::TrialFolder;
 use run::TrialRunner;
 
 pub struct Trial<'t> {
-    /// The command that is measured, its name first.
+    /// The command to measure, program first.
     pub command: &'t [OsString],
-    /// A server to keep up meanwhile: then it runs under the kernels, and the command does not.
+    /// A server that runs during the command. If given, the kernels are injected into the server instead of the
+    /// command.
     pub server: Option<&'t Server>,
-    /// Names of kernels; all of this machine's without them.
+    /// Names of kernels; `None` for all kernels of this machine.
     pub kernels: Option<&'t [String]>,
-    /// What `tuned` is made of, where that was measured.
+    /// The bands of `tuned`, if they were measured.
     pub bands: Option<&'t Bands>,
-    /// Settings of glibc to try.
+    /// The glibc settings to try.
     pub tunables: Tunables,
-    /// By what the program is judged.
+    /// The metric that decides.
     pub metric: &'t Metric,
-    /// Rounds; each runs every arm once and one of them twice.
+    /// Number of rounds; each runs every arm once and one of them twice.
     pub rounds: usize,
-    /// How long one run may take.
+    /// Maximum duration of one run.
     pub limit: Option<Duration>,
     pub seed: u64,
-    /// Asked whenever a run was interrupted, and between runs.
+    /// Called between runs, and after an interrupted run.
     pub stop: &'t dyn Fn() -> Result<(), Cancelled>,
-    /// Told what is about to take long.
+    /// Called with a message before a step that takes long.
     pub say: &'t dyn Fn(&str),
 }
 
-/// Which settings of glibc take part.
+/// The glibc settings that take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tunables {
-    /// Thresholds at the sizes of this machine's caches.
+    /// Thresholds at the cache sizes of this machine.
     Usual,
     These(Vec<Setting>),
 }
 
-/// What a trial showed.
+/// The results of a trial.
 #[derive(Debug, Serialize)]
 pub struct TrialResult {
-    /// What the kernels were put under.
+    /// The program into which the kernels were injected.
     pub program: Program,
     pub metric: String,
-    /// The noise of this run, as a fraction: what two runs of one arm differed by.
+    /// The noise of this run: the relative difference between two runs of one arm.
     pub noise: f64,
     pub rounds: usize,
-    /// A row for every arm; the first is the program as it is.
+    /// A row for every arm; the first one is the unchanged program.
     pub rows: Vec<Row>,
     /// Arms that did not take part.
     pub left_out: Vec<LeftOut>,
-    /// What went through the object, counted in a run of its own; `None` if no kernel took part.
+    /// The calls that went through the object, counted in a separate run; `None` if no kernel took part.
     pub reached: Option<Reached>,
     pub seed: u64,
     pub conditions: Conditions,
     pub log: Log,
 }
 
-/// Why there is nothing to show.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// No such command, or none that can run.
+    /// The command does not exist or cannot be executed.
     #[error("{name}: {why}")]
     NoProgram { name: String, why: String },
     #[error("no kernel of the name '{name}'; there are {known}")]
     NoKernel { name: String, known: String },
-    /// Nothing but the program as it is.
+    /// No arm except the unchanged program could take part.
     #[error("nothing to compare libc with: {0}")]
     NothingToTry(String),
-    /// Nothing can be preloaded into the program.
+    /// No object can be preloaded into the program.
     #[error("{0}")]
     Unreachable(String),
-    /// This build carries no object.
+    /// This build does not contain the object.
     #[error("this build of thalweg has no object to preload: {0}")]
     NoObject(String),
-    /// The folder for temporary files does not serve.
+    /// The directory for temporary files is not usable.
     #[error("{path}: {why}")]
     Folder { path: String, why: String },
-    /// The program as it is does not do what can be measured.
+    /// The unchanged program does not do anything that can be measured.
     #[error("{0}")]
     Program(String),
     /// The caller asked to stop.
@@ -188,14 +189,14 @@ fn tunables(trial: &Trial<'_>, program: &Program, left_out: &mut Vec<LeftOut>) -
     })
 }
 
-/// A runner and what its runs are judged by.
+/// A runner and the metric of its runs.
 struct Judged<'t> {
     runner: &'t TrialRunner<'t>,
     metric: &'t Metric,
 }
 
 impl Judged<'_> {
-    /// One run; its sample tells the number it is judged by.
+    /// Runs once. The sample's `told` is the value of the metric.
     fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
         let mut ran = self.runner.once(setting, counted)?;
         ran.sample.told = self.metric.of(&ran).map_err(|why| {
@@ -206,16 +207,16 @@ impl Judged<'_> {
     }
 }
 
-/// What the runs before the rounds showed.
+/// The results of the runs before the rounds.
 struct Checked {
-    /// Why an arm takes no part, by its place.
+    /// For each arm, the reason why it is excluded, if it is.
     failed: Vec<Option<String>>,
-    /// What went through the object.
+    /// The calls that went through the object.
     reached: Option<Counts>,
 }
 
-/// Runs every arm once before anything counts: it warms up, shows what does not work at all, and
-/// counts what goes through the object.
+/// Runs every arm once before anything counts. This warms up, finds arms that do not work at all, and counts the
+/// calls that go through the object.
 fn check(
     judged: &Judged<'_>,
     settings: &[Setting],
@@ -251,8 +252,8 @@ fn check(
     Ok(checked)
 }
 
-/// Whether the object did what it was told in every process: an error if it was never started, a
-/// reason against the arm if it refused its kernel.
+/// Checks that the object worked in every process. Returns an error if it was never loaded, and a reason to exclude
+/// the arm if it rejected its kernel.
 fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String>, TrialError> {
     if counts.processes == 0 {
         let said = ran.err.lines().find(|line| line.contains("cannot be preloaded"));
@@ -276,7 +277,7 @@ fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String
         .then(|| "libc's own functions were not found behind the object".to_owned()))
 }
 
-/// An arm of the rounds.
+/// An arm in the rounds.
 struct Run<'t> {
     judged: &'t Judged<'t>,
     setting: &'t Setting,

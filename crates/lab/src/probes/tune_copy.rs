@@ -1,5 +1,5 @@
-//! The engine behind `copy --tune`: a few seconds of interleaved rounds on a slice of the user's
-//! own data, the system's `cp` among the arms. It prints nothing and leaves nothing behind.
+//! The engine behind `copy --tune`: a few seconds of interleaved rounds on a slice of the user's own data, with the
+//! system's `cp` as one of the arms. It prints nothing and removes all its files.
 
 mod bench;
 mod entrants;
@@ -24,38 +24,37 @@ use thalweg_tree::CopyOptions;
 
 use crate::measure::{Stop, busy::Busy};
 
-/// What is to be measured, and for how long.
+/// The job to measure, and the available time.
 pub struct TuneJob<'j> {
-    /// What will be copied.
+    /// The paths to copy.
     pub sources: &'j [PathBuf],
-    /// An existing folder on the file system it will be copied to.
+    /// An existing directory on the destination's file system.
     pub destination: &'j Path,
-    /// What the copy will be asked for, as far as it shapes the measurement of a tree: attributes,
-    /// holes, clones, threads.
+    /// The options of the copy, as far as they affect the measurement of a tree: attributes, holes, clones, threads.
     pub options: &'j CopyOptions,
-    /// What the planner will be asked for, file by file.
+    /// The request to the planner for each file.
     pub request: Request,
-    /// What must hold after the copy. `durable` is left out of the measurement: `cp` does not sync.
+    /// The required guarantees. `durable` is ignored in the measurement, because `cp` does not sync.
     pub needs: Guarantees,
-    /// Time on the clock for everything, set-up included; less is used for a copy that is shorter.
-    /// Once begun, a single sample may overrun.
+    /// Wall time for everything including set-up. A short copy uses less. A single sample may exceed the budget once
+    /// it has started.
     pub budget: Duration,
-    /// Draws the orders of the rounds: the same seed draws the same ones.
+    /// Seed for the order of the rounds.
     pub seed: u64,
-    /// Asked every few milliseconds.
+    /// Called every few milliseconds.
     pub stop: &'j Stop<'j>,
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The job cannot be measured beforehand. Copying it is another matter.
+    /// The job cannot be measured in advance. Copying may still work.
     #[error("cannot be measured beforehand: {reason}")]
     NotTunable { reason: String },
     /// The caller asked to stop.
     #[error("stopped")]
     Cancelled(#[from] Cancelled),
-    /// The file system refused something the measurement needs.
+    /// A file operation of the measurement failed.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
 }
@@ -70,8 +69,8 @@ impl TuneError {
     }
 }
 
-/// Measures the ways of doing a job. The caller hands the cells to its profile
-/// ([`TuneResult::teach`]) and plans again.
+/// Measures the methods for a job. The caller then adds the cells to its profile ([`TuneResult::teach`]) and plans
+/// again.
 pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     let mut kinds = Vec::with_capacity(job.sources.len());
     for source in job.sources {
@@ -88,10 +87,10 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     found.map(|found| TuneResult { busy, ..found })
 }
 
-/// The part of the budget that is measured for, however short the copy: less shows nothing.
+/// The minimum fraction of the budget to use, even for a short copy. With less, nothing can be shown.
 const LEAST_SHARE: f64 = 0.1;
 
-/// The clock of one tuning.
+/// The time budget of one tuning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
@@ -106,36 +105,37 @@ impl Clock {
         clock
     }
 
-    /// Measures from now on no longer than the copy is expected to take, in seconds: longer
-    /// measuring cannot pay. [`LEAST_SHARE`] of the budget is always there, and on a busy machine the
-    /// time for the least rounds.
+    /// Limits the measurement to the expected duration of the copy, in seconds, because longer measuring cannot pay
+    /// off. At least [`LEAST_SHARE`] of the budget remains, and on a busy machine the time for the minimum number of
+    /// rounds.
     pub fn shorten(&mut self, copy: f64) {
         let least = self.budget.as_secs_f64() * LEAST_SHARE;
         let enough = self.spent().as_secs_f64() + copy.max(least);
         self.enough = Duration::from_secs_f64(enough.min(self.deadline().as_secs_f64()));
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn spent(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// When, after the start, the last sample should be done: a twentieth is kept for sums.
+    /// Returns the time after the start when the last sample should end. A twentieth of the budget is reserved for
+    /// the evaluation.
     pub fn deadline(&self) -> Duration {
         self.budget.mul_f64(0.95)
     }
 
-    /// Whether no sample is begun any more.
+    /// Returns `true` if no further sample should start.
     pub fn is_spent(&self) -> bool {
         self.spent() >= self.deadline()
     }
 
-    /// When, after the start, no further round is worth its time, if the least are done.
+    /// Returns the time after the start from which no further round is worthwhile, if the minimum number is done.
     pub fn enough(&self) -> Duration {
         self.enough
     }
 
-    /// Time for samples that is left.
+    /// Returns the remaining time for samples.
     pub fn left(&self) -> Duration {
         self.enough.saturating_sub(self.spent())
     }

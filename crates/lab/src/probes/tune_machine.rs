@@ -1,8 +1,8 @@
-//! The engine behind `thalweg tune`: surveys of pairs of ends for the profile of the machine.
+//! The engine behind `thalweg tune`: surveys of pairs of endpoints for the profile of the machine.
 //!
-//! A survey is K sessions, each a fresh process, spread over the whole time and in random order
-//! among those of the other surveys. A session takes size by size through interleaved rounds. A
-//! scouting session before them picks the tunings worth measuring; its samples are not used again.
+//! A survey consists of K sessions, each in a fresh process. They are spread over the whole run, in random order
+//! among the sessions of the other surveys. A session measures one size after the other in interleaved rounds. A
+//! scouting session before them picks the tunings worth measuring; its samples are not reused.
 
 pub mod advice;
 pub mod check;
@@ -40,30 +40,30 @@ use thalweg_core::{
 
 use crate::measure::{Stop, busy::Busy, conditions, stats::Random};
 
-/// What is to be measured.
+/// What to measure, and for how long.
 pub struct Plan<'p> {
     pub pairs: Vec<Ends>,
     pub depth: Depth,
-    /// Time on the clock for everything. Sessions begun may overrun a little.
+    /// Wall time for everything. A session that has started may exceed it slightly.
     pub budget: Duration,
     pub loads: Vec<Load>,
     pub seed: u64,
-    /// Asked every few milliseconds.
+    /// Called every few milliseconds.
     pub stop: &'p Stop<'p>,
 }
 
-/// A survey whose sessions are to come.
+/// A survey whose sessions have not run yet.
 pub(crate) struct Planned {
     pub survey: Survey,
-    /// Bytes per transfer, rising.
+    /// Bytes per transfer, ascending.
     pub sizes: Vec<u64>,
-    /// The tunings that take part beside the defaults.
+    /// The tunings that take part in addition to the defaults.
     pub ways: Vec<Way>,
 }
 
 impl Plan<'_> {
-    /// A survey of every pair in every state of its sink under every load, with sizes and ways of the
-    /// pair.
+    /// Returns a survey for every pair, every state of its sink and every load, with the sizes and tunings that `of`
+    /// returns for the pair.
     fn surveys(&self, mut of: impl FnMut(&Ends) -> (Vec<u64>, Vec<Way>)) -> Vec<Planned> {
         let mut planned = Vec::new();
         for ends in &self.pairs {
@@ -80,7 +80,7 @@ impl Plan<'_> {
         planned
     }
 
-    /// Bytes per transfer between these ends, rising.
+    /// Returns the bytes per transfer between these ends, ascending.
     fn sizes(&self, ends: &Ends) -> Vec<u64> {
         let mut sizes = self.depth.sizes(ends);
         sizes.extend(self.depth.largest(ends, self.budget));
@@ -88,39 +88,39 @@ impl Plan<'_> {
     }
 }
 
-/// How far a survey is.
+/// The progress of a survey.
 #[derive(Clone, Debug)]
 pub struct Progress<'p> {
     pub done: usize,
     pub of: usize,
     pub ends: &'p Ends,
     pub load: Load,
-    /// Whether it is a scouting session.
+    /// `true` for a scouting session.
     pub scouting: bool,
-    /// How busy the machine was with other work just before, where that may matter.
+    /// How busy the machine was with other processes before the session, if that matters.
     pub other_work: Option<Busy>,
-    /// Time that is left by plan.
+    /// Remaining time according to the plan.
     pub left: Duration,
 }
 
 #[derive(Clone, Debug)]
 pub struct SurveyResult {
-    /// Every survey with all of its samples.
+    /// All surveys with all of their samples.
     pub surveys: Vec<Survey>,
-    /// For the profile: [`Profile::replace`].
+    /// The cells for the profile; see [`Profile::replace`].
     pub cells: Vec<Cell>,
-    /// Sessions that did not end well, and why; each message once.
+    /// The reasons why sessions failed, without duplicates.
     pub troubles: Vec<String>,
-    /// Sessions begun, the scouting ones among them.
+    /// Number of started sessions, including scouting sessions.
     pub sessions: usize,
-    /// Time on the clock for all of it.
+    /// Total wall time.
     pub seconds: f64,
-    /// The sessions that other work met.
+    /// The sessions that other processes disturbed.
     pub met: Met,
 }
 
 impl SurveyResult {
-    /// Hands what was found to a profile.
+    /// Adds the results to a profile.
     pub fn teach(&self, profile: &mut Profile) {
         profile.replace(self.cells.clone());
     }
@@ -163,18 +163,18 @@ pub fn survey(
     })
 }
 
-/// The sessions of a plan, one after the other, each with its share of the time that is left.
+/// The sessions of a plan, run one after the other. Each gets its share of the remaining time.
 pub(crate) struct Run<'r> {
     plan: &'r Plan<'r>,
     runner: &'r mut dyn Runner,
     told: &'r mut dyn FnMut(&Progress<'_>),
     began: Instant,
     done: usize,
-    /// Sessions that there will be.
+    /// The total number of sessions.
     pub of: usize,
     pub random: Random,
     pub troubles: Vec<String>,
-    /// How busy the machine was with other work when last looked at.
+    /// The most recent measurement of how busy the machine is with other processes.
     look: Option<Busy>,
 }
 
@@ -202,8 +202,8 @@ impl<'r> Run<'r> {
         ContestJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
-    /// So many sessions of each survey, in turn and each time in another order; those that other work met are
-    /// sorted out.
+    /// Runs this number of sessions of each survey, in turn and in a new order each time. Sessions that other
+    /// processes disturbed are sorted out afterwards.
     pub fn sessions(
         &mut self,
         mut planned: Vec<Planned>,

@@ -1,4 +1,5 @@
-//! What wins here, by how much, and what flips it: a line for each cell of a study.
+//! Summary of a study: the winner of each cell, its lead, and the conditions that change the winner. One line per
+//! cell.
 
 use thalweg_core::profile::Ratio;
 
@@ -14,25 +15,25 @@ use crate::{
     study::{file::Load, result::Place},
 };
 
-/// Sizes next to each other at which the same arm is the cheapest, or ties with the cheapest.
+/// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
 struct Band<'g> {
     name: &'g str,
-    /// Those that no size of the band tells from it.
+    /// Arms that no size of the band distinguishes from it.
     ties: Vec<&'g str>,
     first: &'g Place,
     last: &'g Place,
-    /// What it costs of the next one, at the sizes where that is sure.
+    /// Its cost relative to the next arm, at the sizes where the difference is certain.
     leads: Vec<Ratio>,
 }
 
-/// The table of a study; `None` where nothing was compared.
+/// Returns the table of a study; `None` if nothing was compared.
 pub fn table(scope: &Scope<'_>) -> Option<Table> {
     let caption = format!("{}: {}", scope.result.study, scope.result.title);
     let columns = ["Where", "Wins by the clock", "Its cost to the next one's", "What flips it"];
     let mut table = Table::new(caption, &columns);
     let groups = Group::all(scope.result);
     for group in &groups {
-        // One line for a cell: idle where it was, else as it was first.
+        // One line per cell: the idle load if it was measured, otherwise the first load.
         let same = |other: &&Group<'_>| other.cell == group.cell;
         let idle = |other: &&Group<'_>| other.load == Load::Idle;
         let shown = groups.iter().filter(same).find(idle).or(groups.iter().find(same));
@@ -90,7 +91,8 @@ fn bands<'g>(rankings: &Ranked<'g>) -> Vec<Band<'g>> {
     bands
 }
 
-/// Where an arm that wins by the clock is surely beaten under another load, or in another time.
+/// Returns text that describes where the winner by wall time is beaten with certainty under another load or by CPU
+/// time.
 fn against(bands: &[Band<'_>], rankings: &Ranked<'_>, condition: &str) -> Option<String> {
     let beaten = rankings.iter().filter_map(|(place, ranking)| {
         let holds = |band: &&Band<'_>| (band.first.bytes..=band.last.bytes).contains(&place.bytes);
@@ -113,7 +115,7 @@ fn against(bands: &[Band<'_>], rankings: &Ranked<'_>, condition: &str) -> Option
     (!names.is_empty()).then(|| format!("{condition}: {}", names.join("; ")))
 }
 
-/// What takes the place of a winner that promises less, for a caller who needs a private copy.
+/// Returns text that names the winner for callers who need a private copy, if the winner gives weaker guarantees.
 fn by_promises(rankings: &Ranked<'_>) -> Vec<String> {
     let weak = |(_, ranking): &&(&Place, Ranking<'_>)| words::promises_less(ranking.best.promises);
     let Some((place, ranking)) = rankings.iter().rev().find(weak) else { return Vec::new() };
@@ -153,7 +155,7 @@ fn sizes(band: &Band<'_>) -> String {
     if first == last { first.clone() } else { format!("{first} to {last}") }
 }
 
-/// The ratio of each band with its interval, or the least and the most of its sizes.
+/// Returns the ratio of each band with its interval, or the smallest and largest of its sizes.
 fn leads(bands: &[Band<'_>]) -> Cell {
     lines(bands.iter().map(|band| {
         let by_ratio = |a: &&Ratio, b: &&Ratio| a.ratio.total_cmp(&b.ratio);

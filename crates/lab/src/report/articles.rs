@@ -1,5 +1,5 @@
-//! The articles one by one, as Markdown: what each has, where that is run, both verdicts on every machine, and
-//! the sizes a kept run leaves out. docs/articles.md is this.
+//! Lists the articles as Markdown: the content of each, where it is run, both verdicts on every machine, and the
+//! sizes that a saved run leaves out. Generates docs/articles.md.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::study::{
     result::{ClaimResult, ClaimVerdict, StudyResult},
 };
 
-/// The page of these results; studies without their file, or of no article, are not on it.
+/// Returns the page for these results. Studies without a study file or an article are left out.
 pub fn articles(inputs: &[Input]) -> String {
     let machines = Machine::of_articles(inputs);
     let mut text = String::from(
@@ -97,7 +97,7 @@ fn said(verdict: ClaimVerdict, [value, lo, hi]: [Option<f64>; 3]) -> String {
     format!("{} {}{figure}", badge.sign, badge.word)
 }
 
-/// The cells and probes that decide a claim as published.
+/// Returns the cells and probes that decide a claim as published.
 fn places(claim: &Claim) -> String {
     let mut places: Vec<String> = Vec::new();
     for check in &claim.checks {
@@ -113,7 +113,7 @@ fn places(claim: &Claim) -> String {
     if places.is_empty() { "not run".to_owned() } else { places.join("; ") }
 }
 
-/// The sizes of a claim's cells that a run did not look at.
+/// Returns the sizes of a claim's cells that a run left out.
 fn left_out(study: &Study, claim: &Claim, result: &StudyResult) -> Option<String> {
     let mut names: Vec<&str> =
         claim.checks.iter().chain(&claim.wider).flat_map(Check::cells).collect();

@@ -1,4 +1,4 @@
-//! Claims with their verdicts, beside the article's own figures and what flips them.
+//! Claims with their verdicts, next to the article's own figures and the parameters that flip the result.
 
 use serde::Serialize;
 
@@ -15,10 +15,10 @@ use crate::study::{
     result::{ClaimResult, ClaimVerdict, Evidence},
 };
 
-/// A claim as templates take it.
+/// A claim for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClaimView {
-    /// Unique on the page.
+    /// Anchor, unique on the page.
     pub anchor: String,
     pub id: String,
     pub kind: String,
@@ -26,21 +26,21 @@ pub struct ClaimView {
     pub badge: Badge,
     pub published: Option<String>,
     pub measured: Option<String>,
-    /// What was to hold.
+    /// The condition to verify.
     pub predicate: Option<String>,
-    /// What the article's own table says.
+    /// The result of comparing the claim with the article's own table.
     pub source_check: Option<String>,
     pub reason: String,
     pub wider: Option<WiderView>,
-    /// Our own goal, which has no second verdict.
+    /// `true` for a goal of thalweg, which has no second verdict.
     pub goal: bool,
-    /// What is behind the claim.
+    /// The cause of the effect.
     pub why: Option<String>,
     pub evidence: Vec<EvidenceView>,
     pub flips: Vec<EvidenceView>,
 }
 
-/// The second verdict as templates take it.
+/// The verdict under modern conditions, for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct WiderView {
     pub badge: Badge,
@@ -48,17 +48,17 @@ pub struct WiderView {
     pub evidence: Vec<EvidenceView>,
 }
 
-/// A check as templates take it.
+/// A check for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvidenceView {
     pub text: String,
     pub measured: Option<String>,
-    /// The range that was to hold.
+    /// The range in which the figure must lie.
     pub within: Option<String>,
     pub badge: Badge,
 }
 
-/// A verdict: a class, a sign and the word.
+/// A verdict: CSS class, symbol and word.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Badge {
     pub class: &'static str,
@@ -114,7 +114,7 @@ fn known<'s>(scope: &Scope<'s>, claim: &ClaimResult) -> Option<&'s Claim> {
     scope.study?.claims.iter().find(|known| known.id == claim.id)
 }
 
-/// The claims that are ratios, each with its range, what was published and what was measured.
+/// Returns a figure of the claims that are ratios: the range, the published value and the measured value of each.
 pub fn figure(scope: &Scope<'_>) -> Option<Figure> {
     let mut lines = Vec::new();
     let mut table = Table::new(
@@ -206,7 +206,7 @@ fn table_row(
     ]
 }
 
-/// Whether what decides a claim is a ratio, which alone fits on an axis around 1.
+/// Returns `true` if a claim is decided by ratios only. Only ratios fit on an axis around 1.
 fn is_ratio(scope: &Scope<'_>, claim: &ClaimResult) -> bool {
     match known(scope, claim) {
         Some(known) => !known.checks.is_empty() && known.checks.iter().all(is_ratio_check),
@@ -218,7 +218,7 @@ fn is_ratio_check(check: &Check) -> bool {
     !matches!(check, Check::Probe { .. } | Check::RankCorrelation { .. })
 }
 
-/// The published ratio, where it means the same as what was measured.
+/// Returns the published ratio, if it is comparable with the measured one.
 pub(super) fn published(scope: &Scope<'_>, claim: &ClaimResult) -> Option<f64> {
     let figure = match known(scope, claim) {
         Some(known) => source::figure(known),

@@ -1,4 +1,4 @@
-//! Samples over time with the borders between sessions: does an arm drift, and do sessions agree?
+//! Plots samples over time with session boundaries, to show drift of an arm and differences between sessions.
 
 use std::fmt::Write;
 use thalweg_core::quantity::count;
@@ -25,11 +25,11 @@ const HEAD: f64 = 17.0;
 const FOOT: f64 = 26.0;
 /// Labels closer than this would touch.
 const LETTER: f64 = 10.0;
-/// A sample this many times the median, or less, is shown at the edge: single outliers of ten
-/// times the median would hide all else.
+/// A sample that differs from the median by this factor or more is drawn at the edge. Single outliers of ten times
+/// the median would hide everything else.
 const FAR: f64 = 3.0;
 
-/// All samples of a cell, one drawing for each size.
+/// Returns a figure of all samples of a cell, one drawing for each size.
 pub fn figure(group: &Group<'_>, id: &str) -> Option<Figure> {
     let drawings = group.places.iter().enumerate().filter_map(|(number, place)| {
         let arms: Vec<&ArmResult> = group.in_place(place).filter(|arm| has_samples(arm)).collect();
@@ -83,7 +83,7 @@ fn draw(arms: &[&ArmResult], place: &Place, id: &str) -> String {
     svg.finish(id, &format!("{}, {}: samples over time", place.cell, place.size), &description)
 }
 
-/// One arm: its name, an axis of ratios, the samples.
+/// Draws one arm: its name, an axis of ratios, the samples.
 fn strip(svg: &mut Svg, arm: &ArmResult, top: f64) {
     let all: Vec<f64> = arm.sessions.iter().flat_map(walls).collect();
     let middle = median(&all).unwrap_or(1.0);
@@ -122,13 +122,13 @@ fn strip(svg: &mut Svg, arm: &ArmResult, top: f64) {
     paths.write(svg);
 }
 
-/// A sample's place among the others.
+/// A sample relative to the median.
 struct Seen {
     ratio: f64,
     marked: bool,
 }
 
-/// One path for all samples of a look: thousands of elements would make a slow page.
+/// One path for all samples of equal appearance. Thousands of elements would make the page slow.
 #[derive(Default)]
 struct Paths {
     dots: String,
@@ -146,7 +146,7 @@ impl Paths {
         } else if seen.ratio < 1.0 / FAR {
             self.far.push_str(&super::svg::outline(Shape::Down, [x, y], 2.6));
         } else if !seen.marked {
-            // A line of no length with round ends is a dot.
+            // A zero-length line with round ends is a dot.
             let _ = write!(self.dots, "M{} {}h0", n(x), n(y));
         }
     }
@@ -160,12 +160,12 @@ impl Paths {
     }
 }
 
-/// Marks are sentences that begin with the round they speak of: `round 3: 2 ticks stolen`.
+/// Returns `true` if a mark names this round. Marks are sentences like `round 3: 2 ticks stolen`.
 fn is_marked(session: &SessionSamples, round: usize) -> bool {
     session.marks.iter().any(|mark| round_of(mark) == Some(round))
 }
 
-/// The round that a mark names, from 0; marks count from 1, as people do.
+/// Returns the round that a mark names, from 0. In marks, rounds count from 1.
 fn round_of(mark: &str) -> Option<usize> {
     let number = mark.strip_prefix("round ")?;
     let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());

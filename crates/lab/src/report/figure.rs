@@ -1,43 +1,43 @@
-//! A figure as templates take it.
+//! A figure for templates.
 
 use serde::Serialize;
 
 use super::table::Table;
 use crate::study::{file::Study, result::StudyResult};
 
-/// One or two drawings that belong together, and the figures they are made of.
+/// One or two drawings that belong together, with their data as a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Unique on the page.
+    /// Identifier, unique on the page.
     pub id: String,
     pub caption: String,
     pub note: String,
-    /// The drawings, escaped and whole.
+    /// The drawings as complete, escaped SVG.
     pub drawings: Vec<String>,
     pub legend: Vec<Entry>,
-    /// Everything that is drawn, as text.
+    /// All data of the drawings, as text.
     pub table: Table,
-    /// Whether it is folded away at first.
+    /// `true` if it is collapsed initially.
     pub folded: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// The sign: a drawing.
+    /// The symbol, as a drawing.
     pub key: String,
     pub text: String,
-    /// What else is to be known of it.
+    /// An additional remark.
     pub note: Option<String>,
 }
 
 impl Entry {
-    /// An entry without a note.
+    /// Creates an entry without a note.
     pub fn new(key: String, text: impl Into<String>) -> Self {
         Self { key, text: text.into(), note: None }
     }
 }
 
-/// What the figures of a study share.
+/// Data shared by the figures of a study.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'s> {
     pub id: &'s str,

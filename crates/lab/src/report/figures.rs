@@ -1,4 +1,4 @@
-//! Figures as templates take them, and those of one cell: ratios, speeds, drift.
+//! Figures for templates, and the figures of one cell: ratios, speeds, drift.
 
 use serde::Serialize;
 
@@ -18,10 +18,10 @@ use crate::{measure::sample::Metric, study::result::RatioResult};
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupView {
-    /// Its place among the links.
+    /// Identifier for links.
     pub id: String,
     pub cell: String,
-    /// The load in words.
+    /// A description of the load.
     pub load: &'static str,
     pub figures: Vec<Figure>,
 }

@@ -1,4 +1,4 @@
-//! The forest plot: ratios with their intervals on a logarithmic axis, one below the other.
+//! Forest plot: ratios with their intervals on a logarithmic axis, one below the other.
 
 use super::{
     scale::LogAxis,
@@ -7,10 +7,10 @@ use super::{
 };
 use crate::measure::stats::Verdict;
 
-/// What stands in one line of the plot.
+/// One line of the plot.
 #[derive(Clone, Debug)]
 pub enum Line {
-    /// The head of the lines below.
+    /// A heading for the lines below.
     Head(String),
     Ratio(Row),
 }
@@ -20,27 +20,27 @@ pub struct Row {
     pub label: String,
     pub value: [f64; 3],
     pub published: Option<f64>,
-    /// The range that was to hold.
+    /// The range in which the ratio must lie.
     pub within: Option<[f64; 2]>,
     pub look: Look,
 }
 
-/// How a ratio is drawn: a shape of its own for each word.
+/// The appearance of a ratio: each verdict has its own shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub shape: Shape,
     pub class: &'static str,
 }
 
-/// What all lines share.
+/// Properties of the whole plot.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'f> {
-    /// Unique on the page.
+    /// Identifier, unique on the page.
     pub id: &'f str,
     pub title: &'f str,
-    /// What the axis shows.
+    /// The label of the axis.
     pub axis: &'f str,
-    /// Differences below this share show nothing.
+    /// The noise, as a fraction; smaller differences are not significant.
     pub noise: f64,
 }
 
@@ -50,11 +50,11 @@ const TOP: f64 = 6.0;
 const ROW: f64 = 36.0;
 const HEAD: f64 = 24.0;
 const FOOT: f64 = 40.0;
-/// As many letters fit beside the figures.
+/// Number of characters that fit next to the figures.
 const LABEL: usize = 36;
 
 impl Look {
-    /// Left, right, or hollow.
+    /// Returns a mark that points left, points right, or is hollow.
     pub fn of(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Faster => Self { shape: Shape::Left, class: "mark less" },
@@ -91,7 +91,7 @@ pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
     svg.finish(frame.id, frame.title, &description(lines, frame))
 }
 
-/// Values that the axis must hold: all figures, the noise band, and ranges where they are near.
+/// Returns the values that the axis must contain: all figures, the noise band, and nearby ranges.
 fn values(lines: &[Line], noise: f64) -> Vec<f64> {
     let mut all = vec![1.0 / (1.0 + noise), 1.0 + noise];
     for row in lines.iter().filter_map(Line::row) {
@@ -99,7 +99,7 @@ fn values(lines: &[Line], noise: f64) -> Vec<f64> {
         all.extend(row.published);
         all.extend(row.within.into_iter().flatten());
     }
-    // A ratio of a million is a slip, and would make all others look alike.
+    // A ratio of a million is an error, and would make all others indistinguishable.
     all.retain(|value| (1e-6..=1e6).contains(value));
     all
 }
@@ -157,14 +157,14 @@ impl Row {
     }
 }
 
-/// A mark of its own, for the legend.
+/// Returns a single mark for the legend.
 pub fn key(shape: Shape, class: &str) -> String {
     let mut svg = Svg::new(16.0, 14.0);
     svg.mark(shape, [8.0, 7.0], class);
     svg.decoration()
 }
 
-/// A piece of a band, for the legend.
+/// Returns a piece of a band for the legend.
 pub fn band_key(class: &str, height: f64) -> String {
     let mut svg = Svg::new(16.0, 14.0);
     svg.area([1.0, 7.0 - height / 2.0], [15.0, 7.0 + height / 2.0], class);

@@ -1,4 +1,4 @@
-//! The arms of a result put together as they were run: cell by cell and load by load.
+//! Groups the arms of a result by cell and load, as they were run.
 
 use thalweg_core::Guarantees;
 
@@ -15,7 +15,7 @@ use crate::{
 pub struct Group<'r> {
     pub cell: &'r str,
     pub load: Load,
-    /// Its places, the smallest first.
+    /// Its places, smallest first.
     pub places: Vec<&'r Place>,
     /// The names of its arms, in the order of the result.
     pub names: Vec<&'r str>,
@@ -24,7 +24,7 @@ pub struct Group<'r> {
 }
 
 impl<'r> Group<'r> {
-    /// All groups of a result, in its order.
+    /// Returns all groups of a result, in its order.
     pub fn all(result: &'r StudyResult) -> Vec<Self> {
         let mut groups: Vec<Self> = Vec::new();
         for arm in &result.arms {
@@ -61,29 +61,29 @@ impl<'r> Group<'r> {
         self.arms.push(arm);
     }
 
-    /// An arm in one of its places.
+    /// Returns an arm in one of the places.
     pub fn arm(&self, name: &str, place: &Place) -> Option<&'r ArmResult> {
         self.arms.iter().find(|arm| arm.name == name && arm.place == *place).copied()
     }
 
-    /// The arms in one of its places.
+    /// Returns the arms in one of the places.
     pub fn in_place(&self, place: &Place) -> impl Iterator<Item = &'r ArmResult> {
         self.arms.iter().copied().filter(move |arm| arm.place == *place)
     }
 
-    /// The ratios in one of its places.
+    /// Returns the ratios in one of the places.
     pub fn ratios_in(&self, place: &Place, metric: Metric) -> Vec<&'r RatioResult> {
         let wanted = |r: &&&RatioResult| r.place == *place && r.metric == metric;
         self.ratios.iter().filter(wanted).copied().collect()
     }
 
-    /// The promises of an arm, wherever it ran.
+    /// Returns the guarantees of an arm; they are equal in all places.
     pub fn promises(&self, name: &str) -> Option<Guarantees> {
         self.arms.iter().find(|arm| arm.name == name)?.promises
     }
 
-    /// The fastest baseline in a place: what the machine can do there. The arm that does nothing
-    /// is none: it measures the harness.
+    /// Returns the fastest baseline in a place, the limit of the machine. The null arm does not count, because it
+    /// measures the harness.
     pub fn limit(&self, place: &Place, study: Option<&Study>) -> Option<&'r ArmResult> {
         let baselines = self
             .in_place(place)
@@ -97,7 +97,7 @@ fn is_null(name: &str, study: Option<&Study>) -> bool {
     arm.map_or(name == "null", |arm| arm.work == "null")
 }
 
-/// What a sample says: 10^9 bytes a second, and processor seconds per 10^9 bytes.
+/// Returns the rates of a sample: 10^9 bytes per second, and CPU seconds per 10^9 bytes.
 pub fn rates(sample: &Sample) -> Option<[f64; 2]> {
     let gigabytes = sample.bytes as f64 / 1e9;
     (sample.bytes > 0)

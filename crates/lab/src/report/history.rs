@@ -1,4 +1,4 @@
-//! Several runs of one study: is the verdict of every claim the same each time?
+//! Compares several runs of one study: does every claim have the same verdict each time?
 
 use super::{
     claims::Badge,
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::study::result::ClaimVerdict;
 
-/// All inputs by study, the studies in the order of their ids, the runs of each newest first; but one that
-/// looked at less than half of what the fullest did comes after those that are whole.
+/// Groups all inputs by study, sorted by id, with the newest run first. A run that covers less than half of the most
+/// complete run is placed after the complete ones.
 pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
     let mut all: Vec<&Input> = inputs.iter().collect();
     all.sort_by(|a, b| {
         let newest_first = b.result.protocol.began.cmp(&a.result.protocol.began);
         a.result.study.cmp(&b.result.study).then(newest_first)
     });
-    // The same run may lie in two folders.
+    // The same run may be in two directories.
     let run = |input: &Input| {
         let result = &input.result;
         (result.study.clone(), result.protocol.began.clone(), result.protocol.seed)
@@ -32,8 +32,8 @@ pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
     whole_first.collect()
 }
 
-/// The verdicts of all runs side by side; `None` for a single run. Another machine may well have
-/// another verdict: whether one is stable is said of the newest run's.
+/// Returns the verdicts of all runs side by side; `None` for a single run. Another machine may have another verdict,
+/// so stability refers to the machine of the newest run.
 pub fn table(runs: &[&Input]) -> Option<Table> {
     if runs.len() < 2 {
         return None;

@@ -1,4 +1,4 @@
-//! Finds and reads saved results, and the study files they belong to.
+//! Finds and reads saved results and their study files.
 
 use std::{
     fs, io,
@@ -11,42 +11,42 @@ use crate::study::{
     store::{self, ResultError},
 };
 
-/// A folder of results is `MACHINE/DATE/STUDY.json`.
+/// Maximum depth of the search. Results are at `MACHINE/DATE/STUDY.json`.
 const DEEPEST: usize = 6;
-/// Files looked at in one folder tree.
+/// Maximum number of files to examine in one directory tree.
 const MOST_FILES: usize = 10_000;
 
-/// A result, where it was, and the study it is a run of.
+/// A result, its file name, and its study.
 #[derive(Clone, Debug)]
 pub struct Input {
     pub result: StudyResult,
     /// The name of its file, for the reader.
     pub origin: String,
-    /// The study file, if there is one near: the article's parameters and tables.
+    /// The study file, if one was found: the article's parameters and tables.
     pub study: Option<Study>,
 }
 
-/// What was found under the names that were given.
+/// The results found under the given paths.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub inputs: Vec<Input>,
-    /// Files in folders that were passed over though they looked like results, and why.
+    /// Skipped files that looked like results, with the reason.
     pub passed_over: Vec<String>,
 }
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// One of the files is none.
+    /// A file is not a usable result.
     #[error(transparent)]
     Result(#[from] ResultError),
-    /// It could not be read.
+    /// A file could not be read.
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
-    /// A folder without one.
+    /// A directory without results.
     #[error("{}: no results of `thalweg study` in this folder", path.display())]
     Nothing { path: PathBuf },
-    /// Our own templates failed: a bug.
+    /// A built-in template failed, which is a bug.
     #[error("the page could not be made: {0}")]
     Page(String),
 }
@@ -54,13 +54,13 @@ pub enum ReportError {
 /// Reads one result.
 ///
 /// # Errors
-/// It cannot be read, is no result, or has a schema that this version does not know.
+/// If the file cannot be read, is not a result, or has an unknown schema.
 pub fn read(path: &Path) -> Result<StudyResult, ReportError> {
     Ok(store::load(path)?)
 }
 
-/// The folders where results lie unless somebody named others: where `thalweg study` keeps them, and
-/// those that come with the studies.
+/// Returns the default directories of results: the directory to which `thalweg study` saves, and the one that comes
+/// with the studies.
 pub fn usual_folders() -> Vec<PathBuf> {
     let beside = store::studies_folder().ok().map(|folder| folder.join("results"));
     let all = [store::results_folder(), beside].into_iter().flatten();
@@ -68,11 +68,11 @@ pub fn usual_folders() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads files, and all results in folders. In a folder, what cannot be used is passed over and
-/// named; a file that was named itself must be a result.
+/// Reads files, and all results in directories. In a directory, unusable files are skipped and listed; a file that is
+/// named explicitly must be a result.
 ///
 /// # Errors
-/// As for [`read`], and a folder in which there is none.
+/// As for [`read`], and if a directory contains no result.
 pub fn read_all(paths: &[PathBuf]) -> Result<Found, ReportError> {
     let mut found = Found::default();
     for path in paths {
@@ -101,13 +101,13 @@ fn read_folder(folder: &Path, found: &mut Found) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// Every file `*.json` below a folder, in the order of names; links to folders are not followed, and
-/// pipes, whose end may never come, are not read.
+/// Returns every `*.json` file below a directory, sorted by name. Symbolic links to directories are not followed.
+/// FIFOs are skipped, because reading them may block.
 fn json_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
-        // A folder that cannot be read has no results for us.
+        // Directories that cannot be read are skipped.
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
@@ -130,7 +130,8 @@ fn input(path: &Path, result: StudyResult) -> Input {
     Input { result, origin: path.display().to_string(), study }
 }
 
-/// The study of this id in a folder `studies` that the result lies in, or where `thalweg study` looks.
+/// Returns the study with this id, from a directory `studies` above the result, or from where `thalweg study`
+/// searches.
 fn study_of(path: &Path, id: &str) -> Option<Study> {
     let full = fs::canonicalize(path).ok()?;
     let above = full.ancestors().filter(|folder| folder.ends_with("studies"));

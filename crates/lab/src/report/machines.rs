@@ -1,22 +1,22 @@
-//! Results of different machines stand beside each other: of each machine the run of each study that counts.
+//! Compares results of different machines, with one run of each study per machine.
 
 use std::fmt::Write;
 
 use super::{claims::Badge, history, load::Input, words};
 use crate::study::tally::{Tallies, Tally};
 
-/// A machine, and its runs.
+/// A machine and its runs.
 #[derive(Clone, Debug)]
 pub struct Machine<'i> {
-    /// A letter, where there is no room for more.
+    /// A letter as a short name.
     pub letter: char,
     pub name: String,
-    /// One of each study: the newest whole one.
+    /// The newest complete run of each study.
     pub runs: Vec<&'i Input>,
 }
 
 impl<'i> Machine<'i> {
-    /// All machines, the one that ran last first.
+    /// Returns all machines, the one with the newest run first.
     pub fn all(inputs: &'i [Input]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for run in history::by_study(inputs).into_iter().flatten() {
@@ -40,7 +40,7 @@ impl<'i> Machine<'i> {
         all
     }
 
-    /// The same with the runs of studies that restate an article; machines without any are left out.
+    /// Returns the machines with their runs of studies about articles. Machines without such runs are left out.
     pub fn of_articles(inputs: &'i [Input]) -> Vec<Self> {
         let mut all = Self::all(inputs);
         let is_article =
@@ -64,7 +64,7 @@ impl<'i> Machine<'i> {
         tallies.fold(Tallies::default(), Tallies::and)
     }
 
-    /// The days and the kinds of its runs: `2026-11-22, quick`.
+    /// Returns the dates and presets of the runs, like `2026-11-22, quick`.
     pub fn when(&self) -> String {
         let kinds = self.runs.iter().map(|run| {
             let protocol = &run.result.protocol;
@@ -78,7 +78,8 @@ impl<'i> Machine<'i> {
     }
 }
 
-/// How many claims of the articles ended how, a line for each machine and verdict, as Markdown: README has these lines.
+/// Returns the numbers of claims by verdict as a Markdown table, with a line for each machine and kind of verdict.
+/// README contains these lines.
 pub fn counts(inputs: &[Input]) -> String {
     let mut text = String::from(
         "| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
@@ -101,7 +102,7 @@ pub fn counts(inputs: &[Input]) -> String {
     text
 }
 
-/// Where a verdict is the same on several machines, and where not: `the same on 2 of 2 machines`.
+/// Returns on how many machines the verdict agrees, like `the same on 2 of 2 machines`.
 pub fn agreement(badges: &[Badge]) -> Option<String> {
     let (first, others) = badges.split_first()?;
     if others.is_empty() {

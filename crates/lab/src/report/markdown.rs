@@ -9,7 +9,7 @@ use crate::study::{
     tally::Tallies,
 };
 
-/// The results, newest first; a study's earlier runs are one line of verdicts that changed.
+/// Renders the results, newest first. Earlier runs of a study are one line with the verdicts that changed.
 pub fn markdown(inputs: &[Input]) -> String {
     let mut text = String::new();
     for (number, runs) in history::by_study(inputs).iter().enumerate() {
@@ -126,7 +126,7 @@ fn earlier(text: &mut String, runs: &[&Input]) {
     }
 }
 
-/// Text that stays text in a table of an issue: no markup, no mention, no end of the cell.
+/// Escapes text for a table in an issue: no markup, no mention, no end of the table cell.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -135,7 +135,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
-            // A mention or a reference would tell people, or link somewhere.
+            // A mention would notify people, and a reference would create a link.
             '@' | '#' => {
                 safe.push_str(if c == '@' { "&#64;" } else { "&#35;" });
             }
@@ -149,7 +149,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A command between as many backticks as it needs.
+/// Returns a command in as many backticks as it needs.
 fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);

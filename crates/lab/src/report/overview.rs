@@ -1,4 +1,4 @@
-//! The first picture of the page: every claim a row, in two columns, with an interval for each machine.
+//! The overview at the top of the page: one row per claim, in two columns, with an interval for each machine.
 
 use serde::Serialize;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::study::result::{ClaimResult, ClaimVerdict};
 
-/// The picture as templates take it.
+/// The overview for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overview {
     pub machines: Vec<Known>,
     pub articles: Vec<Study>,
-    /// Our own goals, which never mix with what articles said.
+    /// Goals of thalweg, separate from the claims of articles.
     pub goals: Vec<Study>,
-    /// The ends of the axis, in words.
+    /// Labels of the two ends of the axis.
     pub axis: [String; 2],
 }
 
@@ -41,33 +41,33 @@ pub struct Study {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Where the page says more of it.
+    /// The anchor of the details on the page.
     pub anchor: String,
     pub id: String,
     pub text: String,
     pub published: Option<String>,
-    /// As published, and more widely where that was asked.
+    /// The verdicts as published and, if the claim has such checks, under modern conditions.
     pub columns: [Column; 2],
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Column {
     pub lines: Vec<Line>,
-    /// Whether all machines say the same.
+    /// Describes on how many machines the verdict agrees.
     pub agreement: Option<String>,
 }
 
-/// What one machine shows.
+/// The result of one machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     pub letter: char,
     pub badge: Badge,
     pub measured: Option<String>,
-    /// The interval, drawn.
+    /// The interval as a drawing.
     pub strip: Option<String>,
 }
 
-/// A figure with its interval, the range that was to hold, and the verdict.
+/// A figure with its interval, the range in which it must lie, and the verdict.
 struct Seen {
     value: Option<[f64; 3]>,
     within: Option<[f64; 2]>,
@@ -76,10 +76,11 @@ struct Seen {
 
 const WIDTH: f64 = 150.0;
 const HEIGHT: f64 = 18.0;
-/// Farther from 1 than this, a ratio is at the end of the axis: one slip would make all others look alike.
+/// A ratio further from 1 is drawn at the end of the axis, because one outlier would make all others
+/// indistinguishable.
 const FARTHEST: f64 = 64.0;
 
-/// The picture of these results; `None` where they have no claims.
+/// Returns the overview of these results; `None` if they have no claims.
 pub fn overview(inputs: &[Input]) -> Option<Overview> {
     let machines = Machine::all(inputs);
     let studies = history::by_study(inputs);
@@ -122,7 +123,7 @@ pub fn overview(inputs: &[Input]) -> Option<Overview> {
     Some(Overview { machines: known.collect(), articles, goals, axis: ends })
 }
 
-/// What a claim shows as published and more widely.
+/// Returns the results of a claim as published and under modern conditions.
 fn columns(claim: &ClaimResult) -> [Option<Seen>; 2] {
     let value = |figure: [Option<f64>; 3]| Some([figure[0]?, figure[1]?, figure[2]?]);
     let published = Seen {
@@ -164,8 +165,8 @@ fn column(
     Column { lines, agreement: agreement(&badges) }
 }
 
-/// The interval on the axis that all claims share, over the range that was to hold; the published figure as
-/// a diamond, the verdict as shape and colour.
+/// Draws the interval on the axis shared by all claims, over the range in which it must lie. The published figure is
+/// a diamond; shape and colour show the verdict.
 fn strip(seen: &Seen, published: Option<f64>, axis: &LogAxis) -> String {
     let mut svg = Svg::new(WIDTH, HEIGHT);
     let middle = HEIGHT / 2.0;

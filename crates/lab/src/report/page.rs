@@ -1,4 +1,4 @@
-//! The HTML pages: what templates are given, and the templates.
+//! The HTML pages: the templates and their data.
 
 use minijinja::{
     AutoEscape, Environment, context,
@@ -26,7 +26,7 @@ use crate::study::{
     tally::Tallies,
 };
 
-/// The drawings of a study as templates take them.
+/// The drawings of a study for templates.
 #[derive(Clone, Debug, Serialize)]
 struct DrawingsView {
     anchor: String,
@@ -42,12 +42,12 @@ struct DrawingsView {
 
 #[derive(Clone, Debug)]
 pub struct Drawings {
-    /// The name of its file: that of the study, where it is a plain word.
+    /// The file name: the id of the study if it is a plain word.
     pub name: String,
     pub html: String,
 }
 
-/// A study as templates take it.
+/// A study for templates.
 #[derive(Clone, Debug, Serialize)]
 struct StudyView {
     anchor: String,
@@ -80,10 +80,10 @@ const TEMPLATES: [(&str, &str); 6] = [
     ("parts.html", include_str!("templates/parts.html")),
     ("style.css", include_str!("templates/style.css")),
 ];
-/// Nested deeper than this, conditions are shown as JSON.
+/// Conditions nested deeper than this are shown as JSON.
 const DEEPEST: usize = 4;
 
-/// The page of these results: one file, with no reference to any other.
+/// Renders the page of these results: one file without external references.
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
@@ -96,8 +96,8 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
     render("page.html", context! { studies => Serde(studies), overview => Serde(overview(inputs)) })
 }
 
-/// For the newest run of each study a page of its drawings: every ratio, speed and sample, and the
-/// figures they are made of.
+/// Renders a page of drawings for the newest run of each study: every ratio, speed and sample, with the data behind
+/// them.
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
@@ -130,7 +130,7 @@ fn render(template: &str, of: Value) -> Result<String, ReportError> {
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
-    // A line of a template with nothing but a block leaves no empty line in the page.
+    // A template line that contains only a block produces no empty line in the page.
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|name| {
         if name == "style.css" { AutoEscape::None } else { AutoEscape::Html }
@@ -141,7 +141,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// Without characters that HTML forbids, or that turn the direction of what follows.
+/// Removes characters that HTML forbids, or that change the text direction.
 pub fn printable(text: &str) -> String {
     let odd = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')
@@ -241,7 +241,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Conditions as names and values, however they are nested.
+/// Flattens conditions into names and values.
 fn pairs(value: &Json) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     flatten(value, (String::new(), 0), &mut pairs);

@@ -1,32 +1,32 @@
-//! The colours of a report, light and dark, and nothing that only a colour would say.
+//! The colours of a report, light and dark. Colour is never the only way in which information is shown.
 
 use serde::Serialize;
 
 use super::svg::Shape;
 
-/// The colours of one theme, as CSS writes them.
+/// The colours of one theme in CSS notation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Theme {
-    /// Behind everything.
+    /// The page background.
     pub back: &'static str,
-    /// Behind boxes, tables' heads and drawings.
+    /// The background of boxes, table heads and drawings.
     pub raised: &'static str,
     pub ink: &'static str,
-    /// Text of less weight.
+    /// Secondary text.
     pub faint: &'static str,
-    /// Lines between things; never the only sign.
+    /// Separator lines; never the only sign.
     pub line: &'static str,
-    /// Links and the ring of the keyboard's place.
+    /// Links and the focus ring.
     pub link: &'static str,
-    /// Reproduced.
+    /// The verdict reproduced.
     pub good: &'static str,
-    /// Contradicted.
+    /// The verdict contradicted.
     pub bad: &'static str,
-    /// Undecided.
+    /// The verdict undecided.
     pub open: &'static str,
-    /// The noise band and the range that was to hold.
+    /// The noise band, and the range of a check.
     pub band: &'static str,
-    /// The arms, in the order they appear.
+    /// The arms, in order of appearance.
     pub series: [&'static str; 8],
 }
 
@@ -62,8 +62,8 @@ pub const DARK: Theme = Theme {
     ],
 };
 
-/// The shape that goes with the n-th arm; shapes and colours have another period, so that fifty-six
-/// arms differ in one of them.
+/// Returns the shape of the n-th arm. The numbers of shapes and colours are coprime, so fifty-six arms differ in at
+/// least one of them.
 pub fn shape(arm: usize) -> Shape {
     const SHAPES: [Shape; 7] = [
         Shape::Disc,
@@ -77,10 +77,10 @@ pub fn shape(arm: usize) -> Shape {
     SHAPES[arm % SHAPES.len()]
 }
 
-/// A sample that something disturbed; no arm has this shape.
+/// The shape of a disturbed sample; no arm has this shape.
 pub const MARKED: Shape = Shape::Cross;
 
-/// The number of its colour.
+/// Returns the index of the arm's colour.
 pub fn hue(arm: usize) -> usize {
     arm % LIGHT.series.len()
 }

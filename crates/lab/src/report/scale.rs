@@ -1,8 +1,8 @@
-//! A logarithmic axis: where a value lies on paper, and which values get a tick.
+//! A logarithmic axis: maps values to positions and chooses tick values.
 
 use super::words::number;
 
-/// From values above zero to places on paper.
+/// Maps positive values to positions.
 #[derive(Clone, Copy, Debug)]
 pub struct LogAxis {
     lo: f64,
@@ -11,41 +11,41 @@ pub struct LogAxis {
     to: f64,
 }
 
-/// What an axis can hold: more would only be dirt in a file.
+/// The limits of the values that an axis can show.
 const LEAST: f64 = 1e-12;
 const MOST: f64 = 1e18;
 const FEWEST_TICKS: usize = 3;
 
 impl LogAxis {
-    /// An axis that holds all these values, with a margin, on paper from `from` to `to`. What is not
-    /// above zero or not finite is left out; of nothing the axis goes around 1.
+    /// Creates an axis that contains all these values, with a margin, for positions between `from` and `to`. Values
+    /// that are not positive or not finite are ignored. Without values the axis surrounds 1.
     pub fn of(values: impl IntoIterator<Item = f64>, [from, to]: [f64; 2]) -> Self {
         let fit = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
         let (lo, hi) = fit.fold((MOST, LEAST), |(lo, hi), v| (f64::min(lo, v), f64::max(hi, v)));
         let (lo, hi) = if lo > hi { (1.0, 1.0) } else { (lo.max(LEAST), hi.min(MOST)) };
-        // A margin of a twentieth, and never so narrow that ticks would be all alike.
+        // The margin is a twentieth, but large enough for distinct ticks.
         let margin = ((hi / lo).ln() * 0.05).max(0.06).exp();
         Self { lo: lo / margin, hi: hi * margin, from, to }
     }
 
-    /// Where a value lies; what lies outside is at the nearer end.
+    /// Returns the position of a value. Values outside the axis are placed at the nearer end.
     pub fn at(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.lo } else { value.clamp(self.lo, self.hi) };
         let share = (value / self.lo).ln() / (self.hi / self.lo).ln();
         self.from + share * (self.to - self.from)
     }
 
-    /// The least and the greatest value on it.
+    /// Returns the smallest and largest value of the axis.
     pub fn ends(&self) -> [f64; 2] {
         [self.lo, self.hi]
     }
 
-    /// Whether a value lies on it.
+    /// Returns `true` if a value lies within the axis.
     pub fn holds(&self, value: f64) -> bool {
         (self.lo..=self.hi).contains(&value)
     }
 
-    /// At most `most` values worth a tick, with their labels.
+    /// Returns at most `most` tick values with their labels.
     pub fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         const STEPS: [&[f64]; 4] = [
             &[1.0],
@@ -77,7 +77,7 @@ impl LogAxis {
     }
 }
 
-/// `0.5`, `1`, `20`: a tick's label needs no zeros behind.
+/// Formats a tick label without trailing zeros: `0.5`, `1`, `20`.
 fn plain(value: f64) -> String {
     let text = number(value);
     if text.contains('.') && !text.contains('e') {

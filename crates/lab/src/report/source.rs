@@ -1,4 +1,4 @@
-//! What was published: parameters, tables, and the ratios that a figure can show beside ours.
+//! The published content: parameters, tables, and the ratios that a figure can show next to ours.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Published ratios: arm, reference, cell, size, load and metric, as [`key`] writes them.
+/// Published ratios by arm, reference, cell, size, load and metric, in the format of [`key`].
 pub type Published = BTreeMap<String, f64>;
 
-/// The article as templates take it.
+/// The article for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
     pub title: String,
@@ -49,7 +49,7 @@ pub fn of(study: &Study) -> Source {
     }
 }
 
-/// A value of a study file in words; figures stay as they were published.
+/// Returns a value of a study file as text. Figures keep their published notation.
 pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -62,7 +62,7 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// The one figure that a claim published, if it is one.
+/// Returns the published figure of a claim, if it is a single number.
 pub fn figure(claim: &Claim) -> Option<f64> {
     match claim.published.as_ref()? {
         Value::Float(figure) => Some(*figure),
@@ -71,14 +71,14 @@ pub fn figure(claim: &Claim) -> Option<f64> {
     }
 }
 
-/// Whether a published figure may stand beside what a check measures. An article may have put the
-/// ratio the other way round; where the range tells that, or leaves it open, it is left out.
+/// Returns `true` if a published figure may be shown next to the measured one. An article may have published the
+/// inverse ratio. If the range shows that, or leaves it open, the figure is left out.
 pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
     let holds = |value: f64| (lo..=hi).contains(&value);
     published > 0.0 && (holds(published) || !holds(1.0 / published))
 }
 
-/// The published ratios of a study by arms and place.
+/// Returns the published ratios of a study by arms and place.
 pub fn published_ratios(study: Option<&Study>) -> Published {
     let mut all = Published::new();
     let Some(study) = study else { return all };
@@ -116,7 +116,7 @@ fn joined(arms: &[String; 2], (at, size): (&At, &str), metric: Metric) -> String
     format!("{a}\n{b}\n{}\n{size}\n{}\n{metric:?}", at.cell, words::load_name(at.load))
 }
 
-/// The key of a measured ratio.
+/// Returns the key of a measured ratio.
 pub fn key(ratio: &RatioResult) -> String {
     let (place, metric) = (&ratio.place, ratio.metric);
     let load = words::load_name(place.load);

@@ -1,4 +1,4 @@
-//! GB/s beside processor seconds per GB: against size where there are several, else arm by arm.
+//! Plots GB/s and CPU seconds per GB: over the size if there are several sizes, otherwise arm by arm.
 
 use std::collections::BTreeMap;
 use thalweg_core::quantity::count;
@@ -32,7 +32,7 @@ enum What {
     Processor,
 }
 
-/// One arm through the sizes.
+/// The values of one arm over the sizes.
 struct Series<'g> {
     name: &'g str,
     look: usize,
@@ -46,14 +46,14 @@ struct Point {
     quartiles: [f64; 2],
 }
 
-/// A panel with all that is drawn in it.
+/// A panel with all its data.
 struct Panel<'g> {
     what: What,
     series: Vec<Series<'g>>,
     limit: Option<Series<'g>>,
 }
 
-/// The figure of a cell; `None` where no arm has a figure.
+/// Returns the figure of a cell; `None` if no arm has a value.
 pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> {
     let looks = looks(scope);
     let panels = [What::Rate, What::Processor].map(|what| Panel::of(scope, group, (what, &looks)));
@@ -96,7 +96,7 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
     })
 }
 
-/// The number of every arm of the study, so that it looks the same in every cell.
+/// Returns a number for every arm of the study, so that it has the same appearance in every cell.
 fn looks<'s>(scope: &Scope<'s>) -> BTreeMap<&'s str, usize> {
     let mut looks = BTreeMap::new();
     for arm in &scope.result.arms {
@@ -124,7 +124,7 @@ impl<'g> Panel<'g> {
                 points: arms.filter_map(|arm| what.point(arm)).collect(),
             }
         });
-        // At each size the fastest one; it is named after the one at the largest size.
+        // The fastest baseline at each size. The legend uses its name at the largest size.
         let limits = group.places.iter().filter_map(|place| group.limit(place, scope.study));
         let limits: Vec<&ArmResult> = limits.collect();
         let limit = limits.last().map(|last| Series {
@@ -193,7 +193,7 @@ impl<'g> Panel<'g> {
             let Some(point) = series.points.first() else { continue };
             let y = TOP + ROW * row as f64;
             if let Some(limit) = limit {
-                // Arm by piece, so that it never runs through a figure.
+                // Drawn in one piece per arm, so that it never crosses a number.
                 let x = along.at(limit.median);
                 svg.line([x, y + 9.0], [x, y + 25.0], "limit solid");
             }
@@ -277,7 +277,7 @@ fn limit_key(single: bool) -> String {
     svg.decoration()
 }
 
-/// The study's own sizes are the ticks; a label that would touch the one before is left out.
+/// The ticks are the sizes of the study. A label that would touch the previous one is left out.
 fn size_ticks(svg: &mut Svg, group: &Group<'_>, (across, bottom): (&LogAxis, f64)) {
     let mut free = 0.0;
     for place in &group.places {
@@ -322,7 +322,7 @@ fn table(group: &Group<'_>) -> Table {
     table
 }
 
-/// Calls, and whose count it is where it is not ours.
+/// Returns the system calls, with the source of the count if it is not our own.
 fn calls(arm: &ArmResult) -> String {
     match (arm.calls_per_gb, arm.calls_kind, &arm.calls_uncounted) {
         (Some(calls), Some(CallsKind::ReadWrite), _) => {
@@ -354,12 +354,12 @@ fn table_row(arm: &ArmResult) -> Vec<Cell> {
     ]
 }
 
-/// The sign of an arm, for tables.
+/// Returns the symbol of an arm, for tables.
 pub fn arm_key(look: usize) -> String {
     key(shape(look), &format!("mark f{}", hue(look)))
 }
 
-/// The number of an arm in a result.
+/// Returns the number of an arm in a result.
 pub fn look_of(scope: &Scope<'_>, name: &str) -> usize {
     looks(scope).get(name).copied().unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! Small drawings as text. Everything written into one is escaped, every number is finite.
+//! Small SVG drawings. All text is escaped, and all numbers are finite.
 
 use std::fmt::Write;
 
-/// A drawing under way, in units of about one pixel.
+/// A drawing under construction; one unit is about one pixel.
 #[derive(Debug)]
 pub struct Svg {
     body: String,
@@ -10,18 +10,18 @@ pub struct Svg {
     height: f64,
 }
 
-/// Where a text hangs.
+/// The horizontal alignment of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// It begins there.
+    /// The text starts at the position.
     Start,
-    /// Its middle is there.
+    /// The text is centred at the position.
     Middle,
-    /// It ends there.
+    /// The text ends at the position.
     End,
 }
 
-/// Shapes that stay apart without any colour.
+/// Shapes that are distinguishable without colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Disc,
@@ -30,11 +30,11 @@ pub enum Shape {
     Up,
     /// A triangle that points down.
     Down,
-    /// One that points left.
+    /// A triangle that points left.
     Left,
-    /// One that points right.
+    /// A triangle that points right.
     Right,
-    /// A square on its corner.
+    /// A square standing on its corner.
     Diamond,
     Cross,
 }
@@ -48,7 +48,7 @@ impl Svg {
         self.path(&format!("M{} {}L{} {}", n(x1), n(y1), n(x2), n(y2)), class);
     }
 
-    /// A box by two corners.
+    /// Draws a rectangle between two corners.
     pub fn area(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], class: &str) {
         let (x, y) = (f64::min(x1, x2), f64::min(y1, y2));
         let (width, height) = (finite((x2 - x1).abs()), finite((y2 - y1).abs()));
@@ -63,31 +63,31 @@ impl Svg {
         );
     }
 
-    /// A path; `d` must come from this module's users, not from a result.
+    /// Draws a path. `d` must come from the callers of this module, never from a result.
     pub fn path(&mut self, d: &str, class: &str) {
         let _ = writeln!(self.body, r#"<path class="{}" d="{}"/>"#, escaped(class), escaped(d));
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub fn through(&mut self, points: &[[f64; 2]], class: &str) {
         if points.len() > 1 {
             self.path(&polyline(points), class);
         }
     }
 
-    /// The area between points, closed.
+    /// Draws the closed area between points.
     pub fn closed(&mut self, points: &[[f64; 2]], class: &str) {
         if points.len() > 2 {
             self.path(&(polyline(points) + "Z"), class);
         }
     }
 
-    /// A shape around a point.
+    /// Draws a shape at a point.
     pub fn mark(&mut self, shape: Shape, at: [f64; 2], class: &str) {
         self.path(&outline(shape, at, 4.5), class);
     }
 
-    /// A line of text of a class.
+    /// Draws a line of text.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, (text, class): (&str, &str)) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -104,7 +104,7 @@ impl Svg {
         );
     }
 
-    /// The whole drawing; the title and the description are what a screen reader says of it.
+    /// Returns the complete drawing. A screen reader reads the title and the description.
     pub fn finish(self, id: &str, title: &str, description: &str) -> String {
         let (id, title) = (escaped(id), escaped(title));
         format!(
@@ -117,7 +117,7 @@ impl Svg {
         )
     }
 
-    /// A drawing that only repeats what the text beside it says.
+    /// Returns a drawing that only repeats the text next to it and is hidden from screen readers.
     pub fn decoration(self) -> String {
         let (width, height) = (n(self.width), n(self.height));
         format!(
@@ -128,7 +128,7 @@ impl Svg {
     }
 }
 
-/// The outline of a shape of this radius.
+/// Returns the outline of a shape with this radius.
 pub fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
     let points: &[[f64; 2]] = match shape {
         Shape::Disc => {
@@ -162,7 +162,7 @@ fn polyline(points: &[[f64; 2]]) -> String {
     d
 }
 
-/// A number as drawings write it: one decimal, finite.
+/// Formats a number for a drawing: one decimal, finite.
 pub fn n(value: f64) -> String {
     let text = format!("{:.1}", finite(value));
     match text.strip_suffix(".0") {
@@ -176,7 +176,7 @@ fn finite(value: f64) -> f64 {
     if value.is_finite() { value.clamp(-1e6, 1e6) } else { 0.0 }
 }
 
-/// Text that is safe between tags and inside double quotes.
+/// Escapes text for use between tags and inside double quotes.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

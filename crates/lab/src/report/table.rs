@@ -1,4 +1,4 @@
-//! A table as templates take it: a caption, heads, and rows that begin with their own head.
+//! A table for templates: a caption, column heads, and rows that start with a row head.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 pub struct Table {
     pub caption: String,
     pub columns: Vec<String>,
-    /// The rows, as long as `columns`.
+    /// The rows, each with as many cells as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
     pub text: String,
-    /// How it looks: names of CSS classes, ours.
+    /// CSS classes of the cell.
     pub class: String,
     /// A drawing before the text that only repeats it.
     pub key: Option<String>,
@@ -36,7 +36,7 @@ impl Cell {
         Self { text: text.into(), class: class.into(), ..Self::default() }
     }
 
-    /// A figure, set to the right.
+    /// Returns a right-aligned number.
     pub fn figure(text: impl Into<String>) -> Self {
         Self::styled(text, "figure")
     }

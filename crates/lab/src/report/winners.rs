@@ -1,5 +1,5 @@
-//! What wins where: one map for each metric, cells and loads by sizes. Ties are hatched, promises
-//! are said. Worked out from the samples by the statistics of a run, so one session has no winner.
+//! Maps of the winners: one for each metric, with cells and loads by size. Ties are hatched, and guarantees are
+//! named. Winners are computed from the samples with the statistics of a run, so a single session has no winner.
 
 use thalweg_core::profile::Ratio;
 
@@ -20,8 +20,7 @@ use crate::{
     },
 };
 
-/// Maps for both metrics, each of the cells that have the same sizes; none where nothing was
-/// compared.
+/// Returns the maps for both metrics, one for each group of cells with equal sizes. Empty if nothing was compared.
 pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
     let mut alike: Vec<(Vec<&str>, Vec<Group<'_>>)> = Vec::new();
     for group in Group::all(scope.result) {
@@ -62,24 +61,24 @@ fn map(
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The arms of a place by their cost, the cheapest first.
+/// The arms of a place ordered by cost, cheapest first.
 pub struct Ranking<'a> {
     pub best: &'a ArmResult,
-    /// The others, each with what the best costs of it.
+    /// The other arms, each with the ratio of the best to it.
     pub others: Vec<Rival<'a>>,
 }
 
 /// An arm that is not the cheapest.
 pub struct Rival<'a> {
     pub arm: &'a ArmResult,
-    /// The cost of the best over its own; `None` where no two sessions have both.
+    /// The cost of the best arm divided by that of this arm; `None` if fewer than two sessions have both.
     pub ratio: Option<Ratio>,
-    /// Whether it is surely dearer.
+    /// `true` if it is more expensive with certainty.
     pub beaten: bool,
 }
 
 impl<'a> Ranking<'a> {
-    /// `None` where there are no two arms to compare.
+    /// Ranks the arms of a place. Returns `None` if fewer than two arms can be compared.
     pub fn of(scope: &Scope<'_>, group: &Group<'a>, place: &Place, metric: Metric) -> Option<Self> {
         let arms = group.in_place(place).filter(|arm| arm.origin != Origin::Baseline);
         let arms: Vec<&ArmResult> = arms.collect();
@@ -95,18 +94,18 @@ impl<'a> Ranking<'a> {
         Some(Self { best, others: others.collect() })
     }
 
-    /// The arms that cost no more, as far as the noise of the run lets one tell.
+    /// Returns the arms that are not distinguishable from the best within the noise of the run.
     pub fn ties(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.others.iter().filter(|rival| !rival.beaten).map(|rival| rival.arm.name.as_str())
     }
 
-    /// Where the best one promises less than a private copy: the cheapest that keeps both promises.
+    /// Returns the cheapest arm with private copies, for the case that the best arm gives weaker guarantees.
     pub fn keeper(&self) -> Option<&Rival<'a>> {
         self.others.iter().find(|rival| !words::promises_less(rival.arm.promises))
     }
 }
 
-/// What stands in a cell of the map; `None` where there are no two arms to compare.
+/// Returns the content of a map cell; `None` if fewer than two arms can be compared.
 fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
     let ranking = Ranking::of(scope, group, place, metric)?;
     let best = ranking.best;
@@ -130,7 +129,7 @@ fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric
     Some(cell)
 }
 
-/// What it costs to have both promises kept.
+/// Returns text with the cost of the full guarantees.
 pub fn kept(ranking: &Ranking<'_>) -> String {
     let Some(keeper) = ranking.keeper() else {
         return "no arm here is stable and private".to_owned();
@@ -140,7 +139,7 @@ pub fn kept(ranking: &Ranking<'_>) -> String {
     format!("stable and private: {}{worse}", keeper.arm.name)
 }
 
-/// The arms by their cost, the cheapest first; at least two.
+/// Orders the arms by cost, cheapest first; at least two.
 fn ranked<'a>(arms: &[&'a ArmResult], (metric, seed): (Metric, u64)) -> Option<Vec<&'a ArmResult>> {
     let reference = *arms.first()?;
     let mut costs: Vec<(f64, &ArmResult)> = arms

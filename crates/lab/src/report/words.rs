@@ -1,4 +1,4 @@
-//! Numbers and names as a report writes them: short, and never `NaN` or `inf`.
+//! Formats numbers and names for a report: short, and never `NaN` or `inf`.
 
 use std::time::Duration;
 use thalweg_core::{Guarantees, profile::Ratio, quantity};
@@ -11,7 +11,8 @@ use crate::{
     },
 };
 
-/// Three digits that matter: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`; `-` for what is no number.
+/// Formats a number with three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`. Returns `-` if it is
+/// not finite.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -28,17 +29,17 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A value that may be absent.
+/// Formats a value that may be absent.
 pub fn perhaps(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-/// `0.43 [0.41, 0.45]`.
+/// Returns text like `0.43 [0.41, 0.45]`.
 pub fn interval(value: f64, lo: f64, hi: f64) -> String {
     format!("{} [{}, {}]", number(value), number(lo), number(hi))
 }
 
-/// A measured figure with its interval, where it has one.
+/// Formats a measured figure with its interval, if it has one.
 pub fn measured(value: Option<f64>, lo: Option<f64>, hi: Option<f64>) -> Option<String> {
     Some(match (value?, lo, hi) {
         (value, Some(lo), Some(hi)) => interval(value, lo, hi),
@@ -46,12 +47,12 @@ pub fn measured(value: Option<f64>, lo: Option<f64>, hi: Option<f64>) -> Option<
     })
 }
 
-/// The same of a ratio.
+/// Formats a ratio with its interval.
 pub fn ratio(ratio: &Ratio) -> String {
     interval(ratio.ratio, ratio.lo, ratio.hi)
 }
 
-/// `at least 2`, `0.95 to 1.05`.
+/// Returns text like `at least 2` or `0.95 to 1.05`.
 pub fn range([lo, hi]: [f64; 2]) -> String {
     match (lo > 0.0 && lo.is_finite(), hi.is_finite()) {
         (true, true) => format!("{} to {}", number(lo), number(hi)),
@@ -65,12 +66,12 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
-/// The one text of a time, of seconds.
+/// Formats a duration given in seconds.
 pub fn duration(seconds: f64) -> String {
     quantity::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// `2026-11-22 00:20 UTC` of an RFC 3339 moment; anything else as it is.
+/// Formats an RFC 3339 time like `2026-11-22 00:20 UTC`; returns other text unchanged.
 pub fn moment(at: &str) -> String {
     match (at.get(..10), at.get(10..11), at.get(11..16), at.ends_with('Z')) {
         (Some(day), Some("T"), Some(time), true) => format!("{day} {time} UTC"),
@@ -78,7 +79,7 @@ pub fn moment(at: &str) -> String {
     }
 }
 
-/// At most so many characters, the rest an ellipsis.
+/// Truncates text to this number of characters, with an ellipsis.
 pub fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -87,7 +88,7 @@ pub fn short(text: &str, most: usize) -> String {
     kept.trim_end().to_owned() + "\u{2026}"
 }
 
-/// What an arm promises: `stable, private`, `not stable, shared pages`, `baseline`.
+/// Describes the guarantees of an arm: `stable, private`, `not stable, shared pages`.
 pub fn promises(promises: Option<Guarantees>) -> String {
     let Some(all) = promises else { return "no question of it".to_owned() };
     let stable = if all.stable { "stable" } else { "not stable" };
@@ -96,7 +97,7 @@ pub fn promises(promises: Option<Guarantees>) -> String {
     format!("{stable}, {private}{durable}")
 }
 
-/// Whether later writes to the source may show, or pages stay shared.
+/// Returns `true` if later writes to the source may show, or pages stay shared.
 pub fn promises_less(promises: Option<Guarantees>) -> bool {
     promises.is_some_and(|all| !all.cover(Guarantees::COPIED))
 }
@@ -110,12 +111,12 @@ pub fn load(load: Load) -> &'static str {
     }
 }
 
-/// The same, shorter.
+/// Returns the short name of a load.
 pub fn load_name(name: Load) -> &'static str {
     load(name).split(':').next().unwrap_or_default()
 }
 
-/// Where a figure was taken.
+/// Describes the place of a figure.
 pub fn place(place: &Place) -> String {
     format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
 }
@@ -145,7 +146,7 @@ pub fn verdict(verdict: ClaimVerdict) -> &'static str {
     }
 }
 
-/// The sign that stands beside the word, so that colour is never the only one.
+/// Returns the symbol next to the word, so that colour is not the only distinction.
 pub fn sign(verdict: ClaimVerdict) -> &'static str {
     match verdict {
         ClaimVerdict::Reproduced => "\u{2713}",
@@ -155,7 +156,7 @@ pub fn sign(verdict: ClaimVerdict) -> &'static str {
     }
 }
 
-/// The end of a CSS class name.
+/// Returns the suffix of the CSS class.
 pub fn class(verdict: ClaimVerdict) -> &'static str {
     match verdict {
         ClaimVerdict::Reproduced => "good",
@@ -165,7 +166,7 @@ pub fn class(verdict: ClaimVerdict) -> &'static str {
     }
 }
 
-/// `wall time`, `processor time`.
+/// Returns the name of a metric.
 pub fn metric_name(metric: Metric) -> &'static str {
     match metric {
         Metric::Wall => "wall time",
@@ -173,7 +174,7 @@ pub fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
-/// The processor and the kernel, as far as the conditions tell.
+/// Returns the CPU and the kernel, as far as the conditions contain them.
 pub fn machine(result: &StudyResult) -> String {
     let machine = &result.conditions["machine"];
     let text = |key: &str| machine[key].as_str().map(str::to_owned);

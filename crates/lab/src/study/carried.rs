@@ -1,5 +1,5 @@
-//! The studies that the library carries, so that they can be run where the repository is not. Programs are
-//! built from files and run beside them, so they are put into the cache before they are used.
+//! The studies embedded in the binary, for machines without the repository. Programs of a study are built and run
+//! from files, so the embedded files are first written to the cache directory.
 
 use std::{
     fs, io,
@@ -9,17 +9,17 @@ use thalweg_core::atomic_file::write_file;
 
 use crate::scratch::cache;
 
-/// Paths from the root of the repository, and what lies there.
+/// Embedded files: path relative to the root of the repository, and content.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// The folder of the studies, with their programs beside them, in `$XDG_CACHE_HOME/thalweg`: what is not there,
-/// or is not what is carried, is written anew.
+/// Writes the embedded studies and their programs to `$XDG_CACHE_HOME/thalweg` and returns the directory of the
+/// studies. Files that already have the embedded content are not rewritten.
 pub fn folder() -> Result<PathBuf, String> {
     let cache = cache("studies");
     let cache = cache.ok_or(
         "neither $XDG_CACHE_HOME nor ~/.cache is a directory of this user that no other user can write",
     )?;
-    // Two versions do not write over each other's.
+    // The directory name contains a hash of the content, so two versions do not overwrite each other's files.
     let root = cache.join(format!("{:016x}", hash()));
     for (name, bytes) in FILES {
         let path = root.join(name);
@@ -28,13 +28,13 @@ pub fn folder() -> Result<PathBuf, String> {
     Ok(root.join("studies"))
 }
 
-/// The ids of those studies, as their files are named.
+/// Returns the ids of the embedded studies, taken from the file names.
 pub fn ids() -> impl Iterator<Item = &'static str> {
     let studies = FILES.iter().filter(|(name, _)| is_study(name));
     studies.filter_map(|(name, _)| name.strip_prefix("studies/")?.split('-').next())
 }
 
-/// The file of this name beside the programs.
+/// Returns the content of the embedded program with this file name.
 pub fn program(name: &str) -> Option<&'static [u8]> {
     let named = |path: &str| path.strip_prefix("studies/programs/") == Some(name);
     FILES.iter().find(|(path, _)| named(path)).map(|(_, bytes)| *bytes)

@@ -1,4 +1,4 @@
-//! Reads a study file and refuses one that names what is not there, before anything is run.
+//! Parses a study file and rejects references to unknown cells, arms, sizes or probes before anything runs.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use thalweg_core::{profile::LEAST_NOISE, quantity::parse_some_bytes};
 use super::file::{At, Cell, Check, Claim, Item, KINDS, Load, Study, is_id};
 use crate::arms::Catalogue;
 
-/// More than any study needs; less than what would run for years.
+/// Upper limit for the numbers of arms, cells and claims. No study needs more, and a run of more would not finish.
 const MOST: usize = 1000;
 
 impl Study {
-    /// Reads a study from its text; the error says where, and what would be right.
+    /// Parses and validates a study. The error names the location and what would be valid.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, String> {
         let wrong = |e: toml::de::Error| e.to_string().trim_end().to_owned();
         let study: Self = toml::from_str(text).map_err(wrong)?;
@@ -208,8 +208,8 @@ impl Study {
         }
     }
 
-    /// Whether the cell has the arms, the load and the size; one size if none is named and one is
-    /// needed.
+    /// Checks that the cell has these arms, this load and this size. If `at` has no size and `one_size` is `true`,
+    /// the cell must have exactly one size.
     fn check_at(
         &self,
         at: &At,
@@ -247,7 +247,7 @@ impl Study {
 }
 
 impl Check {
-    /// The range that is to hold.
+    /// Returns the range in which the figure must lie.
     pub fn within(&self) -> [f64; 2] {
         match self {
             Self::Ratio { within, .. }
@@ -265,7 +265,7 @@ impl Check {
 }
 
 impl Check {
-    /// The cells it looks at.
+    /// Returns the names of the cells that this check reads.
     pub fn cells(&self) -> Vec<&str> {
         match self {
             Self::Ratio { at, .. }
@@ -283,8 +283,8 @@ impl Check {
         }
     }
 
-    /// Whether any run could find that it holds: a ratio must be nearer to the middle of its range than
-    /// the least noise, on both sides.
+    /// Returns an error if no run could decide this check. A ratio within `LEAST_NOISE` of an end of its range
+    /// decides nothing, so the range must be wider than that on both sides.
     fn can_be_decided(&self) -> Result<(), String> {
         let [lo, hi] = self.within();
         is_range([lo, hi])?;
@@ -326,7 +326,8 @@ fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {
     Ok(())
 }
 
-/// A text that a terminal would not just show: studies are read from anybody, and printed.
+/// Returns the first text that contains control characters. Studies come from untrusted sources and are printed to a
+/// terminal.
 fn odd_text(value: &toml::Value) -> Option<String> {
     let is_odd = |text: &str| text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
     match value {

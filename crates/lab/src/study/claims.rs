@@ -1,8 +1,8 @@
-//! From intervals to verdicts on what was published: one as published, one more widely.
+//! Turns intervals into verdicts on claims: one verdict "as published", one under modern conditions (`wider`).
 //!
-//! All checks of a verdict must hold. One that is contradicted contradicts the claim, if its interval is
-//! clear of the range as one of so many; one that could not be run leaves it open. Nothing is decided by
-//! one session, nor by less than the run's noise.
+//! All checks of a verdict must hold. A contradicted check contradicts the claim if its interval stays outside the
+//! range after the correction for multiple comparisons. A check that could not run leaves the claim undecided. A
+//! single session decides nothing, nor does a difference smaller than the noise of the run.
 
 mod best;
 mod board;
@@ -18,13 +18,13 @@ use super::{
 };
 use board::{Board, Figure};
 
-/// What one check came to.
+/// The result of one check.
 struct Judged {
     evidence: Evidence,
     why: String,
-    /// What the verdict is made of, where that is an interval.
+    /// The figure behind the verdict, if it is an interval.
     figure: Option<Figure>,
-    /// As the worst of how many it was picked.
+    /// The number of candidates from which this result was picked as the worst.
     of: usize,
 }
 
@@ -34,7 +34,7 @@ impl Judged {
     }
 }
 
-/// The verdict on every claim of a study. `result` has everything but the claims.
+/// Returns the verdict on every claim of a study. `result` must be complete except for its claims.
 pub fn judge(study: &Study, result: &StudyResult) -> Vec<ClaimResult> {
     study.claims.iter().map(|claim| judge_one(claim, &Board { study, result })).collect()
 }
@@ -74,11 +74,11 @@ fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
     }
 }
 
-/// What several checks say together.
+/// The combined result of several checks.
 struct Said {
     verdict: ClaimVerdict,
     reason: String,
-    /// Those that decided come first, so that the figure shown is theirs.
+    /// The checks that decided come first, so that the report shows their figure.
     evidence: Vec<Evidence>,
 }
 
@@ -92,8 +92,8 @@ impl Said {
     }
 }
 
-/// Where one contradiction of many decides, each is asked for more: of twenty intervals at 95 % one lies
-/// off by chance (Bonferroni). That all hold needs no such answer, for no one of them is picked.
+/// Widens the intervals if one contradiction among many decides: at 95 %, one interval in twenty is off by chance
+/// (Bonferroni). A verdict for which all checks must hold needs no correction, because no single check is picked.
 fn answer_for_choice(judged: &mut [Judged], noise: f64) {
     let many: usize = judged.iter().filter(|one| one.figure.is_some()).map(|one| one.of).sum();
     if many < 2 {
@@ -111,7 +111,7 @@ fn answer_for_choice(judged: &mut [Judged], noise: f64) {
     }
 }
 
-/// The verdict of all checks together, and the sentence of the one that decided.
+/// Returns the combined verdict and the explanation of the check that decided it.
 fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
     use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
     let sentence = |one: &Judged| {

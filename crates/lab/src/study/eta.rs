@@ -1,20 +1,20 @@
-//! How long a run still takes, from what its places took so far.
+//! Estimates the remaining time of a run from the duration of its places so far.
 
 use std::time::{Duration, Instant};
 
-/// One study's sessions: seconds of each place, guessed until it has been run once.
+/// The sessions of one study: seconds for each place, estimated until it has run once.
 #[derive(Clone, Debug)]
 pub struct Eta {
     places: Vec<f64>,
     began: Option<(usize, Instant)>,
-    /// Places of the session under way that are not done.
+    /// `true` for each place of the current session that is not finished.
     left: Vec<bool>,
-    /// Sessions after the one under way.
+    /// Number of sessions after the current one.
     sessions_left: usize,
 }
 
 impl Eta {
-    /// Before the first session: `guesses` are seconds, place by place.
+    /// Creates the estimate before the first session. `guesses` are seconds for each place.
     pub fn new(guesses: Vec<f64>, sessions: usize) -> Self {
         let left = vec![false; guesses.len()];
         Self { places: guesses, began: None, left, sessions_left: sessions }
@@ -25,7 +25,7 @@ impl Eta {
         self.sessions_left = self.sessions_left.saturating_sub(1);
     }
 
-    /// A place of it begins; the one before is done.
+    /// Records that a place starts; the previous one is finished.
     pub fn place(&mut self, number: usize) {
         self.settle();
         self.began = Some((number, Instant::now()));
@@ -46,7 +46,7 @@ impl Eta {
         }
     }
 
-    /// What is left, without pauses.
+    /// Returns the remaining time without pauses.
     pub fn left(&self) -> Duration {
         let whole: f64 = self.places.iter().sum();
         let session = self.places.iter().zip(&self.left).filter(|(_, left)| **left);
@@ -59,7 +59,7 @@ impl Eta {
         Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
     }
 
-    /// Sessions that have not begun.
+    /// Returns the number of sessions that have not started.
     pub fn sessions_left(&self) -> usize {
         self.sessions_left
     }

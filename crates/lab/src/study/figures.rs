@@ -1,4 +1,4 @@
-//! From samples to figures: costs of one operation, paired by round, session by session.
+//! Computes cost figures from samples: cost of one operation, paired by round, per session.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
@@ -9,19 +9,19 @@ use crate::measure::{
     sample::Metric,
 };
 
-/// What one operation cost in the samples of a session.
+/// Returns the cost per operation for each sample of a session.
 fn costs_of(session: &SessionSamples, metric: Metric) -> Costs {
     let operations = f64::from(session.repeats.max(1));
     let samples = session.samples.iter();
     Costs::of(samples.map(|taken| (taken.round, metric.of(&taken.sample) / operations)))
 }
 
-/// The sessions in which somebody looked at the arm's bytes: no other decides anything.
+/// Returns the sessions in which the arm's output was verified. Other sessions do not contribute to any verdict.
 fn checked(arm: &ArmResult) -> impl Iterator<Item = &SessionSamples> {
     arm.sessions.iter().filter(|session| !session.unchecked)
 }
 
-/// What one operation of `a` and one of `b` cost, by the numbers of the sessions that have both.
+/// Returns the costs per operation of `a` and `b`, keyed by session number, for the sessions that have both.
 pub fn of_both(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, (Costs, Costs)> {
     let sessions = checked(a).filter_map(|own| {
         let other = checked(b).find(|other| other.session == own.session)?;
@@ -30,8 +30,8 @@ pub fn of_both(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, 
     sessions.collect()
 }
 
-/// Log ratios of the costs of one operation of `a` to one of `b`: for the number of each session
-/// that has both a list, with a ratio for each round that has both.
+/// Returns the log ratios of the cost per operation of `a` to that of `b`. The map has an entry for each session that
+/// has both arms, with one ratio for each round that has both.
 pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, Vec<f64>> {
     let sessions = of_both(a, b, metric).into_iter();
     let ratios = sessions.map(|(number, (own, other))| (number, own.against(&other)));
@@ -42,15 +42,15 @@ pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
     by_session(a, b, metric).into_values().collect()
 }
 
-/// For each session its number and the logarithm of the median cost of one operation.
+/// Returns, for each session number, the logarithm of the median cost of one operation.
 pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
     let sessions = checked(arm)
         .filter_map(|session| Some((session.session, costs_of(session, metric).median()?)));
     sessions.collect()
 }
 
-/// Log ratios of arms to themselves, from the rounds in which one was sampled twice: the later
-/// sample to the earlier one, a list for each session.
+/// Returns the log ratios of arms to themselves, one list per session. They come from the rounds in which an arm was
+/// sampled twice: the later sample to the earlier one.
 pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for session in arms.iter().flat_map(|arm| &arm.sessions) {
@@ -60,8 +60,8 @@ pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
     sessions.into_values().filter(|ratios| !ratios.is_empty()).collect()
 }
 
-/// The ratio of `a` to `b` over sessions; `None` of fewer than two, for one session says nothing of
-/// the next one.
+/// Returns the ratio of `a` to `b` over all sessions, or `None` with fewer than two sessions, because a single
+/// session does not show the variation between sessions.
 pub fn ratio(a: &ArmResult, b: &ArmResult, metric: Metric, seed: u64) -> Option<Ratio> {
     ratio_over(&paired(a, b, metric), seed)
 }

@@ -1,34 +1,34 @@
-//! The study file: what a TOML file under `studies/` may say. Data only; nothing is run here.
+//! The format of study files (TOML, under `studies/`). Data types only; nothing runs here.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::measure::sample::Metric;
 
-/// A published experiment, restated.
+/// A published experiment, restated as data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
     /// The version of this format: 1.
     pub schema: u32,
-    /// The short name on the command line: `002`.
+    /// The short name on the command line, for example `002`.
     pub id: String,
-    /// The name in reports.
+    /// The title shown in reports.
     pub title: String,
     /// One line for the list of studies.
     pub summary: String,
-    /// Whether it runs only when it is named, not with `all`: a long one of our own.
+    /// `true` if the study is excluded from `all` and runs only when it is named. Used for long studies of our own.
     #[serde(default)]
     pub only_by_name: bool,
-    /// Where the experiment was published, its parameters and its tables.
+    /// The article: its parameters, tables and other content.
     pub source: Article,
-    /// What is compared with what, and at which sizes and loads.
+    /// The comparisons: which arms, at which sizes and loads.
     #[serde(rename = "cell")]
     pub cells: Vec<Cell>,
-    /// The ways that are compared.
+    /// The variants that are compared.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
-    /// What was published, in a form that can be checked.
+    /// The published statements, in a form that can be checked.
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
 }
@@ -36,53 +36,53 @@ pub struct Study {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Article {
-    /// Its title, or what the study is about if nothing was published.
+    /// The title, or the subject of the study if nothing was published.
     pub title: String,
-    /// Parameters as published, and "not given" where they were not.
+    /// The published parameters; "not given" for those that the article leaves out.
     #[serde(default)]
     pub parameters: BTreeMap<String, toml::Value>,
-    /// Its tables, row by row.
+    /// The tables of the article, row by row.
     #[serde(rename = "table", default)]
     pub tables: Vec<Table>,
-    /// All else that it has, one by one: what of it is run where, and what is not.
+    /// Everything else in the article, item by item: where each one is run, or why it is not.
     #[serde(rename = "item", default)]
     pub items: Vec<Item>,
 }
 
-/// Something that an article has: docs/articles.md is made of these and of the claims.
+/// One piece of an article's content. docs/articles.md is generated from items and claims.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
     pub what: What,
     pub text: String,
-    /// Where it is run, by names: cells, arms, claims.
+    /// The cells, arms and claims that cover this item.
     #[serde(default)]
     pub cells: Vec<String>,
     #[serde(default)]
     pub arms: Vec<String>,
     #[serde(default)]
     pub claims: Vec<String>,
-    /// What of it is not run, and why.
+    /// The part of the item that is not run, and the reason.
     pub absent: Option<String>,
 }
 
-/// What an item is.
+/// The kind of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// The machine, its kernel, its compiler.
+    /// The machine, its kernel or its compiler.
     System,
     Program,
-    /// Bytes, or how many operations.
+    /// A number of bytes or of operations.
     Size,
-    /// How it was measured.
+    /// A parameter of the measurement.
     Parameter,
-    /// Something it says that is none of the study's claims.
+    /// A statement of the article that is not among the study's claims.
     Claim,
 }
 
 impl What {
-    /// Its name in study files.
+    /// Returns the name used in study files.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -97,11 +97,11 @@ impl What {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// What it shows, with the unit.
+    /// The quantity in the table, with its unit.
     pub name: String,
-    /// Names of the columns, the first one that of the row's name.
+    /// The column names. The first column contains the row names.
     pub columns: Vec<String>,
-    /// The rows, as long as `columns`.
+    /// The rows, each with as many values as `columns`.
     pub rows: Vec<Vec<toml::Value>>,
 }
 
@@ -109,33 +109,34 @@ pub struct Table {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// The name that claims use.
+    /// The name by which claims refer to this cell.
     pub name: String,
-    /// Bytes of one operation, as `64KiB`, `7MB` or `16GiB`.
+    /// Bytes per operation, for example `64KiB`, `7MB` or `16GiB`.
     pub sizes: Vec<String>,
-    /// The sizes of a quick run, if not all of them; none leaves the cell out of it.
+    /// The sizes of a quick run; `None` means all sizes. An empty list excludes the cell from quick runs.
     pub quick_sizes: Option<Vec<String>>,
-    /// The sizes that only a strict run takes: dear ones, whose verdict others give too.
+    /// Sizes that only a strict run measures: expensive ones that are not needed for most verdicts.
     #[serde(default)]
     pub strict_sizes: Vec<String>,
-    /// The most rounds of a session, where one operation takes minutes.
+    /// Upper limit for the rounds of a session, for operations that take minutes.
     pub rounds: Option<usize>,
-    /// What else the machine does.
+    /// The background loads under which the arms run.
     #[serde(default = "idle_only")]
     pub loads: Vec<Load>,
-    /// Keeps the arms on one processor, so that where a process wakes up is not what is compared.
+    /// `true` if all arms are pinned to one CPU, so that the CPU on which a process wakes up does not affect the
+    /// comparison.
     #[serde(default)]
     pub pinned: bool,
-    /// Names of the arms; the first one is what the others are compared with.
+    /// Names of the arms. The other arms are compared with the first one.
     pub arms: Vec<String>,
-    /// Parameters that all arms have here: a list goes behind the arm's own, anything else is for arms
-    /// that do not say it themselves.
+    /// Parameters for all arms of this cell. A list is appended to the arm's own list; any other value applies only
+    /// to arms that do not set the parameter.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub with: toml::Table,
 }
 
 impl Cell {
-    /// The parameters of an arm in this cell.
+    /// Returns the parameters of an arm in this cell.
     pub fn parameters(&self, arm: &Arm) -> toml::Table {
         let mut both = arm.with.clone();
         for (key, value) in &self.with {
@@ -153,22 +154,22 @@ impl Cell {
     }
 }
 
-/// What else the machine does while an arm is sampled.
+/// Background load while an arm is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// Nothing that we started.
+    /// No background load from thalweg.
     Idle,
-    /// A busy thread on every core but one.
+    /// A busy thread on every core except one.
     Busy,
-    /// One thread that is busy a quarter of the time (study 001's).
+    /// One thread that is busy for a quarter of the time (used by study 001).
     Quarter,
     /// A process that keeps dirtying a file and writing it back.
     Writeback,
 }
 
 impl Load {
-    /// Its name in study files.
+    /// Returns the name used in study files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -183,18 +184,18 @@ fn idle_only() -> Vec<Load> {
     vec![Load::Idle]
 }
 
-/// One way of doing the work.
+/// A variant that is measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
     /// The name in cells, claims and results.
     pub name: String,
-    /// The work that makes it, by its name in [`ARM_KINDS`](crate::arms::ARM_KINDS).
+    /// The work that creates the arm: a name from [`ARM_KINDS`](crate::arms::ARM_KINDS).
     pub work: String,
-    /// Whether the article has it so, or we added it for a fair comparison.
+    /// Origin of the arm: from the article, or added for a fair comparison.
     #[serde(default)]
     pub origin: Origin,
-    /// What the reader should know of it: the parameter that flips the result, what it stands for.
+    /// A note for readers, for example which parameter flips the result or what the arm represents.
     pub note: Option<String>,
     /// The parameters of the work.
     #[serde(default)]
@@ -204,74 +205,74 @@ pub struct Arm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// The article's way with the article's parameters.
+    /// The article's method with the article's parameters.
     #[default]
     Published,
-    /// Added: what a fair comparison would have had.
+    /// Added because a fair comparison needs it.
     Fair,
-    /// Added: a limit or a baseline, not a way of doing the job.
+    /// Added as a limit or a baseline; it does not do the whole job.
     Baseline,
 }
 
-/// Something the article says.
+/// A statement of the article.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Its number: `002.1`.
+    /// The number of the claim, for example `002.1`.
     pub id: String,
     /// One of [`KINDS`].
     pub kind: String,
     pub text: String,
     /// The published figure or figures.
     pub published: Option<toml::Value>,
-    /// What is to hold, in words.
+    /// The condition to verify, in words.
     pub predicate: Option<String>,
-    /// What the article's own text or table says to it: consistent, rounded, wrong, ...
+    /// The result of comparing the claim with the article's own text or tables: consistent, rounded, wrong, ...
     pub source_check: Option<String>,
-    /// What is behind it, in words.
+    /// The cause of the effect, in words.
     pub why: Option<String>,
-    /// As published: the article's own programs, parameters, sizes and state of the memory. All of
-    /// these must hold.
+    /// Checks "as published": the article's own programs, parameters, sizes and memory state. All must hold.
     #[serde(rename = "check", default)]
     pub checks: Vec<Check>,
-    /// Why the claim cannot be run as published on this kind of machine.
+    /// The reason why the claim cannot be run as published on this kind of machine.
     pub not_runnable: Option<String>,
-    /// More widely: what a fair comparison would have had, and what people use today. All of these must
-    /// hold for the second verdict; the first one does not ask them.
+    /// Checks under modern conditions: what a fair comparison needs and what is in use today. All must hold for the
+    /// second verdict; they do not affect the first one.
     #[serde(rename = "wider", default)]
     pub wider: Vec<Check>,
-    /// Ratios that show which parameter flips the result; they enter neither verdict.
+    /// Ratios that show which parameter flips the result. They do not affect either verdict.
     #[serde(rename = "flip", default)]
     pub flips: Vec<Check>,
 }
 
 impl Claim {
-    /// Every check of the claim: as published, more widely, what flips it. Probes are numbered so.
+    /// Returns all checks of the claim in the order by which probes are numbered: as published, wider, flips.
     pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().chain(&self.wider).chain(&self.flips)
     }
 
-    /// Whether it is ours and no article's.
+    /// Returns `true` if the claim is a goal of thalweg instead of a statement of an article.
     pub fn is_goal(&self) -> bool {
         self.kind == GOAL
     }
 }
 
-/// Whether a study may be called so on the command line, where `all` is every one.
+/// Returns `true` if `text` is a valid study id on the command line. `all` is reserved for all studies.
 pub fn is_id(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !text.is_empty() && text != "all" && text.chars().all(letter)
 }
 
-/// The kind of a claim that is our own.
+/// The kind of claims that are goals of thalweg.
 pub const GOAL: &str = "goal";
 
-/// The kinds of claims: what an article gives is a figure, one figure over another, what it concludes, how it
-/// says that something works, or how it measured; and our own.
+/// The kinds of claims. Articles contain figures, ratios of figures, conclusions, descriptions of mechanisms, and
+/// methods of measurement; `goal` is our own.
 pub const KINDS: &[&str] = &["number", "ratio", "conclusion", "mechanism", "method", GOAL];
 
-/// One thing to check. Ratios are of the cost per operation of the first arm to the second's; the
-/// whole interval inside `within` (ends included) reproduces it, the whole outside contradicts it.
+/// One check of a claim. A ratio is the cost per operation of the first arm divided by that of the second. If the
+/// whole interval is inside `within` (ends included), the claim is reproduced; if it is completely outside,
+/// contradicted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "test", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Check {
@@ -281,23 +282,23 @@ pub enum Check {
         #[serde(default)]
         metric: Metric,
         within: [f64; 2],
-        /// In words, for the report.
+        /// Explanation for the report.
         note: Option<String>,
     },
-    /// The (arithmetic) mean of the ratios over all sizes of a cell, session by session.
+    /// The arithmetic mean of the ratios over all sizes of a cell, computed per session.
     MeanRatio {
         arms: [String; 2],
-        /// Where; the size is left out.
+        /// The place, without a size.
         at: At,
         #[serde(default)]
         metric: Metric,
         within: [f64; 2],
         note: Option<String>,
     },
-    /// One arm under one load to the same arm under another, by the medians of each session.
+    /// The cost of one arm under one load relative to the same arm under another, from the medians of each session.
     LoadRatio {
         arm: String,
-        /// Where; the load is left out.
+        /// The place, without a load.
         at: At,
         loads: [Load; 2],
         #[serde(default)]
@@ -305,10 +306,10 @@ pub enum Check {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Each row's ratio lies within `factor` of the published one.
+    /// For each row, the ratio divided by the published ratio must lie within `within`.
     Rows {
         arms: [String; 2],
-        /// Where; the size is left out.
+        /// The place, without a size.
         at: At,
         #[serde(default)]
         metric: Metric,
@@ -317,18 +318,18 @@ pub enum Check {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Among all sizes of these cells there are two where the ratio lies surely on opposite sides
-    /// of `around`.
+    /// Among all sizes of these cells, two exist for which the ratio lies on opposite sides of `around` with
+    /// certainty.
     Opposite {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
         metric: Metric,
-        /// The range both intervals must be clear of, one on each side.
+        /// The range that both intervals must not touch, one above and one below it.
         around: [f64; 2],
         note: Option<String>,
     },
-    /// In every size of these cells the ratio lies surely within.
+    /// At every size of these cells, the whole interval of the ratio lies in `within`.
     Everywhere {
         arms: [String; 2],
         cells: Vec<String>,
@@ -337,7 +338,7 @@ pub enum Check {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// In at least one size of these cells the ratio lies surely within.
+    /// At one or more sizes of these cells, the whole interval of the ratio lies in `within`.
     Somewhere {
         arms: [String; 2],
         cells: Vec<String>,
@@ -346,11 +347,11 @@ pub enum Check {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// In every place of these cells the arm's cost to that of each of the others lies within; the one
-    /// that the arm is furthest behind is shown.
+    /// In every place of these cells, the ratio of the arm to each rival lies in `within`. The report shows the rival
+    /// that leads the arm by most.
     AgainstBest {
         arm: String,
-        /// The others. One that cannot run in a place is not the best there.
+        /// The other arms. A rival that cannot run in a place is ignored there.
         rivals: Vec<String>,
         cells: Vec<String>,
         #[serde(default)]
@@ -358,47 +359,47 @@ pub enum Check {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Rank correlation (Spearman) of the arms' costs in one place with those in another.
+    /// Rank correlation (Spearman) between the costs of the arms in one place and in another.
     RankCorrelation {
         arms: Vec<String>,
         places: [At; 2],
-        /// The arms' names in the second place, where they differ.
+        /// The names of the arms in the second place, if they differ.
         second_arms: Option<Vec<String>>,
         #[serde(default)]
         metric: Metric,
         within: [f64; 2],
         note: Option<String>,
     },
-    /// What a probe finds (see [`PROBES`](crate::arms::PROBES)): numbers, compared one by one.
+    /// The numbers that a probe returns (see [`PROBES`](crate::arms::PROBES)), compared one by one.
     Probe {
         probe: String,
         #[serde(default)]
         with: toml::Table,
-        /// The range in which every number it returns must lie.
+        /// The range in which every number must lie.
         within: [f64; 2],
         note: Option<String>,
     },
 }
 
-/// A place in the results.
+/// A place in the results: cell, size and load.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct At {
     pub cell: String,
-    /// The size, as the cell writes it; the only one if left out.
+    /// The size as written in the cell. May be omitted if the cell has only one.
     pub size: Option<String>,
     #[serde(default = "idle")]
     pub load: Load,
 }
 
 impl At {
-    /// A cell, whatever the size.
+    /// Returns a place in `cell` for any size, without load.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {
         Self { cell: cell.to_owned(), size: None, load: Load::Idle }
     }
 
-    /// The same at this size alone.
+    /// Returns a copy of this place with the given size.
     #[must_use]
     pub fn of_size(&self, size: &str) -> Self {
         Self { size: Some(size.to_owned()), ..self.clone() }

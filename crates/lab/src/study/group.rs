@@ -1,4 +1,4 @@
-//! The arms of one place in one session: opened, warmed up, calibrated, interleaved, checked.
+//! Runs the arms of one place in one session: open, warm up, calibrate, interleave, verify.
 
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
@@ -16,28 +16,28 @@ use crate::measure::{
     stats::Random,
 };
 
-/// An arm whose helpers are there and whose buffers are not.
+/// An arm that has its helper processes, but not its buffers yet.
 pub struct Opened {
     pub name: String,
-    /// The arm, or why there is none.
+    /// The arm, or the reason why it could not be opened.
     pub arm: Result<Box<dyn Arm>, Unfit>,
 }
 
-/// How the rounds are to be, and which session they are of.
+/// The parameters of the rounds, and the session they belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub session: usize,
     pub rounds: usize,
-    /// How long a sample is meant to be.
+    /// Intended duration of a sample.
     pub sample: Duration,
 }
 
-/// Why a group ended the session.
+/// The reason why a group ended the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// An arm delivered wrong bytes.
     Wrong { arm: String, reason: String },
-    /// Somebody asked to stop, or nobody listens any more.
+    /// The caller asked to stop, or the parent process no longer reads.
     Cancelled,
 }
 
@@ -47,11 +47,12 @@ impl From<Cancelled> for Ended {
     }
 }
 
-/// Told after each round: rounds done, and 10^9 bytes a second of each arm in it.
+/// Called after each round with the number of finished rounds and the throughput of each arm, in 10^9 bytes per
+/// second.
 pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancelled> + 'r;
 
-/// Runs the group. Every arm that opens is warmed up before any is sampled; a failing arm leaves
-/// with its reason; a wrong byte ends everything.
+/// Runs the group. Every arm is warmed up before any arm is sampled. An arm that fails is dropped with its reason.
+/// Wrong bytes end the session.
 pub fn perform(
     place: &Place,
     opened: Vec<Opened>,
@@ -67,7 +68,7 @@ pub fn perform(
         }
     }
     let mut experiment = Experiment::default();
-    // Warmed up one after the other, the last one's memory is warmer than the first one's.
+    // Arms are calibrated after all of them are warm; otherwise the last arm would have warmer memory than the first.
     for (name, mut arm) in warm {
         if let Err(failure) = arm.calibrate(pace.sample) {
             missing.push((name, failure.unfit()?.to_string()));
@@ -76,7 +77,7 @@ pub fn perform(
         experiment.enter(&name, arm);
     }
     let lineup = Lineup::of_equals(experiment.active());
-    // Round by round, so that somebody can be told between them.
+    // One round per call, so that progress can be reported in between.
     for done in 1..=pace.rounds {
         let schedule = &mut Schedule::fixed(1, &|| Ok(()), random);
         experiment.run(schedule, lineup.clone()).map_err(|_: Failure| Ended::Cancelled)?;
@@ -104,7 +105,7 @@ pub fn perform(
     Ok(PlaceLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
 }
 
-/// Looks at the bytes and for shared pages, and puts the samples together.
+/// Verifies the output, probes for shared pages, and collects the samples.
 fn finish(
     Sampled { arm, repeats }: &mut Sampled<'_>,
     log: &Log,

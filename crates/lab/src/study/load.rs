@@ -1,5 +1,5 @@
-//! What else the machine does while arms are sampled: processes of our own, started before the arms
-//! are opened. Each ends when its stdin does, so none outlives a session, however that ends.
+//! Background load while arms are sampled: helper processes that start before the arms are opened. Each exits when
+//! its stdin is closed, so none outlives its session, however the session ends.
 
 use std::{
     fs::File,
@@ -17,24 +17,24 @@ use super::{
 };
 use crate::measure::process::{Heard, Manner, Process, helper, say};
 
-/// One cycle of the load that is busy a part of the time.
+/// Length of one cycle of the load that is busy for part of the time.
 const CYCLE: Duration = Duration::from_millis(40);
-/// The part: study 001's.
+/// The busy fraction of a cycle (used by study 001).
 const DUTY: f64 = 0.25;
-/// What is rewritten and written back again and again.
+/// Bytes that the writeback load rewrites and syncs repeatedly.
 const REWRITTEN: usize = 64 << 20;
-/// How long a load may take to end before it is killed.
+/// Time for a load to exit before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The first cycle of any load is far shorter, but for a disk that hangs.
+/// Timeout for the first cycle. It is far shorter for every load, unless a disk hangs.
 const UNTIL_READY: Duration = Duration::from_secs(600);
 
-/// The processes of one load; they end when it is dropped.
+/// The processes of one load; dropping it ends them.
 #[derive(Debug, Default)]
 pub struct Running(Vec<Process>);
 
 impl Running {
-    /// Starts a load and waits until it works. It may use these processors, whatever the arms are
-    /// pinned to, and makes its files in `scratch`.
+    /// Starts a load and waits until it is running. The load may use all `processors`, independent of the pinning of
+    /// the arms, and creates its files in `scratch`.
     pub fn start(
         load: Load,
         program: &Path,
@@ -67,8 +67,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Why what ran beside it was not loaded to the end, if it was not: a process may be killed, or
-    /// find the disk full.
+    /// Returns the reason if the load ended early, in which case samples were taken without load. The process may
+    /// have been killed, or the disk may be full.
     pub fn failed(&mut self) -> Option<String> {
         let ended = self.0.iter_mut().find_map(|load| load.wait(Duration::ZERO));
         ended.map(|status| format!("the load ended under way: {status}"))
@@ -77,7 +77,7 @@ impl Running {
 
 const READY: &str = "ready";
 
-/// `thalweg helper load KIND PROCESSORS PATH`.
+/// Entry point of `thalweg helper load KIND PROCESSORS PATH`.
 pub fn main(arguments: &[String]) -> Result<(), String> {
     let [kind, processors, path] = arguments else {
         return Err("load wants: KIND PROCESSORS PATH".to_owned());
@@ -98,7 +98,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
     work(Path::new(path))
 }
 
-/// Computes for this part of each cycle, until stdin ends.
+/// Computes for this fraction of each cycle, until stdin is closed.
 fn be_busy(part: f64) -> Result<(), String> {
     say(READY)?;
     loop {
@@ -112,7 +112,7 @@ fn be_busy(part: f64) -> Result<(), String> {
     }
 }
 
-/// Writes a file over and syncs it, until stdin ends.
+/// Rewrites and syncs a file repeatedly, until stdin is closed.
 fn rewrite(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut file = File::create(path).map_err(failed)?;

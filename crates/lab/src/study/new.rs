@@ -1,5 +1,5 @@
-//! A study to begin with: a file with everything a study has, which runs, a program of its own in C, and the
-//! header that speaks the worker protocol.
+//! Creates a template for a study: a complete study file that runs, a program in C, and the header with the worker
+//! protocol.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ const STUDY: &str = include_str!("new/study.toml");
 const PROGRAM: &[u8] = include_bytes!("new/program.c");
 const HEADER: &str = "worker.h";
 
-/// Writes them; `at` is the study's name, or its path. Nothing is written over: a header that is there is used
-/// as it is. Answers the paths of what was written, the study first.
+/// Writes the template. `at` is the name or the path of the study. Existing files are never overwritten, and an
+/// existing header is used unchanged. Returns the paths of the new files, the study first.
 pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
     let path = if at.extension().is_some_and(|e| e == "toml") {
         at.to_owned()

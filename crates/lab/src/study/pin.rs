@@ -1,4 +1,4 @@
-//! The processors that a process may run on.
+//! The CPUs on which a process may run.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::thread::available_parallelism;
@@ -7,13 +7,13 @@ use std::thread::available_parallelism;
 pub struct Processors(Vec<usize>);
 
 impl Processors {
-    /// Those that the calling thread may use now.
+    /// Returns the CPUs that the calling thread may use now.
     pub fn of_this_thread() -> Result<Self, String> {
         let set = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)).collect()))
     }
 
-    /// Reads a list like `0,2`.
+    /// Parses a list like `0,2`.
     pub fn parse(list: &str) -> Result<Self, String> {
         let bad = || format!("{list:?} is not a list of processors like 0,2");
         let numbers = list.split(',').map(|n| n.trim().parse().map_err(|_| bad()));
@@ -28,7 +28,7 @@ impl Processors {
         }
     }
 
-    /// The last of them alone: the first one is where most of the machine's own work is done.
+    /// Returns only the last CPU. The first one does most of the work of the operating system.
     #[must_use]
     pub fn last(&self) -> Self {
         Self(self.0.last().copied().into_iter().collect())
@@ -38,19 +38,19 @@ impl Processors {
         self.0.len()
     }
 
-    /// All but one, as far as a quota leaves them: those that a load can keep busy beside us.
+    /// Returns the number of CPUs that a load can keep busy: all but one, within the CPU quota.
     pub fn spare(&self) -> usize {
         let quota = available_parallelism().map_or(usize::MAX, usize::from);
         self.count().min(quota).saturating_sub(1)
     }
 
-    /// As [`parse`](Self::parse) reads it.
+    /// Returns the list in the format of [`parse`](Self::parse).
     pub fn list(&self) -> String {
         self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
     }
 }
 
-/// Keeps the calling thread, and what it starts, on these processors.
+/// Pins the calling thread, and the threads and processes it starts, to these CPUs.
 pub fn to(processors: &Processors) -> Result<(), String> {
     let mut set = CpuSet::new();
     processors.0.iter().for_each(|n| set.set(*n));

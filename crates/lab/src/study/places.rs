@@ -1,4 +1,4 @@
-//! The places of a run: every cell, size and load that the settings leave in.
+//! The places of a run: every combination of cell, size and load that the settings include.
 
 use thalweg_core::quantity::parse_some_bytes;
 
@@ -8,8 +8,8 @@ use super::{
     result::Place,
 };
 
-/// The places in the order of the study; what `only` or `sizes` name and the study has not is an
-/// error that says what it has.
+/// Returns the places in the order of the study. An unknown cell in `only` or an unknown size is an error that lists
+/// the known ones.
 pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> {
     let named = |name: &String| study.cells.iter().any(|cell| cell.name == *name);
     if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {

@@ -1,64 +1,64 @@
-//! How long a run is, settled before it begins: nothing that is seen on the way changes it.
+//! The length of a run. It is fixed before the run starts and does not depend on intermediate results.
 
 use std::time::Duration;
 
-/// Sessions, rounds, and the pause that spreads the sessions in time.
+/// Numbers of sessions and rounds, and the pause between sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     pub name: &'static str,
-    /// Fresh processes: intervals are over these.
+    /// Number of sessions, each in a fresh process. Intervals are computed over sessions.
     pub sessions: usize,
     pub rounds: usize,
-    /// From the end of a study's session to the beginning of its next one, at least.
+    /// Minimum time between the end of a session and the start of the next one of the same study.
     pub pause: Duration,
 }
 
 impl Preset {
-    /// For a look: three sessions give wide intervals.
+    /// For a first impression: three sessions give wide intervals.
     pub const QUICK: Self =
         Self { name: "quick", sessions: 3, rounds: 10, pause: Duration::from_secs(1) };
-    /// What a result should be quoted from.
+    /// For results that are quoted.
     pub const STANDARD: Self =
         Self { name: "standard", sessions: 6, rounds: 15, pause: Duration::from_secs(15) };
-    /// For small differences, and where sessions disagree.
+    /// For small differences, and if sessions disagree.
     pub const STRICT: Self =
         Self { name: "strict", sessions: 12, rounds: 20, pause: Duration::from_secs(45) };
 }
 
-/// What is to be run, and how.
+/// The selection and parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The preset's name, or `custom` if anything of it was changed.
+    /// The preset's name, or `custom` if any of its values was changed.
     pub preset: String,
     pub sessions: usize,
     pub rounds: usize,
-    /// Between two sessions of one study.
+    /// Pause between two sessions of one study.
     pub pause: Duration,
-    /// How long a sample is meant to be.
+    /// Intended duration of a sample.
     pub sample: Duration,
     pub seed: u64,
-    /// The processors that arms and their helpers may use; empty for all.
+    /// The CPUs that arms and their helpers may use; empty for all.
     pub pinned: Vec<usize>,
     /// The cells to run; empty for all.
     pub only: Vec<String>,
     pub sizes: Sizes,
-    /// The command that repeats the run, for the record.
+    /// The command that repeats the run; saved with the result.
     pub command: String,
 }
 
-/// Which of a cell's sizes are run.
+/// The selection of a cell's sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
     All,
-    /// All but those that the study keeps for a strict run.
+    /// All sizes except those that the study reserves for strict runs.
     Standard,
-    /// The study's choice for a quick run.
+    /// The study's selection for quick runs.
     Quick,
-    /// Those among these, written as the study writes them.
+    /// Only the sizes in this list, in the study's notation.
     These(Vec<String>),
 }
 
-/// A sample of this length is long against the clock and short against what drifts.
+/// Duration of a sample: long compared with the clock resolution, short compared with drift.
 pub const SAMPLE: Duration = Duration::from_millis(20);
 
 impl Settings {

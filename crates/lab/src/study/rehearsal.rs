@@ -1,6 +1,5 @@
-//! A study before its first run: are its programs there, does every arm open? That its words are understood was
-//! seen when it was read.
-//! Nothing is measured.
+//! Checks before the first run of a study that its programs exist and every arm opens. The text of the study was
+//! already validated when it was parsed. Nothing is measured.
 
 use std::{fs, path::Path};
 use thalweg_core::quantity::parse_some_bytes;
@@ -11,15 +10,16 @@ use crate::{
     scratch::Folder,
 };
 
-/// What a run of the study would find wrong.
+/// Problems that a run of the study would meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rehearsal {
-    /// What would not run here: a program that does not build, a file system that is not mounted.
+    /// Requirements that this machine does not meet, for example a program that does not build or a file system that
+    /// is not mounted.
     pub missing: Vec<String>,
 }
 
 impl Rehearsal {
-    /// Opens every arm of every cell once, in a folder that is made in `at` and removed.
+    /// Opens every arm of every cell once, in a temporary directory below `at`.
     pub fn of(
         loaded: &Loaded,
         catalogue: &Catalogue,
@@ -35,7 +35,7 @@ impl Rehearsal {
         Ok(found)
     }
 
-    /// Each reason once, with all cells that it is of.
+    /// Records each reason once, with all cells to which it applies.
     fn arms(&mut self, loaded: &Loaded, catalogue: &Catalogue, job: Job<'_>) -> Result<(), String> {
         let study = &loaded.study;
         let mut missing = Told::default();
@@ -45,7 +45,7 @@ impl Rehearsal {
                 let Some(kind) = catalogue.arm_kind(&arm.work) else { continue };
                 let with = cell.parameters(arm);
                 let bytes = cell.sizes.first().map_or(Ok(0), |size| parse_some_bytes(size))?;
-                // As in a run: two arms must not share a file by its name.
+                // As in a run, each arm gets its own directory, so that two arms cannot use the same file.
                 let own = job.scratch.join("arm");
                 fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
                 let job = Job { arm: name, with: &with, bytes, scratch: &own, ..job };
@@ -60,7 +60,7 @@ impl Rehearsal {
     }
 }
 
-/// What was found, in the order it was found, and the cells of each.
+/// Reasons in the order in which they were found, each with its cells.
 #[derive(Default)]
 struct Told(Vec<(String, Vec<String>)>);
 

@@ -1,5 +1,5 @@
-//! What a run of a study leaves behind. `--json` prints it as one object, schema 1; under
-//! `studies/results/` the samples lie beside it, schema 2.
+//! The result of a run of a study. `--json` prints it as one object (schema 1). Under `studies/results/` the samples
+//! are in a separate file next to it (schema 2).
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};
@@ -13,131 +13,130 @@ use crate::{
     },
 };
 
-/// A run of one study.
+/// The result of a run of one study.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct StudyResult {
     pub study: String,
-    /// 1 with the samples inside, 2 without.
+    /// 1 if the samples are included, 2 if they are in a separate file.
     pub schema: u32,
-    /// The file beside this one that has the samples; only while there are none inside.
+    /// The file with the samples, in the same directory; `None` if the samples are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<String>,
     pub title: String,
-    /// Which text of the study was run, and by which it was judged. Results of earlier versions have
-    /// none.
+    /// The texts of the study that was run and by which it was judged. Absent from results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<StudyText>,
-    /// The machine and what it was doing, as [`Conditions`](crate::measure::conditions::Conditions) writes it.
+    /// The machine and its state, as written by [`Conditions`](crate::measure::conditions::Conditions).
     pub conditions: serde_json::Value,
-    /// How it was measured.
+    /// The parameters of the measurement.
     pub protocol: Protocol,
     /// One entry for each arm, cell, size and load.
     pub arms: Vec<ArmResult>,
-    /// Arms that could not run, and why.
+    /// Arms that could not run, with the reason.
     pub missing: Vec<Missing>,
-    /// Every arm against the first one of its cell, for both metrics.
+    /// The ratio of every arm to the first one of its cell, for both metrics.
     pub ratios: Vec<RatioResult>,
-    /// The arms that were sampled twice in a round, to themselves: the noise of the run.
+    /// The noise of the run: the ratio to itself of an arm that was sampled twice in a round.
     pub aa: Option<Ratio>,
-    /// A difference below this share is no difference shown.
+    /// A relative difference smaller than this counts as noise.
     pub noise: f64,
-    /// What harness and meter cost: seconds per sample of an arm that does nothing.
+    /// Overhead of the harness: seconds per sample of an arm that does nothing.
     pub null_seconds: Option<f64>,
-    /// How many comparisons were made: at 95 %, one in twenty differs by chance alone.
+    /// The number of comparisons. At 95 % confidence, one in twenty differs by chance alone.
     pub comparisons: usize,
-    /// What the probes found, for the claims that ask one.
+    /// Results of the probes that claims refer to.
     #[serde(default)]
     pub probes: Vec<ProbeResult>,
-    /// What each place took, for whoever has to make a run shorter.
+    /// The time spent in each place; shows how to shorten a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<PlaceCost>,
-    /// The claims and what became of them.
+    /// The claims with their verdicts.
     pub claims: Vec<ClaimResult>,
 }
 
 impl StudyResult {
-    /// How many samples others took the processor from, or kept the machine busy beside.
+    /// Returns the number of disturbed samples: other processes took CPU time from them or kept the machine busy.
     pub fn disturbed(&self) -> usize {
         let sessions = self.arms.iter().flat_map(|arm| &arm.sessions);
         sessions.map(|session| session.disturbed).sum()
     }
 }
 
-/// Texts of a study by their hashes, as `xxh3:` and 16 digits.
+/// Hashes of study texts, as `xxh3:` and 16 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct StudyText {
-    /// The one that was run; `None` where that was not kept.
+    /// The text that was run; `None` if it was not recorded.
     pub ran: Option<String>,
-    /// The one whose claims were judged.
+    /// The text by which the claims were judged.
     pub judged: String,
 }
 
-/// What one probe of one claim found, session by session.
+/// The results of one probe of one claim, per session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProbeResult {
     pub claim: String,
-    /// The number of the check in the claim as it was run, from 0: as published, more widely, flips.
+    /// The index of the check in the claim as it was run, from 0, in the order as published, wider, flips.
     pub check: usize,
     pub probe: String,
-    /// What it was asked; by this a later study finds it again. Results of earlier versions have it
-    /// not, and are found by `check`.
+    /// The parameters of the probe. A later version of the study finds the result by them. Results of earlier
+    /// versions lack this field and are found by `check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<toml::Table>,
-    /// What it found, one entry for each session.
+    /// One entry for each session.
     pub sessions: Vec<ProbeSession>,
 }
 
-/// What a probe found in one session.
+/// The result of a probe in one session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProbeSession {
     /// The session's number, from 0.
     pub session: usize,
-    /// What it found; `None` where it could not look.
+    /// The result; `None` if the probe could not run.
     pub finding: Option<Finding>,
-    /// Why it could not look.
+    /// The reason why the probe could not run.
     pub missing: Option<String>,
 }
 
-/// How it was measured.
+/// The parameters of the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Protocol {
     /// quick, standard, strict, or custom.
     pub preset: String,
-    /// Fresh processes.
+    /// The number of sessions, each in a fresh process.
     pub sessions: usize,
     pub rounds: usize,
-    /// Seconds between sessions, at least.
+    /// Minimum pause between sessions, in seconds.
     pub pause_seconds: f64,
-    /// How long a sample is meant to be.
+    /// Intended duration of a sample, in seconds.
     pub sample_seconds: f64,
     pub seed: u64,
-    /// The processors that the arms were pinned to; empty where they were not.
+    /// The CPUs to which the arms were pinned; empty if they were not pinned.
     pub pinned: Vec<usize>,
     /// The command that repeats the run.
     pub command: String,
-    /// When it began, RFC 3339.
+    /// The start time (RFC 3339).
     pub began: String,
-    /// Seconds on the clock, all in all.
+    /// Total wall time in seconds.
     pub took_seconds: f64,
 }
 
-/// Where a figure was taken.
+/// A combination of cell, size and load in which a figure was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Place {
     pub cell: String,
     /// The size as the study writes it.
     pub size: String,
-    /// The same in bytes.
+    /// The size in bytes.
     pub bytes: u64,
     pub load: Load,
 }
 
-/// What a place took.
+/// The time spent in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlaceCost {
     #[serde(flatten)]
     pub place: Place,
-    /// Seconds on the clock in all sessions together: set-up, warming up, rounds, looking at bytes.
+    /// Wall time of all sessions together, in seconds: set-up, warm-up, rounds and verification.
     pub seconds: f64,
 }
 
@@ -147,33 +146,33 @@ pub struct ArmResult {
     #[serde(flatten)]
     pub place: Place,
     pub origin: Origin,
-    /// What it promises; `None` where the question makes no sense (a baseline).
+    /// The guarantees of the arm; `None` for a baseline.
     pub promises: Option<Guarantees>,
-    /// What the alias probe saw: `copied`, `shared`, or why it could not look.
+    /// The result of the alias probe: `copied`, `shared`, or the reason why it could not run.
     pub alias: Option<String>,
     pub note: Option<String>,
-    /// Median 10^9 bytes a second.
+    /// Median throughput in 10^9 bytes per second.
     pub gb_per_s: f64,
-    /// Median processor seconds, user and system, per 10^9 bytes.
+    /// Median CPU time (user and system), in seconds per 10^9 bytes.
     pub cpu_s_per_gb: f64,
-    /// The same, user alone.
+    /// Median user CPU time, in seconds per 10^9 bytes.
     pub user_s_per_gb: f64,
-    /// The part of the processor seconds that a process at the far end of a pipe or a socket had;
-    /// `None` where there is none.
+    /// The part of the CPU time that the peer process of a pipe or socket used; `None` without a peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_cpu_s_per_gb: Option<f64>,
     pub faults_per_gb: f64,
-    /// System calls per 10^9 bytes; `None` where nobody counted.
+    /// System calls per 10^9 bytes; `None` if they were not counted.
     pub calls_per_gb: Option<f64>,
-    /// Which calls those are. Results of earlier versions leave it out: theirs are all counted by us.
+    /// The kind of calls that were counted. Absent from results of earlier versions, which contain only our own
+    /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_kind: Option<CallsKind>,
-    /// Why nobody counted, though somebody tried.
+    /// The reason why counting the calls failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_uncounted: Option<String>,
-    /// Samples that were marked, of all; none was left out.
+    /// The number of marked samples. No sample is dropped.
     pub marked: usize,
-    /// Every sample, session by session.
+    /// All samples, per session.
     pub sessions: Vec<SessionSamples>,
 }
 
@@ -182,19 +181,19 @@ pub struct ArmResult {
 pub struct SessionSamples {
     /// The session's number, from 0.
     pub session: usize,
-    /// Operations in each sample.
+    /// Operations per sample.
     pub repeats: u32,
-    /// The samples, in the order taken.
+    /// The samples, in the order in which they were taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<RoundSample>,
-    /// Signs that a sample measured something else too.
+    /// Signs that samples include the cost of other activity.
     pub marks: Vec<String>,
-    /// How many samples others took the processor from, or kept the machine busy beside; 0 also in results of
-    /// earlier versions.
+    /// The number of disturbed samples: other processes took CPU time from them or kept the machine busy. Also 0 in
+    /// results of earlier versions.
     #[serde(default, skip_serializing_if = "is_none")]
     pub disturbed: usize,
-    /// The arm failed under way, so nobody looked at its bytes: its samples are kept, all marked, and
-    /// decide nothing.
+    /// `true` if the arm failed during the session, so that its output was not verified. Its samples are kept and
+    /// marked, but do not contribute to any verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
 }
@@ -204,7 +203,7 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// A sample and the round it was taken in: the arm drawn by lot has two in one round.
+/// A sample and its round. The arm chosen at random has two samples in one round.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct RoundSample {
     /// The round, from 0.
@@ -222,96 +221,96 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// One arm against another.
+/// The ratio of one arm to another.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RatioResult {
     pub a: String,
     pub b: String,
     #[serde(flatten)]
     pub place: Place,
-    /// Wall or processor time per operation.
+    /// Wall time or CPU time per operation.
     pub metric: Metric,
-    /// Cost of `a` over cost of `b`, with its 95 % interval over sessions.
+    /// Cost of `a` divided by the cost of `b`, with its 95 % interval over sessions.
     #[serde(flatten)]
     pub ratio: Ratio,
     pub verdict: Verdict,
-    /// Whether both promise the same; if not, they may not be ranked without saying so.
+    /// `true` if both arms give the same guarantees. Otherwise a ranking must mention the difference.
     pub same_promises: bool,
 }
 
-/// What became of a claim.
+/// A claim with its verdicts.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ClaimResult {
     pub id: String,
-    /// number, ratio, conclusion, mechanism, method or goal.
+    /// `number`, `ratio`, `conclusion`, `mechanism`, `method` or `goal`.
     pub kind: String,
     pub text: String,
     pub published: Option<String>,
     pub predicate: Option<String>,
-    /// What the article's own table says.
+    /// The result of comparing the claim with the article's own table.
     pub source_check: Option<String>,
-    /// What was measured: the (first) check's figure.
+    /// The measured figure of the first check.
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
     pub hi: Option<f64>,
-    /// As published: with the article's own programs, parameters, sizes and state of the memory.
+    /// The verdict as published: with the article's own programs, parameters, sizes and memory state.
     pub verdict: ClaimVerdict,
-    /// Why, in words; what is missing where it is not runnable.
+    /// The reason in words; names what is missing if the claim is not runnable.
     pub reason: String,
-    /// Check by check, those that decided first.
+    /// The evidence of each check, those that decided first.
     pub evidence: Vec<Evidence>,
-    /// The verdict under fair conditions of today; `None` where the study asks for none.
+    /// The verdict under modern conditions; `None` if the study has no such checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider: Option<Wider>,
-    /// Which parameter flips it.
+    /// The parameters that flip the result.
     pub flips: Vec<Evidence>,
 }
 
-/// What became of a claim more widely.
+/// The verdict on a claim under modern conditions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Wider {
     pub verdict: ClaimVerdict,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
-    /// Check by check, those that decided first.
+    /// The evidence of each check, those that decided first.
     pub evidence: Vec<Evidence>,
 }
 
 impl ClaimResult {
-    /// Whether it is our own goal and no article's claim.
+    /// Returns `true` if the claim is a goal of thalweg instead of a statement of an article.
     pub fn is_goal(&self) -> bool {
         self.kind == GOAL
     }
 }
 
-/// What one check saw.
+/// The result of one check.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Evidence {
-    /// What was compared, in words.
+    /// A description of the comparison.
     pub text: String,
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
     pub hi: Option<f64>,
-    /// The range that was to hold; an open end is saved as null.
+    /// The range in which the figure must lie; an open end is saved as null.
     #[serde(default, with = "open_ends")]
     pub within: Option<[f64; 2]>,
-    /// What it says of the claim.
+    /// The verdict of this check alone.
     pub verdict: ClaimVerdict,
 }
 
-/// What a run says of a claim.
+/// The verdict of a run on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// The whole interval satisfies it.
+    /// The whole interval satisfies the claim.
     Reproduced,
-    /// The whole interval violates it.
+    /// The whole interval violates the claim.
     Contradicted,
-    /// The interval does both.
+    /// The interval contains both satisfying and violating values.
     Undecided,
-    /// It could not be run here; the reason says what is missing.
+    /// The claim could not be run here; the reason names what is missing.
     NotRunnable,
 }
 
@@ -326,7 +325,7 @@ impl ClaimVerdict {
     }
 }
 
-/// JSON has no infinity: an open end of a range is null.
+/// JSON cannot represent infinity: an open end of a range is null.
 mod open_ends {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! Runs studies: sessions in turn, each a fresh process, spread in time; then the sums.
+//! Runs studies: sessions in turn, each in a fresh process, spread over time; then combines their results.
 
 use std::{
     path::Path,
@@ -28,40 +28,40 @@ use crate::{
     scratch::Folder,
 };
 
-/// No sample takes so long; and all that a session leaves is in a folder of ours.
+/// No sample takes this long. A session can be killed at once, because all its files are in a directory of this run.
 const PATIENCE: Patience =
     Patience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 
-/// What a run needs besides studies and settings.
+/// The environment of a run.
 pub struct Stage<'s> {
-    /// Our own binary: `PROGRAM helper session` is a session.
+    /// The thalweg binary; `PROGRAM helper session` runs a session.
     pub program: &'s Path,
-    /// A folder on the file system that is to be measured; a hidden folder is made there and removed.
+    /// A directory on the file system under test. A hidden directory is created in it and removed afterwards.
     pub at: &'s Path,
-    /// Asked several times a second.
+    /// Called several times per second.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
     pub watch: &'s mut dyn FnMut(&Progress<'_>),
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug)]
 pub struct Progress<'p> {
     pub study: &'p str,
-    /// The number of the session, from 1, and of how many.
+    /// The current session, from 1, and the number of sessions.
     pub session: [usize; 2],
-    /// Where; `None` between sessions.
+    /// The current place; `None` between sessions.
     pub place: Option<&'p Place>,
-    /// Rounds done there, and of how many.
+    /// Finished rounds in that place, and the number of rounds.
     pub round: [usize; 2],
-    /// 10^9 bytes a second of each arm in that round.
+    /// Throughput of each arm in that round, in 10^9 bytes per second.
     pub rates: &'p [(String, f64)],
-    /// The share of the whole run that is done.
+    /// The finished fraction of the whole run.
     pub done: f64,
-    /// What is left, as far as anybody can tell.
+    /// Estimated remaining time.
     pub left: Duration,
 }
 
-/// Why a study has no result.
+/// The reason why a study has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An arm delivered wrong bytes.
@@ -83,16 +83,16 @@ pub enum RunError {
         session: usize,
         reason: String,
     },
-    /// The settings name what the study has not.
+    /// The settings name cells or sizes that the study does not have.
     #[error("{0}")]
     Settings(String),
-    /// Somebody asked to stop. A run that was cut short decides nothing, so there is no result.
+    /// The caller asked to stop. An incomplete run has no result, because nothing can be decided from it.
     #[error("stopped: a run that was cut short has no result")]
     Cancelled(#[from] Cancelled),
 }
 
-/// Runs the studies, a session of each in turn. The answers are in the order of the studies; one
-/// that fails does not keep the others from going on.
+/// Runs the studies, one session of each in turn. The results are in the order of the studies. If one study fails,
+/// the others continue.
 pub fn run(
     studies: &[Loaded],
     settings: &Settings,
@@ -117,7 +117,7 @@ pub fn run(
     run.courses.into_iter().map(|course| course.result(settings)).collect()
 }
 
-/// All studies on their way.
+/// The state of a run of several studies.
 struct Run<'r, 's> {
     courses: Vec<Course<'r>>,
     settings: &'r Settings,
@@ -126,7 +126,7 @@ struct Run<'r, 's> {
 }
 
 impl Run<'_, '_> {
-    /// Waits until the study's last session is long enough ago.
+    /// Waits until the pause after the study's last session is over.
     fn wait(&mut self, number: usize) -> Result<(), RunError> {
         let Some(ended) = self.courses[number].ended else { return Ok(()) };
         while ended.elapsed() < self.settings.pause {
@@ -194,7 +194,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Tells how far the run is: where, if anywhere, in which round and with which rates.
+    /// Reports progress: the place, if any, its round and the throughput of each arm.
     fn report(&mut self, number: usize, place: Option<usize>, round: (usize, &[(String, f64)])) {
         let (course, settings) = (&self.courses[number], self.settings);
         let left = self.left(course);
@@ -211,14 +211,15 @@ impl Run<'_, '_> {
         });
     }
 
-    /// Sessions, and the pauses of this study that they do not fill.
+    /// Returns the remaining time: all remaining sessions, plus the part of this study's pauses that other sessions
+    /// do not fill.
     fn left(&self, course: &Course<'_>) -> Duration {
         let going = || self.courses.iter().filter(|course| course.failed.is_none());
-        // A pause may be as long as anybody asks for.
+        // The user can set an arbitrarily long pause, so the sums saturate.
         let lefts = going().map(|course| course.eta.left());
         let work = lefts.fold(Duration::ZERO, Duration::saturating_add);
         let ahead = course.eta.sessions_left() as u32;
-        // The others' sessions lie in the pauses of this one.
+        // Sessions of other studies run during the pauses of this one.
         let per_turn = work.checked_div(self.settings.sessions.max(1) as u32).unwrap_or_default();
         let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
         let pause = self.settings.pause.saturating_sub(of_others);
@@ -226,7 +227,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// One study on its way.
+/// The state of one study in a run.
 struct Course<'c> {
     loaded: &'c Loaded,
     places: Vec<Place>,
@@ -234,7 +235,7 @@ struct Course<'c> {
     random: Random,
     began: String,
     first: Option<Instant>,
-    /// When its last session ended.
+    /// The end of its last session.
     ended: Option<Instant>,
     conditions: Conditions,
     logs: Vec<SessionLog>,
@@ -249,10 +250,10 @@ impl<'c> Course<'c> {
         };
         let guess = |place: &Place| {
             let arms = loaded.study.cell(&place.cell).map_or(0, |cell| cell.arms.len());
-            // Every arm, one twice, and about two rounds' worth of getting ready.
+            // Each arm, one of them twice, and about two more rounds for set-up.
             (arms + 1) as f64 * settings.sample.as_secs_f64() * (settings.rounds + 2) as f64
         };
-        // Studies with the same seed need not have the same orders.
+        // Studies with the same seed should still have different random orders.
         let mix = |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
         let name = loaded.study.id.bytes().fold(0, mix);
         Self {

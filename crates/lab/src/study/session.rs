@@ -1,5 +1,5 @@
-//! The inside of a session: a fresh process that runs every place of a study once, in random order,
-//! and tells of it on stdout.
+//! Runs inside the fresh process of a session: measures every place of a study once, in random order, and reports on
+//! stdout.
 
 use std::{
     fs,
@@ -24,10 +24,10 @@ use crate::{
     },
 };
 
-/// Reads the job, runs it, answers. An error is one of the session itself, never of an arm.
+/// Reads the job, runs it and reports the result. An error concerns the session as a whole, never a single arm.
 pub fn main(catalogue: &Catalogue) -> Result<(), String> {
-    // What starts a session may be killed: then nobody is left to end it. No thread waits for that,
-    // for with a second thread every call on a descriptor is a little dearer.
+    // If the parent is killed, it cannot stop this process, so the kernel does it (`PR_SET_PDEATHSIG`). A watcher
+    // thread is not an alternative: with a second thread every system call on a descriptor becomes slightly slower.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|e| format!("prctl: {e}"))?;
     let job: SessionJob = session::job()?;
@@ -44,7 +44,7 @@ struct Session<'s> {
     job: &'s SessionJob,
     study: &'s Study,
     catalogue: &'s Catalogue,
-    /// The processors before pinning.
+    /// The CPU affinity before pinning.
     everywhere: Processors,
     random: Random,
 }
@@ -76,7 +76,7 @@ impl Session<'_> {
         tell(&Event::Done { log })
     }
 
-    /// The meter round nothing, as often as the median needs.
+    /// Measures the overhead of the harness: the median wall time of samples that do nothing.
     fn null_seconds(&self) -> f64 {
         let Some(null) = self.catalogue.arm_kind("null") else { return 0.0 };
         let Ok(mut piece) = null.open(&self.job("null", &toml::Table::new(), 1, &self.job.scratch))
@@ -98,7 +98,7 @@ impl Session<'_> {
         Job { arm, with, bytes, scratch, studies, program }
     }
 
-    /// One place, on one processor where its cell wants that.
+    /// Runs one place, pinned to one CPU if its cell requests that.
     fn place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
         let place = &self.job.places[number];
         if !self.study.cell(&place.cell).is_some_and(|cell| cell.pinned) {
@@ -109,14 +109,14 @@ impl Session<'_> {
             Err(reason) => Ok(self.nothing_of(place, &reason)),
             Ok(here) => {
                 let log = self.one_place(number);
-                // Where it was before, it may be again; else the other places would be pinned too.
+                // The affinity must be restored; otherwise the following places would be pinned as well.
                 pin::to(&here).map_err(|_| Ended::Cancelled)?;
                 log
             }
         }
     }
 
-    /// A place in which no arm could run.
+    /// Returns the log of a place in which no arm could run.
     fn nothing_of(&self, place: &Place, reason: &str) -> PlaceLog {
         let names = self.study.cell(&place.cell).map(|cell| cell.arms.as_slice());
         let missing = names.unwrap_or_default().iter();
@@ -128,7 +128,7 @@ impl Session<'_> {
         }
     }
 
-    /// One place: its load, its arms, the rounds. Everything is gone when it returns.
+    /// Runs one place: starts the load, opens the arms, runs the rounds. All resources are released on return.
     fn one_place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
         let place = &self.job.places[number];
         let scratch = self.job.scratch.join(format!("place-{number}"));
@@ -151,18 +151,18 @@ impl Session<'_> {
         let mut on_round =
             |done, rates| tell(&Event::Round { place: number, done, rates }).map_err(|_| Cancelled);
         let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
-        // Then its samples are of another load, nobody knows from when on.
+        // If the load failed at an unknown time, the samples were taken under another load and cannot be used.
         let log = match load.failed() {
             Some(reason) => log.map(|_| self.nothing_of(place, &reason)),
             None => log,
         };
         drop(load);
-        // What cannot be removed now goes with the session's folder.
+        // If removal fails here, the file is removed with the session's directory.
         let _ = fs::remove_dir_all(&scratch);
         log
     }
 
-    /// A cell of long operations has fewer.
+    /// Returns the number of rounds. A cell with long operations can limit it.
     fn rounds(&self, place: &Place) -> usize {
         let most = self.study.cell(&place.cell).and_then(|cell| cell.rounds);
         self.job.rounds.min(most.unwrap_or(usize::MAX))
@@ -177,7 +177,7 @@ impl Session<'_> {
             };
             let work = self.catalogue.arm_kind(&arm.work);
             let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
-            // Two arms of one work must not share a file by its name.
+            // Each arm gets its own directory, so that two arms of one work cannot use the same file.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));
             fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
@@ -186,7 +186,7 @@ impl Session<'_> {
         Opened { name: name.to_owned(), arm }
     }
 
-    /// Every probe that a claim asks.
+    /// Runs every probe that a claim refers to.
     fn probes(&self) -> Vec<ProbeResult> {
         let mut found = Vec::new();
         for claim in &self.study.claims {

@@ -1,4 +1,4 @@
-//! Where study files are found, and where results are kept.
+//! Finds study files and stores results.
 
 mod lines;
 mod results;
@@ -26,12 +26,12 @@ use super::{
 };
 use crate::arms::Catalogue;
 
-/// A larger file is not a study.
+/// Maximum size of a study file, in bytes.
 const LARGEST_STUDY: u64 = 4 << 20;
-/// A larger file is not a result, nor are more samples one's.
+/// Maximum size of a result file and of its samples, in bytes.
 const LARGEST_RESULT: u64 = 1 << 30;
 
-/// A study file that was read.
+/// A study file that was read and parsed.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub study: Study,
@@ -39,12 +39,12 @@ pub struct Loaded {
     pub path: PathBuf,
 }
 
-/// A file that cannot be used, with the place where that shows.
+/// A file that cannot be used, with its path and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct StoreError {
     pub path: PathBuf,
-    /// What is wrong, and what would be right.
+    /// The reason, and what would be valid.
     pub reason: String,
 }
 
@@ -71,19 +71,20 @@ impl Loaded {
         Ok(Self { study, text, path: path.to_owned() })
     }
 
-    /// By which a result says what study it is of: `xxh3:` and 16 digits.
+    /// Returns the hash by which a result identifies the text of its study: `xxh3:` and 16 hexadecimal digits.
     pub fn hash(&self) -> String {
         format!("xxh3:{:016x}", thalweg_kernels::xxh3(self.text.as_bytes()))
     }
 
-    /// The folder it lies in, where its programs lie too: an absolute path, for a session may be anywhere.
+    /// Returns the directory of the study file and its programs, as an absolute path, because sessions may have
+    /// another working directory.
     pub fn beside(&self) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
     }
 
-    /// Reads and checks every study file of a folder, in the order of their names.
+    /// Reads and validates every study file of a directory, sorted by name.
     pub fn folder(
         folder: &Path,
         catalogue: &Catalogue,
@@ -108,8 +109,9 @@ impl Loaded {
     }
 }
 
-/// The folder of studies: `$THALWEG_STUDIES`, or `studies` here, or the installed one beside the
-/// binary, or that of the studies which the binary carries. The error names all of them.
+/// Returns the directory of studies. Candidates in this order: `$THALWEG_STUDIES`, `studies` in the working
+/// directory, the installed directory next to the binary, the studies embedded in the binary. The error names all of
+/// them.
 pub fn studies_folder() -> Result<PathBuf, String> {
     if let Some(told) = std::env::var_os("THALWEG_STUDIES").filter(|told| !told.is_empty()) {
         return Ok(PathBuf::from(told));
@@ -121,7 +123,7 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     let candidates: Vec<PathBuf> =
         [Some(PathBuf::from("studies")), installed].into_iter().flatten().collect();
     if let Some(folder) = candidates.iter().find(|folder| folder.is_dir()) {
-        // Studies name programs to run, and nobody has named this directory.
+        // Studies name programs to run, and the user did not name this directory, so it must be trusted.
         let checked = check_directory(folder).map(|()| folder.clone());
         return checked.map_err(|error| {
             format!("{error}; hint: THALWEG_STUDIES={} uses it", folder.display())
@@ -137,8 +139,8 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     })
 }
 
-/// Where results go unless told otherwise: `thalweg/studies` under the XDG state directory. `None`
-/// without a home.
+/// Returns the default directory for results: `thalweg/studies` below the XDG state directory. `None` if no home
+/// directory is known.
 pub fn results_folder() -> Option<PathBuf> {
     let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = env("XDG_STATE_HOME").filter(|path| path.is_absolute());
@@ -146,12 +148,12 @@ pub fn results_folder() -> Option<PathBuf> {
     Some(state.join("thalweg/studies"))
 }
 
-/// Why the results in a folder that nobody named are not used: another user can write it.
+/// Returns the reason not to use the results in a directory that the user did not name: another user can write to it.
 pub fn distrust(folder: &Path) -> Option<TrustError> {
     check_directory(folder).err().filter(|error| matches!(error, TrustError::Untrusted { .. }))
 }
 
-/// A short name of this machine, without its owner's: processor, cores, kernel.
+/// Returns a short name of this machine without its owner: CPU model, number of cores, kernel.
 pub fn machine_name() -> String {
     let machine = Machine::this();
     let fact = |key| machine.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
@@ -169,14 +171,14 @@ pub fn machine_name() -> String {
     slug.trim_matches(['-', '.']).to_owned()
 }
 
-/// What a list shows of a saved result.
+/// The fields of a saved result that the list shows.
 #[derive(Clone, Debug)]
 pub struct Saved {
     pub study: String,
-    /// When it was run.
+    /// The start time of the run.
     pub began: String,
     pub preset: String,
-    /// The verdicts of its claims, as published.
+    /// The verdicts of its claims as published.
     pub verdicts: Vec<ClaimVerdict>,
     pub tallies: Tallies,
     pub path: PathBuf,
@@ -208,7 +210,7 @@ struct HeadWider {
     verdict: ClaimVerdict,
 }
 
-/// Every result below a folder, oldest first. What is no result is passed over.
+/// Returns every result below a directory, oldest first. Other files are skipped.
 pub fn saved(folder: &Path) -> Vec<Saved> {
     let files = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten();
@@ -227,7 +229,7 @@ fn head_of(path: &Path) -> Option<Saved> {
         return None;
     }
     let head: Head = serde_json::from_str(&read(path, LARGEST_RESULT).ok()?).ok()?;
-    // A list goes to a terminal, where a control character is a command.
+    // The list is printed to a terminal, which would interpret control characters.
     let shown = [&head.study, &head.protocol.began, &head.protocol.preset];
     if shown.into_iter().any(|text| text.chars().any(char::is_control)) {
         return None;

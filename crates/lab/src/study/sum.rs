@@ -1,4 +1,4 @@
-//! Puts the logs of all sessions together to a result.
+//! Combines the logs of all sessions into a result.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::measure::{
     stats::median,
 };
 
-/// The result of a study from its sessions, with every ratio and every claim's verdict.
+/// Returns the result of a study from its sessions, with all ratios and the verdict on every claim.
 pub fn result_of(
     study: &Study,
     sessions: Vec<SessionLog>,
@@ -65,7 +65,7 @@ pub fn result_of(
     result
 }
 
-/// Works out noise, ratios and verdicts of a result from its samples and probes.
+/// Computes noise, ratios and verdicts of a result from its samples and probes.
 pub fn judge(study: &Study, result: &mut StudyResult) {
     let seed = result.protocol.seed;
     (result.aa, result.noise) = noise_over(&doubled(&result.arms, Metric::Wall), seed);
@@ -74,7 +74,7 @@ pub fn judge(study: &Study, result: &mut StudyResult) {
     result.claims = claims::judge(study, result);
 }
 
-/// One arm in one place over all sessions; `None` if it never gave a sample.
+/// Combines one arm in one place over all sessions; `None` if it has no sample.
 fn arm_of(
     study: &Study,
     name: &str,
@@ -85,7 +85,7 @@ fn arm_of(
     let runs: Vec<&ArmRun> = runs.collect();
     let first = runs.first()?;
     let arm = study.arms.iter().find(|arm| arm.name == name)?;
-    // Session by session first: a median over all samples would weigh the sessions' levels oddly.
+    // The median is taken per session first. A median over all samples would weight the sessions unevenly.
     let figure = |of: &dyn Fn(&Sample) -> Option<f64>| -> Option<f64> {
         let of_session = |run: &ArmRun| {
             let values = run.taken.samples.iter().filter_map(|taken| of(&taken.sample));
@@ -95,7 +95,7 @@ fn arm_of(
     };
     let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
     let mut taken = runs.iter().flat_map(|run| &run.taken.samples).map(|taken| &taken.sample);
-    // Once shared is shared, whatever another session happened to see.
+    // One observation of shared memory is conclusive, even if other sessions did not see it.
     let aliases: Vec<&String> = runs.iter().filter_map(|run| run.alias.as_ref()).collect();
     let shared = aliases.iter().find(|alias| **alias == "shared");
     Some(ArmResult {
@@ -120,7 +120,7 @@ fn arm_of(
     })
 }
 
-/// Why an arm is missing in a place, if in any session it was.
+/// Returns the reason why an arm is missing in a place, if it is missing in at least one session.
 fn missing_of(name: &str, place: &Place, logs: &[(usize, &PlaceLog)]) -> Option<Missing> {
     let found: Vec<(usize, &String)> = logs
         .iter()
@@ -138,7 +138,7 @@ fn missing_of(name: &str, place: &Place, logs: &[(usize, &PlaceLog)]) -> Option<
     Some(Missing { arm: name.to_owned(), place: place.clone(), reason })
 }
 
-/// Every arm against the first one of its cell, on the clock and in processor time.
+/// Returns the ratio of every arm to the first one of its cell, in wall time and CPU time.
 fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<RatioResult> {
     let mut ratios = Vec::new();
     for arm in arms {
@@ -163,7 +163,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
     ratios
 }
 
-/// The probes' findings, those of all sessions together.
+/// Merges the probe results of all sessions.
 fn probes_of(sessions: Vec<SessionLog>) -> Vec<ProbeResult> {
     let mut all: Vec<ProbeResult> = Vec::new();
     for found in sessions.into_iter().flat_map(|session| session.probes) {

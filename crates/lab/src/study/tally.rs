@@ -1,4 +1,4 @@
-//! How many claims ended how: as published, more widely, and our own goals, never in one sum.
+//! Counts verdicts. Claims as published, claims under modern conditions and own goals are never added up together.
 
 use serde::Serialize;
 
@@ -7,16 +7,16 @@ use super::result::{
     ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
 };
 
-/// Counts of verdicts of one kind.
+/// Numbers of claims by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// The whole interval satisfied them.
+    /// Claims that the whole interval satisfies.
     pub reproduced: usize,
-    /// The whole interval violated them.
+    /// Claims that the whole interval violates.
     pub contradicted: usize,
-    /// The interval did both.
+    /// Claims for which the interval contains both satisfying and violating values.
     pub undecided: usize,
-    /// They could not be run.
+    /// Claims that could not be run.
     pub not_runnable: usize,
     pub all: usize,
 }
@@ -45,7 +45,7 @@ impl Tally {
         }
     }
 
-    /// `3 reproduced, 2 contradicted`.
+    /// Returns text like `3 reproduced, 2 contradicted`.
     pub fn words(&self) -> String {
         let counts = [
             (self.reproduced, Reproduced),
@@ -60,13 +60,13 @@ impl Tally {
     }
 }
 
-/// All that is counted of some claims.
+/// The counts for a set of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tallies {
     pub published: Tally,
-    /// Of those claims that are asked more widely.
+    /// Verdicts under modern conditions, for the claims that have such checks.
     pub wider: Tally,
-    /// Our own goals, which no article claims.
+    /// Goals of thalweg, which are not from an article.
     pub goals: Tally,
 }
 
@@ -77,7 +77,7 @@ impl Tallies {
         )
     }
 
-    /// Of whether it is a goal, its verdict, and the one more widely.
+    /// Counts verdicts given as (is a goal, verdict as published, verdict under modern conditions).
     pub fn of_verdicts(
         all: impl IntoIterator<Item = (bool, ClaimVerdict, Option<ClaimVerdict>)>,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Tallies {
         }
     }
 
-    /// `as published 3 reproduced; more widely 1 contradicted; own goals 2 reproduced`.
+    /// Returns text like `as published 3 reproduced; more widely 1 contradicted; own goals 2 reproduced`.
     pub fn words(&self) -> String {
         let parts = [
             ("as published", &self.published),

@@ -1,4 +1,4 @@
-//! What a run tells a session on its stdin, and what a session answers, line by line.
+//! The messages between a run and a session: one job on stdin, events on stdout, one per line.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -6,82 +6,82 @@ use thalweg_core::Guarantees;
 
 use super::result::{Place, ProbeResult, SessionSamples};
 
-/// One session's work: the one line on its stdin.
+/// The job of one session: the only line on its stdin.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SessionJob {
-    /// Its number, from 0.
+    /// The number of the session, from 0.
     pub session: usize,
-    /// The study file's text.
+    /// The text of the study file.
     pub text: String,
-    /// The study file's folder.
+    /// The directory of the study file.
     pub folder: PathBuf,
-    /// An empty folder for files. Whoever started the session removes it.
+    /// An empty directory for temporary files. The process that started the session removes it.
     pub scratch: PathBuf,
     pub program: PathBuf,
     pub rounds: usize,
-    /// How long a sample is meant to be.
+    /// Intended duration of a sample.
     pub sample_seconds: f64,
-    /// Draws the orders; each session has its own.
+    /// Seed for the random orders; different for each session.
     pub seed: u64,
-    /// Processors to stay on; empty for all.
+    /// The CPUs to run on; empty for all.
     pub pinned: Vec<usize>,
     pub places: Vec<Place>,
 }
 
-/// One line of a session's stdout.
+/// One line on a session's stdout.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A place begins: its number among the job's.
+    /// A place starts; `place` is its index in the job.
     Place { place: usize },
     Round {
-        /// The number of the place.
+        /// The index of the place.
         place: usize,
         done: usize,
-        /// 10^9 bytes a second of each arm in this round.
+        /// Throughput of each arm in this round, in 10^9 bytes per second.
         rates: Vec<(String, f64)>,
     },
-    /// An arm delivered wrong bytes: the run has failed.
+    /// An arm delivered wrong bytes, so the run has failed.
     Wrong { arm: String, place: Place, reason: String },
-    /// The session is over.
+    /// The session is finished.
     Done { log: SessionLog },
 }
 
-/// Everything one session saw.
+/// All results of one session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SessionLog {
     /// The session's number, from 0.
     pub session: usize,
-    /// What harness and meter cost: median seconds of a sample that does nothing.
+    /// Overhead of the harness: median wall time of a sample that does nothing, in seconds.
     pub null_seconds: f64,
-    /// Place by place, in the order of the job.
+    /// The places in the order of the job.
     pub places: Vec<PlaceLog>,
-    /// What the probes found, one session in each.
+    /// Probe results; each contains one session.
     pub probes: Vec<ProbeResult>,
 }
 
-/// What one session saw in one place.
+/// The results of one session in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlaceLog {
     pub place: Place,
-    /// The arms that gave samples.
+    /// The arms that have samples.
     pub arms: Vec<ArmRun>,
-    /// Those that gave none, or failed under way, and why.
+    /// Arms that have no samples or failed during the rounds, with the reason.
     pub missing: Vec<(String, String)>,
-    /// Seconds on the clock for all of it, from opening the arms to looking at their bytes.
+    /// Total wall time in seconds, from opening the arms to verifying their output.
     pub seconds: f64,
 }
 
-/// One arm in one session and place.
+/// The results of one arm in one session and place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ArmRun {
     pub name: String,
     pub promises: Option<Guarantees>,
-    /// What the alias probe saw.
+    /// The result of the alias probe.
     pub alias: Option<String>,
     pub taken: SessionSamples,
-    /// How many of the samples are marked.
+    /// Number of marked samples.
     pub marked: usize,
-    /// Why nobody counted its calls, though somebody tried.
+    /// The reason why counting the system calls failed.
     pub calls_uncounted: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Copies inside this process, to compare with: one memcpy, which nothing that copies can be faster
-//! than on one core, and the one that is made of vmsplice.
+//! Copies within this process, for comparison: one memcpy, the lower limit for any copy on one core, and a copy with
+//! vmsplice.
 
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A copy of A's memory into more of A's memory.
+/// A copy from A's memory to other memory of A.
 pub(super) struct Alone {
     pair: Rc<RefCell<ProcessPair>>,
     landing: Landing,
@@ -31,14 +31,14 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Nothing large is allocated yet.
+    /// Creates the arm without allocating large memory.
     pub fn new(job: &Job<'_>, with: &With, copier: Copier, bytes: usize) -> Result<Self, Unfit> {
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
         let landing = Landing::new(with.residency, bytes);
         Ok(Self { pair: pair_of(job, bytes)?, landing, copier, bytes, most, with: with.clone() })
     }
 
-    /// So many operations, timed as one; what they made is still there.
+    /// Performs `count` operations, timed as one. Their results remain available.
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.landing.prepare(count).map_err(Unfit::because)?;
         let pair = self.pair.borrow();
@@ -113,7 +113,7 @@ impl Arm for Alone {
     }
 
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
-        // `check` has written over the source, and looked.
+        // `check` has overwritten the source and verified the copy.
         Some(Ok(Alias::Copied))
     }
 }

@@ -1,32 +1,33 @@
-//! The memory that buffers land in: used before, or new to every operation.
+//! The destination memory of transfers: used before, or new for every operation.
 
 use serde::Deserialize;
 use thalweg_channel::bulk::{Buffer, Destination, buffer};
 use thalweg_sys::{Errno, map::Map};
 
-/// What is there before a buffer comes.
+/// The state of the destination before a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Residency {
     /// Memory on ordinary pages that was written before.
     #[default]
     Resident,
-    /// A mapping of ordinary pages that were not touched yet: their faults are part of an operation,
-    /// mapping and unmapping are not.
+    /// A mapping of ordinary pages that were not touched yet. Page faults are part of an operation; mapping and
+    /// unmapping are not.
     Fresh,
-    /// Nothing. Making memory on huge pages is part of an operation, giving it back is not.
+    /// None. Allocating memory on huge pages is part of an operation; freeing it is not.
     Huge,
 }
 
-/// Operations follow one another over as much new memory, at least one whatever its size.
+/// Bytes of new memory that consecutive operations use before it is renewed; at least one operation fits.
 const STRETCH: usize = 64 << 20;
-/// Each may have a mapping and a descriptor, of which a process has a thousand.
+/// Maximum number of operations: each may have a mapping and a descriptor, and a process can have about a thousand
+/// descriptors.
 const MOST: usize = 256;
 
 impl Residency {
     pub const ALL: [Self; 3] = [Self::Resident, Self::Fresh, Self::Huge];
 
-    /// The name in the talk with the helper.
+    /// Returns the name in the protocol with the helper.
     pub fn name(self) -> &'static str {
         match self {
             Self::Resident => "resident",
@@ -35,7 +36,7 @@ impl Residency {
         }
     }
 
-    /// What a receiver says of it.
+    /// Returns the destination that a receiver reports.
     pub fn destination(self) -> Destination {
         match self {
             Self::Resident => Destination::Resident,
@@ -45,28 +46,28 @@ impl Residency {
     }
 }
 
-/// So many operations of `bytes` bytes fit into new memory at once.
+/// Returns the number of operations of `bytes` bytes that fit into new memory at once.
 pub(crate) fn at_once(bytes: usize) -> u32 {
     (STRETCH / bytes.max(1)).clamp(1, MOST) as u32
 }
 
-/// Memory for some operations, one after the other.
+/// Memory for several consecutive operations.
 pub(crate) struct Landing {
     residency: Residency,
     bytes: usize,
-    /// Resident, or fresh for some operations.
+    /// Resident memory, or fresh memory for several operations.
     mapped: Option<Map>,
-    /// Huge: a buffer of each operation.
+    /// For huge pages: one buffer per operation.
     made: Vec<Buffer>,
 }
 
 impl Landing {
-    /// Nothing is allocated yet.
+    /// Creates it without allocating memory.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
     }
 
-    /// What must be there before so many operations; outside the timed part.
+    /// Allocates what `count` operations need; outside the timed part.
     pub fn prepare(&mut self, count: u32) -> Result<(), String> {
         let len = match self.residency {
             Residency::Resident if self.mapped.is_some() => return Ok(()),
@@ -88,23 +89,23 @@ impl Landing {
         Ok(())
     }
 
-    /// Where the operation of this number puts its bytes; `None` where it makes memory for them.
+    /// Returns the destination of the operation with this number; `None` if the operation allocates its own.
     pub fn place(&mut self, number: u32) -> Option<&mut [u8]> {
         let at = self.start(number);
         self.mapped.as_mut()?.bytes_mut()?.get_mut(at..at + self.bytes)
     }
 
-    /// Memory as an operation makes it.
+    /// Allocates memory as an operation does.
     pub fn make(&self) -> Result<Buffer, String> {
         buffer(self.bytes).map_err(|errno| format!("memory of {} bytes: {errno}", self.bytes))
     }
 
-    /// Keeps what an operation made.
+    /// Keeps the buffer that an operation allocated.
     pub fn keep(&mut self, buffer: Buffer) {
         self.made.push(buffer);
     }
 
-    /// What the operation of this number has put there.
+    /// Returns the bytes that the operation with this number has written.
     pub fn landed(&self, number: u32) -> &[u8] {
         if let Some(buffer) = self.made.get(number as usize) {
             return buffer;
@@ -114,7 +115,7 @@ impl Landing {
         mapped.and_then(|bytes| bytes.get(at..at + self.bytes)).unwrap_or_default()
     }
 
-    /// Gives new memory back; outside the timed part.
+    /// Frees new memory; outside the timed part.
     pub fn clear(&mut self) {
         self.made.clear();
         if self.residency != Residency::Resident {
@@ -130,15 +131,15 @@ impl Landing {
     }
 }
 
-/// Memory on ordinary pages, also where everybody is given huge ones.
+/// Maps memory on ordinary pages, even if the system uses huge pages by default.
 pub(crate) fn ordinary(len: usize) -> Result<Map, Errno> {
     let map = Map::anonymous(len, false)?;
-    // A kernel without huge pages refuses, and has no others.
+    // A kernel without huge pages returns an error, and has only ordinary pages anyway.
     let _ = map.advise_small();
     Ok(map)
 }
 
-/// Reads all of it; the answer depends on every word.
+/// Reads all bytes; the result depends on every word.
 pub(crate) fn read_through(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);
     let rest = words.remainder().iter().fold(0, |sum, byte| sum + u64::from(*byte));

@@ -18,26 +18,26 @@ use crate::{
     },
 };
 
-/// A sender whose receiver is in the helper.
+/// A sender whose receiver is in the helper process.
 pub(super) struct BulkArm {
     pair: Rc<RefCell<ProcessPair>>,
     with: With,
     bytes: usize,
-    /// The sender; or, once something went wrong, what: the receiver may be in the middle of it.
+    /// The sender, or the error after a failure, because the receiver may be in the middle of a transfer.
     sender: Result<Sender, Unfit>,
-    /// The number by which the helper knows it.
+    /// The number by which the helper knows the sender.
     seat: u32,
     gives: Guarantees,
-    /// Memory that was lent, with the data in it.
+    /// Lent memory that contains the data.
     loans: Vec<Loan>,
-    /// Whether a loan comes back when it was sent.
+    /// `true` if a loan comes back after it was sent.
     returns: bool,
-    /// Whether what A wrote afterwards showed in B.
+    /// The observation whether A's later writes showed in B.
     seen: Option<Alias>,
 }
 
 impl BulkArm {
-    /// Probes the arm and has the two processes agree on it; nothing large is allocated yet.
+    /// Probes the arm and opens it between both processes, without allocating large memory.
     pub fn join(
         job: &Job<'_>,
         with: With,
@@ -61,7 +61,7 @@ impl BulkArm {
         })
     }
 
-    /// So many operations, timed as one.
+    /// Performs `count` operations, timed as one.
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.lend(count)?;
         let mut pair = self.pair.borrow_mut();
@@ -82,7 +82,7 @@ impl BulkArm {
         Ok(sample)
     }
 
-    /// Loans enough, each with data in it.
+    /// Ensures enough loans, each with data in it.
     fn lend(&mut self, count: u32) -> Result<(), Unfit> {
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         if self.with.source == From::Private {
@@ -98,7 +98,7 @@ impl BulkArm {
         Ok(())
     }
 
-    /// After a failure the link is closed, so that the receiver gives up too; its words are added.
+    /// After a failure, closes the link so that the receiver stops too, and adds the receiver's reason.
     fn settle(&mut self, sent: Result<(), Unfit>) -> Result<(), Unfit> {
         let Err(failed) = sent else { return Ok(()) };
         drop(mem::replace(&mut self.sender, Err(failed.clone())));
@@ -108,7 +108,7 @@ impl BulkArm {
         Err(broken)
     }
 
-    /// Sends bytes that B does not hold, has it look at them, writes over them, has it look again.
+    /// Sends bytes that B does not have, lets B verify them, overwrites them in A, and lets B verify them again.
     fn look(&mut self) -> Result<Alias, Unfit> {
         self.lend(1)?;
         let at = self.pair.borrow_mut().next_content();
@@ -132,8 +132,7 @@ impl BulkArm {
         Ok(if changed.is_some() { Alias::Shared } else { Alias::Copied })
     }
 
-    /// Writes content to where the bytes are sent from. A loan that did not come back cannot be
-    /// written to any more.
+    /// Writes content to the memory that is sent. A loan that did not come back cannot be written.
     fn write(&mut self, at: u64) {
         match (self.with.source, self.loans.last_mut()) {
             (From::Private, _) => self.pair.borrow_mut().fill_source(at),
@@ -187,7 +186,7 @@ impl Arm for BulkArm {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        // What is new to an operation has to be there before it begins.
+        // New memory must exist before an operation starts.
         let is_new = self.with.residency != Residency::Resident
             || self.with.source == From::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };

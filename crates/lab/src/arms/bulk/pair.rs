@@ -21,31 +21,31 @@ use crate::arms::{
     memory::room_for,
 };
 
-/// A, and the way to B.
+/// Process A, and the connection to B.
 pub(super) struct ProcessPair {
     pub far: Far,
     listener: Listener,
     bytes: usize,
     source: Option<Map>,
-    /// Where in the pattern the content began that was asked for last.
+    /// The position in the pattern at which the most recent content starts.
     at: u64,
-    /// Senders that B has met.
+    /// Number of senders that B has connected to.
     seats: u32,
 }
 
-/// From one content to the next. It shares no factor with the pattern's period, so that it is long
-/// before one comes again.
+/// The distance from one content to the next. It is coprime to the period of the pattern, so that contents repeat
+/// only after a long time.
 const STEP: u64 = 8209;
 
-/// The program of the helper, the size, and the pair while an arm has it.
+/// The helper program, the size, and the pair while an arm uses it.
 type Known = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
 
 thread_local! {
-    /// Those of this thread's arms.
+    /// The pairs of this thread's arms.
     static PAIRS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The pair that the other arms of this place have, or a new one.
+/// Returns the pair that the other arms of this place use, or a new one.
 pub(super) fn pair_of(job: &Job<'_>, bytes: usize) -> Result<Rc<RefCell<ProcessPair>>, Unfit> {
     PAIRS.with_borrow_mut(|pairs| {
         pairs.retain(|(.., pair)| pair.strong_count() > 0);
@@ -70,7 +70,7 @@ impl ProcessPair {
         Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
     }
 
-    /// Another sender, and the number that B knows it by.
+    /// Adds a sender and returns it with the number by which B knows it.
     pub fn join(
         &mut self,
         residency: Residency,
@@ -87,15 +87,15 @@ impl ProcessPair {
         let seat = self.seats;
         self.seats += 1;
         let met = Sender::over(link, options).map_err(unfit);
-        // The sender's reasons are the better ones; the helper's answer is due in any case.
+        // The sender's error is preferred, but the helper's answer must be read in any case.
         let answer = self.far.hear_only("ready");
         let sender = met?;
         answer.map(|()| (sender, seat))
     }
 
-    /// A's memory is there from now on. Refused where an operation might drive others out of memory.
+    /// Allocates A's memory. Returns an error if an operation might use up the machine's memory.
     pub fn make_room(&mut self) -> Result<(), Unfit> {
-        // A's, B's, and what lies between them.
+        // A's memory, B's memory, and the buffers between them.
         room_for(self.bytes.saturating_mul(3)).map_err(Unfit::because)?;
         if self.source.is_none() {
             let made = ordinary(self.bytes);
@@ -107,13 +107,13 @@ impl ProcessPair {
         Ok(())
     }
 
-    /// A content that neither side holds: where in the pattern it begins.
+    /// Returns the position in the pattern of a content that neither side has.
     pub fn next_content(&mut self) -> u64 {
         self.at += STEP;
         self.at
     }
 
-    /// Writes content over A's memory.
+    /// Overwrites A's memory with content.
     pub fn fill_source(&mut self, at: u64) {
         Content::Pattern.fill(at, self.source_mut());
     }
@@ -122,12 +122,12 @@ impl ProcessPair {
         self.source.as_ref().and_then(Map::bytes).unwrap_or_default()
     }
 
-    /// The same, to write to.
+    /// Returns the same memory for writing.
     pub fn source_mut(&mut self) -> &mut [u8] {
         self.source.as_mut().and_then(Map::bytes_mut).unwrap_or_default()
     }
 
-    /// Whether what B looks at is what it should be: else the place of the first byte that is not.
+    /// Returns `None` if the bytes that B verified are correct, otherwise the position of the first wrong byte.
     pub fn verdict(&mut self) -> Result<Option<String>, Unfit> {
         let line = self.far.hear()?;
         match line.strip_prefix("wrong ") {

@@ -1,11 +1,10 @@
-//! Helper `bulk`: the process that bulk transfers go to. `bulk PATH BYTES`: the sender listens at PATH,
-//! every buffer has BYTES bytes. Then, line by line:
+//! The helper `bulk`: the receiving process of bulk transfers. `bulk PATH BYTES`: the sender listens at PATH, and
+//! every buffer has BYTES bytes. Then it reads commands, one per line:
 //!
-//! `join RESIDENCY READS`: meets another sender, answered by `called` once it has called, and by
-//! `ready`; senders are numbered from 0. `take NUMBER COUNT`: receives so many buffers, answered by
-//! `go`, by `read` when it has read them all if it does that, and by the cost. `look NUMBER AT`: receives
-//! one and compares it with the pattern from AT on, answered by `go` and `same` or `wrong PLACE`;
-//! `again AT` compares it once more. `no REASON` answers what failed.
+//! `join RESIDENCY READS` connects to another sender; it answers `called` after connecting, then `ready`. Senders are
+//! numbered from 0. `take NUMBER COUNT` receives COUNT buffers; it answers `go`, then `read` after reading them all
+//! (if it reads them), then the cost. `look NUMBER AT` receives a buffer and compares it with the pattern from AT on;
+//! it answers `go`, then `same` or `wrong PLACE`. `again AT` compares it again. `no REASON` reports a failure.
 
 use std::hint::black_box;
 use thalweg_channel::{
@@ -17,7 +16,7 @@ use super::landing::{Landing, Residency, read_through};
 use crate::arms::content::{Content, first_difference};
 use crate::measure::line::{Ledger, hear, number, say};
 
-/// Runs until stdin ends.
+/// Runs until stdin is closed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, bytes] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
@@ -35,20 +34,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is answered to the sender, which may try another way after a refusal.
+/// The result for the sender, which may try another mechanism after an error.
 type Answer = Result<(), String>;
 
 struct Bench {
     address: Address,
     bytes: usize,
-    /// In the order of [`Residency::ALL`], each for all senders.
+    /// One for each value of [`Residency::ALL`], in that order, shared by all senders.
     landings: [Landing; 3],
     seats: Vec<Seat>,
-    /// The landing that holds the buffer that was looked at.
+    /// The landing with the buffer that was verified last.
     looked: Option<usize>,
 }
 
-/// One sender's other end; `None` where the two did not agree.
+/// The receiving end for one sender; `None` if both sides did not agree.
 struct Seat {
     receiver: Option<Receiver>,
     landing: usize,
@@ -56,7 +55,7 @@ struct Seat {
 }
 
 impl Bench {
-    /// Does what was said. The outer error ends this process: there is nothing left to answer to.
+    /// Executes a command. The outer error ends this process, because the parent cannot be reached.
     fn obey(&mut self, words: &[String]) -> Result<Answer, String> {
         match words.first().map_or("", String::as_str) {
             "join" => self.join(words),
@@ -109,7 +108,7 @@ impl Bench {
             say("read")?;
         }
         let cost = ledger.close();
-        // Before it answers: what is done to new memory here must not fall into the next sample.
+        // Cleared before the answer, so that freeing new memory does not affect the next sample.
         self.landings[landing].clear();
         Ok(match received {
             Ok(()) => say(&cost).map(Ok)?,

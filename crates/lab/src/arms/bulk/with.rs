@@ -1,4 +1,4 @@
-//! The parameters of a bulk transfer, as a study writes them.
+//! The parameters of a bulk transfer in a study.
 
 use serde::Deserialize;
 use std::{hint::black_box, sync::Arc};
@@ -10,32 +10,32 @@ use thalweg_core::{Tuning, Unfit};
 use super::landing::Residency;
 use crate::arms::{knobs, parameters};
 
-/// Everything a study may say of one.
+/// All parameters of a bulk transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct With {
-    /// One of the channel's arms; `auto` for its own choice; or in this process alone, to compare
-    /// with, `one-memcpy` and `vmsplice-memcpy`.
+    /// An arm of the channel, or `auto` for the channel's own choice. `one-memcpy` and `vmsplice-memcpy` copy within
+    /// this process, for comparison.
     pub arm: String,
-    /// Its knobs: sizes or numbers.
+    /// The knobs of the arm: sizes or numbers.
     #[serde(default, deserialize_with = "knobs::tuning")]
     pub tuning: Tuning,
-    /// Whether `auto` knows what the profile of this machine knows, as a user's sender does; without
-    /// such a profile it goes by what is known without measuring.
+    /// `true` if `auto` uses this machine's profile, as a user's sender does. Without a profile it uses the built-in
+    /// order.
     #[serde(default = "yes")]
     pub profile: bool,
-    /// What is there where the bytes land.
+    /// The state of the destination memory.
     #[serde(default)]
     pub residency: Residency,
-    /// Where they come from; a copy in this process takes them from private memory.
+    /// The source memory. Copies within this process always use private memory.
     #[serde(default)]
     pub source: From,
-    /// Whether B reads all of it as part of the operation.
+    /// `true` if B reads all bytes as part of the operation.
     #[serde(default)]
     pub read: bool,
-    /// Whether page faults are part of an operation; if not told, where the memory is new.
+    /// `true` if page faults are part of an operation. Defaults to whether the memory is new.
     pub faults: Option<bool>,
-    /// A byte is changed before it is looked at: for tests of the check.
+    /// `true` to change a byte before verification; tests the verification.
     #[serde(default)]
     pub spoil: bool,
 }
@@ -44,13 +44,13 @@ fn yes() -> bool {
     true
 }
 
-/// Where the bytes come from.
+/// The source memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum From {
     #[default]
     Private,
-    /// Memory that the channel lends; writing the data there is no part of the operation.
+    /// Memory lent by the channel. Writing the data to it is not part of the operation.
     Born,
 }
 
@@ -60,12 +60,12 @@ pub(super) enum Way {
     Copy(Copier),
 }
 
-/// How a copy is made.
+/// The method of a copy within this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Copier {
     /// One call of the C library's memcpy.
     Memcpy,
-    /// Pieces through a pipe.
+    /// Several pieces through a pipe.
     Vmsplice { piece: usize },
 }
 
@@ -83,7 +83,7 @@ impl Copier {
 }
 
 impl With {
-    /// An arm at a tuning, as tuning compares them.
+    /// Returns the parameters for an arm with a tuning, for comparison by the tuner.
     pub fn of_arm(arm: &str, tuning: Tuning, source: From, residency: Residency) -> Self {
         let (profile, read, faults, spoil) = (false, false, None, false);
         Self { arm: arm.to_owned(), tuning, profile, residency, source, read, faults, spoil }
@@ -93,7 +93,7 @@ impl With {
         parameters("bulk", table)
     }
 
-    /// The arm, or what stands in its place.
+    /// Returns the arm, or the copy within this process that replaces it.
     pub(super) fn way(&self) -> Result<Way, Unfit> {
         let only = |known: &[&str]| knobs::only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {
@@ -117,9 +117,9 @@ impl With {
         }
     }
 
-    /// How the sender is opened.
+    /// Returns the options to open the sender.
     pub fn options(&self, arm: Option<&dyn Mechanism>, bytes: usize) -> Options {
-        // A profile that is not there or not of this machine is none, to a user's sender too.
+        // A profile that is missing or of another machine is ignored, as for a user's sender.
         let profile = if arm.is_none() && self.profile { saved_profile().ok() } else { None };
         Options {
             only: arm.map(|arm| arm.info().name.to_owned()),
@@ -131,7 +131,7 @@ impl With {
         }
     }
 
-    /// Whether page faults are part of it.
+    /// Returns `true` if page faults are part of an operation.
     pub fn faults(&self) -> bool {
         self.faults.unwrap_or(self.residency != Residency::Resident)
     }

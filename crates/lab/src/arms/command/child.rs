@@ -1,4 +1,4 @@
-//! Waiting for a child with a time limit, and ending it with all it has started.
+//! Waits for a child process with a time limit, and ends it together with its descendants.
 
 use std::{
     os::fd::OwnedFd,
@@ -14,10 +14,10 @@ use thalweg_sys::{
 use super::started;
 use crate::measure::schedule::Failure;
 
-/// How long a process that was asked to end may take before it is made to.
+/// Time for a process to exit after SIGTERM; then it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Waits for the end of a child; one that is over its limit, or in the way of a stop, is ended.
+/// Waits for a child to exit. A child that exceeds the limit, or runs when the caller asks to stop, is ended.
 pub fn wait(
     mut child: Child,
     limit: Option<Duration>,
@@ -47,7 +47,7 @@ pub fn wait(
     }
 }
 
-/// A name for a child that stays its own; without one it cannot be waited for, and is ended.
+/// Opens a pidfd for a child. If that fails, the child cannot be waited for and is killed.
 pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     process::watch(child).map_err(|errno| {
         let _ = child.kill();
@@ -56,8 +56,8 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     })
 }
 
-/// Asks a child to end, makes it after a while, and says how it ended. What it has started ends too:
-/// else it would be in the way of the runs to come.
+/// Sends SIGTERM and later SIGKILL, and returns how the child exited. Its descendants are ended too; otherwise they
+/// would disturb later runs.
 pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     let rest = started::by(child);
     let ended = end_alone(child, process);
@@ -69,7 +69,7 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     use rustix::process::Signal;
     let began = Instant::now();
     for signal in [Signal::TERM, Signal::KILL] {
-        // It may have ended by itself meanwhile.
+        // The process may have exited in the meantime.
         let _ = process::signal(process, signal);
         while began.elapsed() < GRACE || signal == Signal::KILL {
             let left = (signal == Signal::TERM).then(|| GRACE.saturating_sub(began.elapsed()));

@@ -1,4 +1,4 @@
-//! From the name of a command to its file, and from a pattern to its words.
+//! Resolves command names, and fills patterns in arguments.
 
 use rustix::fs::{Access, access};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file that execvp(3) would run for this name; why there is none.
+/// Returns the file that execvp(3) would run for this name. The error explains why none was found.
 pub fn find(name: &OsStr) -> Result<PathBuf, String> {
     if name.is_empty() {
         return Err("the command is empty".to_owned());
@@ -32,7 +32,7 @@ fn is_executable(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok()
 }
 
-/// `word` with `value` for every `pattern`. Paths are bytes, not text.
+/// Returns `word` with every `pattern` replaced by `value`. Works on bytes, because paths are not always UTF-8.
 pub fn fill(word: &OsStr, pattern: &str, value: &OsStr) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(at) = rest.windows(pattern.len()).position(|part| part == pattern.as_bytes()) {

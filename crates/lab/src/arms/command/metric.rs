@@ -1,5 +1,4 @@
-//! By what a program is judged, and how its number is read from what it prints. Never a number that is
-//! not there.
+//! The metric of a program, and how its value is parsed from the program's output. A missing value is an error.
 
 use regex_lite::Regex;
 use std::fmt;
@@ -10,22 +9,22 @@ use crate::measure::{outcome::Cost, sample::Sample};
 
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Time on the clock, in seconds.
+    /// Wall time in seconds.
     Wall,
-    /// Processor time of the program and its children, in seconds.
+    /// CPU time of the program and its children, in seconds.
     Cpu,
-    /// The most memory one of its processes had resident, in bytes.
+    /// The largest resident set size of one of its processes, in bytes.
     MaxRss,
-    /// A number that the program prints: the last match's first group, or the whole match.
+    /// A number that the program prints: the first group of the last match, or the whole match.
     Printed(Regex),
 }
 
-/// Which way is up.
+/// The direction that counts as better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Small numbers are good.
+    /// Small values are better.
     Lower,
-    /// Large numbers are good.
+    /// Large values are better.
     Higher,
 }
 
@@ -33,13 +32,13 @@ pub enum Better {
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub what: What,
-    /// Which way is up.
+    /// The direction that counts as better.
     pub better: Better,
 }
 
 impl Metric {
-    /// Reads `wall`, `cpu`, `maxrss` or `regex:PATTERN`. Of a printed number more is taken to be
-    /// better, of a cost less.
+    /// Parses `wall`, `cpu`, `maxrss` or `regex:PATTERN`. By default, larger is better for a printed number and
+    /// smaller is better for a cost.
     pub fn parse(text: &str) -> Result<Self, String> {
         let what = match text {
             "wall" => What::Wall,
@@ -56,7 +55,7 @@ impl Metric {
         Ok(Self { what, better })
     }
 
-    /// The number of a run, above 0; or why there is none.
+    /// Returns the value of a run, above 0, or the reason why it is missing.
     pub(crate) fn of(&self, ran: &Ran) -> Result<f64, String> {
         match &self.what {
             What::Wall => Ok(ran.sample.wall_seconds()),
@@ -83,7 +82,7 @@ impl Cost for Metric {
 }
 
 impl Metric {
-    /// The ratio of the numbers, from that of the costs that stand for them.
+    /// Converts a ratio of costs into the ratio of the values.
     pub(crate) fn ratio_of_values(&self, costs: Ratio) -> Ratio {
         match self.better {
             Better::Lower => costs,
@@ -120,7 +119,7 @@ fn read_pattern(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-/// The number in the last match, on standard output or else on standard error.
+/// Returns the number in the last match on standard output, or on standard error if there is none.
 fn printed(pattern: &Regex, out: &str, err: &str) -> Result<f64, String> {
     let found = [out, err].into_iter().find_map(|text| pattern.captures_iter(text).last());
     let Some(found) = found else {

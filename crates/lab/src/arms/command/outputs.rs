@@ -1,4 +1,4 @@
-//! Files for what commands print: a pipe that is read late would hold them up.
+//! Files for the output of commands. A pipe that is read too slowly would block them.
 
 use std::{
     fs::File,
@@ -8,33 +8,33 @@ use std::{
 
 use crate::scratch::Folder;
 
-/// Of longer output only the end is looked at.
+/// For longer output, only the end is read.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// A folder with these files, gone at the end.
+/// A temporary directory with these files; removed at the end.
 #[derive(Debug)]
 pub struct Outputs(Folder);
 
 impl Outputs {
-    /// A new folder under the one for temporary files; the error names that one.
+    /// Creates a directory below the one for temporary files; the error contains the path of the latter.
     pub fn new(purpose: &str) -> Result<Self, (PathBuf, io::Error)> {
-        // TMPDIR may be relative, and programs change their folder.
+        // TMPDIR may be relative, and programs may change their working directory.
         let parent = std::env::temp_dir();
         let parent = std::path::absolute(&parent).unwrap_or(parent);
         Self::inside(&parent, purpose).map_err(|error| (parent, error))
     }
 
-    /// A new folder inside this one.
+    /// Creates a directory inside `parent`.
     pub fn inside(parent: &Path, purpose: &str) -> io::Result<Self> {
         Folder::named(parent, purpose).map(Self)
     }
 
-    /// The path of a file in the folder.
+    /// Returns the path of a file in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.file(name)
     }
 
-    /// An empty file for what a program prints.
+    /// Creates an empty file for a program's output.
     pub fn create(&self, name: &str) -> Result<File, String> {
         let path = self.path(name);
         File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
@@ -55,8 +55,8 @@ fn end_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The last lines with anything in them, as many as a message can hold; of one that is too long the beginning.
-/// A program may follow its reason with advice.
+/// Returns the last non-empty lines, as many as fit into a message. A line that is too long is truncated. Several
+/// lines are used because a program may print advice after the reason.
 pub fn last_words(text: &str) -> String {
     const MOST: usize = 200;
     let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());

@@ -1,5 +1,4 @@
-//! What a command has started: processes that would go on when it is made to end. A shell does not
-//! take its children with it.
+//! Finds the descendants of a command, which would continue when it is killed. A shell does not end its children.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::{
@@ -10,8 +9,8 @@ use std::{
 };
 use thalweg_sys::process;
 
-/// The children of a child, and theirs, as far as the kernel lists them (`children` in proc(5)); one
-/// whose parent has ended is not among them.
+/// Returns the descendants of a child, as far as the kernel lists them (`children` in proc(5)). A process whose
+/// parent has exited is missing.
 pub fn by(child: &Child) -> Vec<OwnedFd> {
     let (mut found, mut parents) = (Vec::new(), vec![child.id()]);
     while let Some(parent) = parents.pop() {
@@ -28,25 +27,25 @@ pub fn by(child: &Child) -> Vec<OwnedFd> {
     found
 }
 
-/// A descriptor for the process of this number, if it is a child of that one: the number may be
-/// another's by now, and once there is a descriptor it stays whose it is.
+/// Opens a pidfd for the process with this id, if `parent` is its parent. The id may have been reused; once the pidfd
+/// is open, it keeps referring to the same process.
 fn watched(number: u32, parent: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(number.cast_signed())?;
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The name before it may hold anything, brackets too.
+    // The process name before it may contain anything, even parentheses.
     let told = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
     told.parse::<u32>().is_ok_and(|told| told == parent).then_some(process)
 }
 
-/// Ends those that run still: asked, and made to after so long.
+/// Ends the processes that still run: SIGTERM, then SIGKILL after `grace`.
 pub fn end(mut processes: Vec<OwnedFd>, grace: Duration) {
     let has_ended =
         |process: &OwnedFd, left| process::ended_within(process, Some(left)) == Ok(true);
     processes.retain(|process| !has_ended(process, Duration::ZERO));
     let began = Instant::now();
     for process in &processes {
-        // It may have ended meanwhile.
+        // The process may have exited in the meantime.
         let _ = process::signal(process, Signal::TERM);
     }
     for process in &processes {

@@ -1,5 +1,5 @@
-//! Helper `feeder`: fills a pipe at a steady rate, as a slow disk would. `feeder PATH RATE`; then
-//! `give BYTES`, answered by `go` and, when all is in the pipe, by what it cost.
+//! The helper `feeder`: fills a pipe at a steady rate, like a slow disk. `feeder PATH RATE`; then `give BYTES`, which
+//! answers `go` and, when all bytes are in the pipe, the cost.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::{
@@ -12,11 +12,10 @@ use thalweg_sys::{Errno, io};
 use crate::arms::content::Content;
 use crate::measure::line::{Ledger, hear, number, say};
 
-/// What comes at once: as much as a pipe holds unless told otherwise, and half of what Linux reads
-/// ahead of a reader by default.
+/// Bytes per write: the default capacity of a pipe, and half of Linux's default read-ahead.
 const AT_ONCE: u64 = 64 << 10;
 
-/// Runs until stdin ends.
+/// Runs until stdin is closed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, rate] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH RATE"));

@@ -1,8 +1,8 @@
-//! Helper `receiver`: the far side of a pipe or a socket. It reads everything into one buffer and
-//! says what that cost it; told to look, it compares every byte with what was to come.
+//! The helper `receiver`: the reading side of a pipe or socket. It reads all bytes into one buffer and reports the
+//! cost; on request it compares every byte with the expected one.
 //!
-//! `receiver pipe PATH BUFFER`, `receiver unix BUFFER`, `receiver tcp BUFFER`; then, line by line,
-//! `take BYTES` or `look BYTES KIND AT`, each answered by `go` and, when all has come, by the cost.
+//! `receiver pipe PATH BUFFER`, `receiver unix BUFFER`, `receiver tcp BUFFER`; then, one per line, `take BYTES` or
+//! `look BYTES KIND AT`. Each answers `go` and, when all bytes have arrived, the cost.
 
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -23,7 +23,7 @@ use thalweg_sys::{Errno, io};
 use crate::arms::content::{Content, first_difference};
 use crate::measure::line::{Ledger, hear, number, say};
 
-/// Runs until stdin ends.
+/// Runs until stdin is closed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (from, buffer) = match words[..] {
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         _ => return Err(format!("arguments {arguments:?}: pipe PATH, unix or tcp, then BUFFER")),
     };
     let len: usize = buffer.parse().map_err(|_| format!("buffer {buffer:?} is no number"))?;
-    // Touched here, so that no sample pays for it.
+    // Touches the memory here, so that no sample includes its page faults.
     let mut buffer = vec![1; len.max(1)];
     say("ready")?;
     while let Some(words) = hear()? {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `bytes` bytes, a buffer at a time; shows each to `seen` with the place where it begins.
+/// Reads `bytes` bytes in pieces of the buffer's size, and passes each piece with its position to `seen`.
 pub(crate) fn take(
     from: &OwnedFd,
     buffer: &mut [u8],
@@ -81,7 +81,7 @@ pub(crate) fn take(
     Ok(())
 }
 
-/// Reads them likewise; answers the place of the first that is not the one expected.
+/// Reads `bytes` bytes, and returns the position of the first unexpected byte.
 pub(crate) fn looked_at(
     from: &OwnedFd,
     buffer: &mut [u8],
@@ -96,13 +96,13 @@ pub(crate) fn looked_at(
     Ok(wrong)
 }
 
-/// The reading end of a FIFO. The process that started us holds the other end open already.
+/// Opens the reading end of a FIFO. The parent process already has the other end open.
 fn pipe(path: &str) -> Result<OwnedFd, String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     open(path, flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Tells where it listens, hears from which address the sender will connect, and accepts no other.
+/// Reports where it listens, reads the address of the sender, and accepts no other connection.
 fn tcp() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("loopback: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
@@ -117,7 +117,7 @@ fn tcp() -> Result<OwnedFd, String> {
     }
 }
 
-/// The same by a name in the abstract namespace; only the process that started us may come.
+/// Listens in the abstract namespace. Only the parent process may connect.
 fn unix() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("unix socket: {e}");
     let mut dice = [0; 8];

@@ -1,4 +1,4 @@
-//! The two buffers of an arm, a map of sources and one of sinks, and whether a kernel kept to its sink.
+//! The two buffers of an arm (sources and sinks), and the check that a kernel wrote only to its sink.
 
 use std::ops::Range;
 use thalweg_sys::{Errno, map::Map};
@@ -6,15 +6,15 @@ use thalweg_sys::{Errno, map::Map};
 use super::Sink;
 use crate::arms::content::Content;
 
-/// What a sink, and what lies around it, holds before a copy is verified.
+/// The content of a sink and its surroundings before a copy is verified.
 pub const SPOILT: u8 = 0xee;
 
-/// Nothing until it is allocated.
+/// The buffers; `None` until they are allocated.
 #[derive(Default)]
 pub struct Buffers(Option<(Map, Map)>);
 
 impl Buffers {
-    /// So many bytes of sources and of sinks, all of them touched; at a page's end where the sinks are.
+    /// Allocates and touches this number of bytes of sources and sinks, at the end of a page if the sinks are.
     pub fn made(kind: Sink, sources: usize, sinks: usize) -> Result<Self, String> {
         let make: fn(usize) -> Result<Map, Errno> =
             if kind == Sink::PageEdge { Map::fenced } else { |len| Map::anonymous(len, false) };
@@ -25,7 +25,7 @@ impl Buffers {
         Ok(Self(Some((from, to))))
     }
 
-    /// Gives the pages of the sinks back.
+    /// Returns the pages of the sinks to the kernel.
     pub fn forget_sinks(&mut self) -> Result<(), String> {
         let forgotten = self.0.as_mut().map_or(Ok(()), |(_, sinks)| sinks.forget());
         forgotten.map_err(|e| format!("madvise: {e}"))
@@ -37,11 +37,11 @@ impl Buffers {
     }
 }
 
-/// Works on two buffers of its own.
+/// An arm with its own two buffers.
 pub trait HasBuffers: Sized {
     fn buffers(&mut self) -> &mut Buffers;
 
-    /// Acts on the sources and the sinks; `None` where they are not allocated.
+    /// Calls `act` with the sources and the sinks; returns `None` if they are not allocated.
     fn with_memory<T>(
         &mut self,
         act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
@@ -52,7 +52,7 @@ pub trait HasBuffers: Sized {
         done
     }
 
-    /// The same for what cannot do without.
+    /// Like `with_memory`, but missing buffers are an error.
     fn verified(
         &mut self,
         act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> Result<(), String>,
@@ -61,7 +61,7 @@ pub trait HasBuffers: Sized {
     }
 }
 
-/// Whether around a sink all is as it was spoilt; `around` holds the sink.
+/// Checks that the bytes around a sink are unchanged; `around` includes the sink.
 pub fn kept_to(
     kernel: &str,
     sinks: &[u8],

@@ -1,5 +1,5 @@
-//! A kernel on two hot buffers, in many places and lengths of which no branch predictor knows the
-//! next: how tuning compares kernels.
+//! Runs a kernel on two cached buffers, with random positions and lengths that no branch predictor can learn. Used by
+//! tuning to compare kernels.
 
 use std::{cell::RefCell, hint::black_box};
 use thalweg_core::{Unfit, profile::SHORT};
@@ -15,36 +15,35 @@ use crate::{
     },
 };
 
-/// Two buffers of the largest size so far and a page more, in which each copy has drawn places: how
-/// two buffers lie to each other can make one kernel slow and not another, and must not be the luck
-/// of a session.
+/// Two buffers of the largest size so far plus a page, with a random position for each copy. The relative position of
+/// two buffers can slow down one kernel and not another, and must not depend on the luck of a session.
 ///
-/// At the short sizes every copy of a sample has a drawn length, from a byte up to the size, evenly in
-/// logarithms, which no branch predictor knows: so each judges its kernel as the only one for everything
-/// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
-/// the size, as in a loop that moves a buffer. Where only the size itself is asked for, all have it. Every second
-/// sink lies otherwise than its source to the vectors, but where one size is repeated: there all begin at lines.
-/// Fills are done alike.
+/// At short sizes every copy of a sample has a random length from one byte up to the size, uniform on a logarithmic
+/// scale, which no branch predictor can learn. So each size rates its kernel as the only one for all smaller sizes,
+/// which is how programs mix short copies. At other sizes half of the copies have random lengths, and the rest
+/// exactly the size, like a loop that moves a buffer. If `exact` is set, all copies have the size. Every second sink
+/// has another alignment than its source with respect to vectors. With one repeated size, all begin at cache lines
+/// instead. Fills work in the same way.
 ///
-/// Cold ones are many pairs of buffers one behind the other, so many that no cache holds them: half of the copies
-/// have the size, and half a drawn length.
+/// Cold copies use many consecutive pairs of buffers, more than any cache holds. Half of the copies have the size,
+/// and half a random length.
 #[derive(Default)]
 pub(crate) struct DrawnBuffers {
     source: Vec<u8>,
     sink: Vec<u8>,
     size: usize,
-    /// Every copy, or fill, has exactly the size.
+    /// `true` if every copy or fill has exactly the size.
     exact: bool,
-    /// Each begins at a cache line in either buffer.
+    /// `true` if each copy begins at a cache line in both buffers.
     lined: bool,
     drawn: Vec<Drawn>,
-    /// The bytes that cold copies go over in either buffer; 0 if they are hot.
+    /// The bytes in each buffer over which cold copies cycle; 0 for hot copies.
     region: usize,
-    /// Where the next one begins.
+    /// The position of the next cold copy.
     next: usize,
 }
 
-/// A copy: where it begins in either buffer, and a length up to the size.
+/// A copy: its position in both buffers, and a length up to the size.
 #[derive(Clone, Copy)]
 struct Drawn {
     from: usize,
@@ -59,32 +58,33 @@ pub(crate) enum Kernel {
     Fill(ReadyFill),
 }
 
-/// More drawn sizes than a branch predictor can learn by heart.
+/// More random sizes than a branch predictor can learn.
 const DRAWN: usize = 1 << 14;
-/// Copies begin within a page, as far apart as malloc aligns.
+/// Copies begin within one page, at malloc's alignment.
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
 const LINE: usize = 64;
-/// So many copies of one size are made where one is, or finding the next place would hide what a short one takes.
+/// Number of copies of one size at the same position. Otherwise, finding the next position would hide the cost of a
+/// short copy.
 const AT_A_PLACE: u64 = 16;
 const FILLED: u8 = 0x5a;
-/// Where no cache shows its size.
+/// Minimum region for cold copies; no cache is this large.
 const LEAST_REGION: usize = 64 << 20;
-/// Between two cold copies, so that no copy begins in a line that was prefetched for the one before.
+/// Distance between two cold copies, so that no copy begins in a line that was prefetched for the previous one.
 const GAP: usize = 256;
 
 impl DrawnBuffers {
-    /// With drawn sizes, or all exact.
+    /// Creates buffers for random lengths, or for exact ones.
     pub fn new(exact: bool) -> Self {
         Self { exact, ..Self::default() }
     }
 
-    /// One size again and again, as buffers and slots lie that are used again and again: at lines.
+    /// Creates buffers for repeated copies of one size at cache-line boundaries, like reused buffers and slots.
     pub fn repeated() -> Self {
         Self { exact: true, lined: true, ..Self::default() }
     }
 
-    /// The same between places that no cache holds.
+    /// Creates buffers for copies between positions that are not cached.
     pub fn cold(exact: bool) -> Self {
         let largest = caches().iter().map(|cache| cache.bytes).max().unwrap_or(0);
         let region = usize::try_from(largest).unwrap_or(0).max(LEAST_REGION);
@@ -102,7 +102,7 @@ impl DrawnBuffers {
         let apart = if self.lined { LINE } else { ALIGNED };
         let first = |buffer: &[u8]| if self.lined { buffer.as_ptr().align_offset(LINE) } else { 0 };
         let (source, sink) = (first(&self.source), first(&self.sink));
-        // The same for every kernel and every session.
+        // Equal for every kernel and every session.
         let mut random = Random::new(size as u64);
         let mut uneven = false;
         let draw = || {

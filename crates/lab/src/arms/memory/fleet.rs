@@ -1,18 +1,18 @@
-//! Published distributions of the sizes of memory calls: studies/data/fleet-sizes.txt, carried inside
-//! so that a study needs no file beside it.
+//! Published size distributions of memory calls, from studies/data/fleet-sizes.txt. They are embedded, so that a
+//! study does not need the file.
 
 use crate::measure::stats::Random;
 
 const DATA: &str = include_str!("fleet-sizes.txt");
 
-/// How large the calls of some program are, and how their pointers are aligned.
+/// The sizes of the calls of a program, and the alignments of their pointers.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     sizes: Table,
     alignments: Table,
 }
 
-/// Values, and the sums of their weights so far.
+/// Values with their cumulative weights.
 #[derive(Clone, Debug, Default)]
 struct Table(Vec<(usize, u64)>);
 
@@ -21,7 +21,7 @@ impl Distribution {
         DATA.lines().filter(|line| !line.starts_with([' ', '#']))
     }
 
-    /// The distribution of this name; the error says which there are.
+    /// Returns the distribution with this name; the error lists the known ones.
     pub fn named(name: &str) -> Result<Self, String> {
         if !Self::names().any(|known| known == name) {
             let all: Vec<&str> = Self::names().collect();
@@ -45,19 +45,19 @@ impl Distribution {
         Ok(Self { sizes, alignments })
     }
 
-    /// The same without sizes above `most`.
+    /// Returns the distribution without sizes above `most`.
     pub fn upto(mut self, most: usize) -> Self {
         self.sizes.0.retain(|(size, _)| *size <= most);
         self
     }
 
-    /// A size; `None` if there is none above 0.
+    /// Returns a random size; `None` if all sizes are 0.
     pub fn size(&self, random: &mut Random) -> Option<usize> {
         self.sizes.0.last().filter(|(largest, _)| *largest > 0)?;
         self.sizes.draw(random)
     }
 
-    /// An alignment of a pointer, at least 1.
+    /// Returns a random pointer alignment, at least 1.
     pub fn alignment(&self, random: &mut Random) -> usize {
         self.alignments.draw(random).unwrap_or(1).max(1)
     }

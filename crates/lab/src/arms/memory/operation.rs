@@ -1,5 +1,4 @@
-//! What is done once: a loop of the tables of kernels on one source and one sink, and what is done
-//! with the result at once.
+//! One operation: a kernel from the tables on one source and one sink, and the immediate use of its result.
 
 use serde::Deserialize;
 use thalweg_core::{Prefer, Profile, bands::Band, profile::Load};
@@ -8,53 +7,53 @@ use thalweg_kernels::{
     set_prefetch_distance, tuned, xxh3,
 };
 
-/// What is done with memory.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Usage {
-    /// A copy and nothing else: what a micro-benchmark does.
+    /// A copy without further use, as in a micro-benchmark.
     #[default]
     Copy,
-    /// A copy whose CRC32C is taken at once.
+    /// A copy, followed by the CRC32C of the result.
     CopyThenChecksum,
-    /// A copy that takes the CRC32C while it copies, by a row of the checksums.
+    /// A copy that computes the CRC32C at the same time, with a kernel from the table of checksums.
     FusedChecksum,
-    /// A copy whose XXH3 is taken at once.
+    /// A copy, followed by the XXH3 of the result.
     CopyThenXxh3,
-    /// A copy that takes the XXH3 while it copies, by a row of the hashes.
+    /// A copy that computes the XXH3 at the same time, with a kernel from the table of hashes.
     FusedXxh3,
-    /// A copy of which every byte is read at once.
+    /// A copy, followed by reading every byte.
     ReadAfter,
-    /// A word is written into the source, copied, read from the sink, and written into the next one.
+    /// Writes a word into the source, copies, reads it from the sink, and writes it into the next source.
     Reload,
-    /// Packets in a ring: a header goes before each, and both are looked at some packets later.
+    /// Packets in a ring: each copy is preceded by a header, and both are read several packets later.
     Ring,
-    /// The sink is set to a byte, by a row of the fills.
+    /// Fills the sink with a byte, with a kernel from the table of fills.
     Fill,
-    /// The source is read, by vectors, and nothing is written: what a copy cannot beat.
+    /// Reads the source with vectors and writes nothing: a lower limit for copies.
     Read,
 }
 
-/// An operation, ready to be done again and again.
+/// An operation that can be repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     row: Row,
     after: After,
-    /// What the last reload read.
+    /// The value that the last reload read.
     word: u64,
-    /// How far ahead the row prefetches, if it is one that can.
+    /// The prefetch distance, if the kernel has one.
     prefetch: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Copy(Ready),
-    /// By size, as a program calls it.
+    /// Selects the kernel by size, as for user programs.
     Tuned,
     Fused(ReadyChecksum),
     Hashed(ReadyHash),
     Fill(ReadyFill),
-    /// By size, as a program calls it.
+    /// Selects the kernel by size, as for user programs.
     TunedFill,
     Read,
 }
@@ -68,14 +67,14 @@ enum After {
     Reload,
 }
 
-/// The row with a distance to set.
+/// The kernel with a configurable prefetch distance.
 const PREFETCHES: &str = "stream";
 
 /// The byte that fills write.
 const FILLED: u8 = 0x5a;
 
 impl Operation {
-    /// The operation of these names; the error says which there are.
+    /// Returns the operation for this use and kernel; the error lists the known names.
     pub fn of(usage: Usage, kernel: Option<&str>) -> Result<Self, String> {
         let row = match (usage, kernel) {
             (Usage::Read, None) => Row::Read,
@@ -103,7 +102,7 @@ impl Operation {
         Ok(Self { row, after, word: 1, prefetch: copies.then_some(0) })
     }
 
-    /// The same with the source asked for so many bytes ahead, by the one row that does that.
+    /// Returns the operation with this prefetch distance in bytes. Only one kernel supports it.
     pub fn with_prefetch(self, bytes: usize) -> Result<Self, String> {
         match self.prefetch {
             Some(_) => Ok(Self { prefetch: Some(bytes), ..self }),
@@ -111,13 +110,13 @@ impl Operation {
         }
     }
 
-    /// Does it; answers something that depends on what was read.
+    /// Performs the operation. The result depends on the bytes that were read.
     #[inline]
     pub fn once(&mut self, sink: &mut [u8], source: &mut [u8]) -> u64 {
         if matches!(self.after, After::Reload) {
             put_word(source, self.word);
         }
-        // The process has one distance, and arms take turns in it.
+        // The prefetch distance is global to the process, and arms take turns.
         if let Some(bytes) = self.prefetch {
             set_prefetch_distance(bytes);
         }
@@ -131,7 +130,7 @@ impl Operation {
             Row::Read => return sum_of(source),
         }
         match self.after {
-            // Not one byte: a load behind a store is another use, and `reload` is that.
+            // Reads nothing: a load after the copy is another use, measured by `reload`.
             After::Nothing => 0,
             After::Checksum => u64::from(crc32c(sink, 0)),
             After::Xxh3 => xxh3(sink),
@@ -143,7 +142,7 @@ impl Operation {
         }
     }
 
-    /// Whether the sink holds what it should after it was done; `answer` is what that answered.
+    /// Checks that the sink has the right content after the operation returned `answer`.
     pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
         let name = self.name();
         let right = match self.row {
@@ -168,7 +167,7 @@ impl Operation {
         }
     }
 
-    /// The name of the row.
+    /// Returns the name of the kernel.
     pub fn name(&self) -> &'static str {
         match self.row {
             Row::Copy(kernel) => kernel.kernel().name,
@@ -182,8 +181,8 @@ impl Operation {
     }
 }
 
-/// The copy kernel of this name, if this processor can run it; `tuned` as this machine's profile says,
-/// and asked for after that: what is ready leads there without a jump.
+/// Returns the copy kernel with this name, if this CPU can run it. The bands of `tuned` are installed from this
+/// machine's profile before it is resolved, so that the resolved kernel uses them without an extra jump.
 pub fn copier(name: &str) -> Result<Ready, String> {
     let kernel =
         by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
@@ -233,7 +232,7 @@ fn cannot_run(name: &str) -> String {
     format!("this processor cannot run the kernel {name}")
 }
 
-/// Makes `tuned` what the profile of this machine says, for this process, if it says something of this
+/// Installs the bands for `tuned` in this process from this machine's profile, if the profile has results for this
 /// work.
 fn install_measured(
     work: &str,
@@ -254,13 +253,13 @@ fn install_measured(
     }
     let bands = profile.kernels(Load::Idle, Prefer::Wall).map_err(|e| e.to_string())?;
     match bands.install() {
-        // An earlier arm of this process, from the same profile.
+        // An earlier arm of this process has installed it from the same profile.
         Ok(()) | Err(tuned::Unfit::Installed) => Ok(()),
         Err(unfit) => Err(unfit.to_string()),
     }
 }
 
-/// The sum of all words, in which the order of loads is the compiler's: it makes vectors of it.
+/// Returns the sum of all words. The order of the loads is not specified, so the compiler can vectorize it.
 fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);
     let rest =
@@ -271,7 +270,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The first word, or the first byte of fewer.
+/// Returns the first word, or the first byte if there are fewer than eight.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {

@@ -1,16 +1,16 @@
-//! A ring of packets in one thread, as a software switch has: a header and a copy of the packet go in,
-//! a batch later both are looked at.
+//! A ring of packets in one thread, as in a software switch: a header and a copy of the packet are written, and both
+//! are read one batch later.
 
 use thalweg_kernels::Ready;
 
 use super::{Copies, working_set::room_for};
 use crate::arms::content::Content;
 
-/// What vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
+/// The header that vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
 const HEADER: usize = 12;
-/// Packets that go in before the first is looked at, as in DPDK's loops.
+/// Packets that are written before the first is read, as in DPDK's loops.
 const BATCH: usize = 32;
-/// A forwarder reads so much of a packet: the addresses of an Ethernet frame.
+/// The part of a packet that a forwarder reads: the addresses of an Ethernet frame.
 const ADDRESSES: usize = 12;
 const LINE: usize = 64;
 const SPOILT: u8 = 0xee;
@@ -23,13 +23,14 @@ pub struct Ring {
     slots: usize,
     packets: Vec<u8>,
     filled: Vec<u8>,
-    /// The slot that is filled next.
+    /// The next slot to fill.
     at: usize,
     count: u64,
 }
 
 impl Ring {
-    /// Packets of `bytes`, over `working_set` bytes of packets and slots, two batches at least.
+    /// Creates a ring for packets of `bytes`, over `working_set` bytes of packets and slots, with at least two
+    /// batches.
     pub fn new(kernel: Ready, bytes: usize, working_set: usize) -> Self {
         let stride = (HEADER + bytes).next_multiple_of(LINE);
         let slots = (working_set / 2 / stride).max(2 * BATCH);
@@ -48,7 +49,7 @@ impl Ring {
         self.at = if self.at + 1 == self.slots { 0 } else { self.at + 1 };
     }
 
-    /// The header and the addresses, in one number.
+    /// Returns the header and the addresses, combined into one number.
     #[inline]
     fn dequeue(&self, slot: usize) -> u64 {
         let slot = &self.filled[slot * self.stride..(slot + 1) * self.stride];
@@ -58,7 +59,7 @@ impl Ring {
         word(header) ^ word(&packet[..ADDRESSES.min(self.bytes)])
     }
 
-    /// Whether the slot holds the packet of this number, and nothing behind it was written.
+    /// Checks that the slot contains the packet with this number, and that nothing behind it was written.
     fn look(&self, slot: usize, number: u64) -> Result<(), String> {
         let name = self.kernel.kernel().name;
         let start = slot * self.stride;
@@ -76,7 +77,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Fills so many slots, then looks at them.
+    /// Fills this number of slots, then reads them.
     #[inline]
     fn batch(&mut self, packets: usize) -> u64 {
         let first = self.at;

@@ -1,7 +1,7 @@
-//! Sizes drawn from a distribution, in batches of exactly so many bytes in all.
+//! Copies with random sizes from a distribution, in batches with an exact total size.
 //!
-//! Sizes and places are drawn before anything is timed, from one seed: every arm does the same copies
-//! in the same order.
+//! Sizes and positions are generated from one seed before anything is timed, so every arm does the same copies in the
+//! same order.
 
 use serde::Deserialize;
 use std::ops::Range;
@@ -15,37 +15,37 @@ use super::{
 };
 use crate::measure::stats::Random;
 
-/// In which order sizes come.
+/// The order of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Each drawn anew: no predictor can know the next one.
+    /// Each size is drawn independently, so that no predictor can know the next one.
     #[default]
     Iid,
-    /// A few that were drawn once, again and again.
+    /// A few sizes that are drawn once and repeated.
     Predictable,
 }
 
-/// How the copies of a batch are drawn.
+/// The parameters for generating the copies of a batch.
 #[derive(Clone, Debug)]
 pub struct Draw {
     pub sizes: Distribution,
     pub order: Order,
-    /// Where sinks lie: on lines as the distribution aligns them, or before a page's end.
+    /// The position of sinks: at cache lines with the alignment of the distribution, or before the end of a page.
     pub kind: Sink,
-    /// Whether every copy goes to lines that were not used for long, one after the other.
+    /// `true` if every copy goes to cache lines that were not used recently, in ascending order.
     pub fresh_lines: bool,
 }
 
-/// More than the branch predictor of any processor can learn by heart.
+/// More than the branch predictor of any CPU can learn.
 const LEAST_DRAWS: usize = 1 << 14;
 const MOST_DRAWS: usize = 1 << 20;
 const MOST_BATCH: usize = 64 << 20;
-/// Sizes of a predictable order.
+/// Number of sizes in a predictable order.
 const FEW: usize = 8;
 const SEED: u64 = 1;
 const MOST_VERIFIED: usize = 256;
-/// Looked at on both buffers of a sink.
+/// Bytes on both sides of a sink that are verified.
 const BESIDE: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ struct One {
     len: u32,
 }
 
-/// Copies that are known beforehand.
+/// Copies that are generated in advance.
 pub struct SizeMix {
     operation: Operation,
     batch: usize,
@@ -63,14 +63,14 @@ pub struct SizeMix {
     half: usize,
     kind: Sink,
     copies: Vec<One>,
-    /// Where each batch begins in `copies`, and the end of the last.
+    /// The index in `copies` at which each batch begins, and the end of the last one.
     starts: Vec<usize>,
     at: usize,
     buffers: Buffers,
 }
 
 impl Clone for SizeMix {
-    /// The same copies, on memory that is yet to be allocated.
+    /// Clones the copies; the memory of the clone is not allocated yet.
     fn clone(&self) -> Self {
         let (copies, starts) = (self.copies.clone(), self.starts.clone());
         let Self { operation, batch, half, kind, at, .. } = *self;
@@ -79,7 +79,7 @@ impl Clone for SizeMix {
 }
 
 impl SizeMix {
-    /// Batches of `batch` bytes over `working_set` bytes in all; nothing is allocated yet.
+    /// Generates batches of `batch` bytes over `working_set` bytes in total, without allocating the memory.
     pub fn new(
         operation: Operation,
         batch: usize,
@@ -113,7 +113,7 @@ impl SizeMix {
                     Order::Iid => next().unwrap_or(left),
                     Order::Predictable => few[copies.len() % FEW],
                 };
-                // The last copy of a batch is what is left, so that every batch is as large.
+                // The last copy of a batch is truncated, so that all batches have the same size.
                 let size = size.min(left);
                 let [from, to] = places.of(size, &sizes);
                 copies.push(One { from: from as u32, to: to as u32, len: size as u32 });
@@ -164,7 +164,7 @@ fn once(operation: &mut Operation, one: One, sources: &mut [u8], sinks: &mut [u8
     operation.once(&mut sinks[to..to + len], &mut sources[from..from + len])
 }
 
-/// Where sources and sinks lie.
+/// Generates the positions of sources and sinks.
 struct Places {
     half: usize,
     kind: Sink,

@@ -1,4 +1,4 @@
-//! One size: pairs of sources and sinks that follow one another over a stretch of memory.
+//! Copies of one size: consecutive pairs of sources and sinks over a region of memory.
 
 use super::{
     Copies, Sink,
@@ -7,32 +7,32 @@ use super::{
     working_set::room_for,
 };
 
-/// The longest line a processor has, and the reach of its neighbour prefetcher.
+/// The longest cache line of a CPU, and the range of its adjacent-line prefetcher.
 const LINE: usize = 128;
-/// Loads compare only so many bits of an address with the stores before them.
+/// Loads compare only the low bits of an address with earlier stores.
 const PAGE: usize = 4096;
-/// So many sinks are looked at byte by byte; every one is as good as another.
+/// Number of sinks that are verified byte by byte; all sinks are equivalent.
 const MOST_VERIFIED: usize = 64;
-/// Fresh sinks are made so many bytes at a time: giving pages back is not timed, and costs.
+/// Bytes of fresh sinks between two renewals. Returning the pages is expensive and not timed.
 const FRESH: usize = 32 << 20;
 
-/// Sources one after another, and sinks.
+/// Consecutive sources and sinks.
 pub struct Stretch {
     operation: Operation,
     bytes: usize,
     kind: Sink,
-    /// From one sink to the next.
+    /// Distance from one sink to the next.
     stride: usize,
     pairs: usize,
-    /// From the beginning of the sinks to the first.
+    /// Distance from the start of the sinks to the first one.
     lead: usize,
     buffers: Buffers,
     at: usize,
 }
 
 impl Stretch {
-    /// Pairs of `bytes` over `working_set` bytes in all, at least one; nothing is allocated yet. `offset` is
-    /// the sink's, from where its kind has it begin.
+    /// Creates pairs of `bytes` over `working_set` bytes in total, at least one, without allocating the memory.
+    /// `offset` moves the sink from its normal position.
     pub fn new(
         operation: Operation,
         bytes: usize,
@@ -45,7 +45,7 @@ impl Stretch {
             Sink::Line | Sink::Alias => ((bytes + offset).next_multiple_of(LINE), working_set),
         };
         let lead = match kind {
-            // Half a page away from where a load would seem to need a store just made.
+            // Half a page away from the offset at which a load would seem to depend on a recent store.
             Sink::Line => PAGE / 2 + offset,
             Sink::Alias => offset,
             Sink::Fresh | Sink::PageEdge => 0,
@@ -54,12 +54,12 @@ impl Stretch {
         Self { operation, bytes, kind, stride, pairs, lead, buffers: Buffers::default(), at: 0 }
     }
 
-    /// Where the source of a pair begins: fresh sinks have one, which stays warm.
+    /// Returns the start of a pair's source. Fresh sinks share one source, which stays cached.
     fn source(&self, pair: usize) -> usize {
         if self.kind == Sink::Fresh { 0 } else { pair * self.stride }
     }
 
-    /// Does it with the pair whose turn it is; answers the pair, and what the operation answered.
+    /// Performs the operation on the next pair. Returns the pair and the result of the operation.
     #[inline]
     fn turn(&mut self, sources: &mut [u8], sinks: &mut [u8]) -> (usize, u64) {
         let pair = self.at;
@@ -71,7 +71,7 @@ impl Stretch {
         (pair, answer)
     }
 
-    /// Whether the pair's sink holds what it should, and nothing beside it was written.
+    /// Checks that the pair's sink has the right content, and that nothing next to it was written.
     fn look(
         &self,
         (pair, answer): (usize, u64),

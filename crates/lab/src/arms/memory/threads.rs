@@ -1,14 +1,14 @@
-//! The same in several threads at once, each on memory of its own.
+//! Runs an operation in several threads at the same time, each on its own memory.
 
 use std::thread;
 
 use super::Copies;
 
-/// One for each thread; this one has the first. An operation is one operation of each.
+/// One set of buffers per thread; this thread uses the first. An operation is one operation of each thread.
 #[derive(Debug)]
 pub struct Threads<C> {
     each: Vec<C>,
-    // Why there were fewer threads than that, so that nothing of it was a sample.
+    // The reason why fewer threads ran, which makes the sample invalid.
     short: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl<C: Copies + Send> Copies for Threads<C> {
             }
             let others = others.into_iter().flatten();
             let sum = own.copy(times);
-            // A thread that panicked takes this one with it.
+            // A panic in a thread is propagated.
             others.fold(sum, |sum, one| match one.join() {
                 Ok(part) => sum.wrapping_add(part),
                 Err(panic) => std::panic::resume_unwind(panic),

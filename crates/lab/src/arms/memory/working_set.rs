@@ -1,14 +1,14 @@
-//! How much memory an arm cycles over: a named level of this machine's caches, or a size.
+//! The memory over which an arm cycles: a cache level of this machine, or a size.
 
 use serde::Deserialize;
 use thalweg_core::quantity::parse_some_bytes;
 use thalweg_sys::host::{Cache, caches, memory_available};
 
-/// As a study writes it: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
+/// As written in a study: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum WorkingSet {
-    /// One source and one sink, again and again.
+    /// One source and one sink, used repeatedly.
     #[default]
     Hot,
     /// Half of the first-level data cache.
@@ -19,7 +19,7 @@ pub enum WorkingSet {
     L3,
     /// Twice the last level.
     Dram,
-    /// So much, as sizes are written in studies.
+    /// A size in the notation of studies.
     Size(String),
 }
 
@@ -37,7 +37,7 @@ impl From<String> for WorkingSet {
 }
 
 impl WorkingSet {
-    /// Refuses what is neither a level nor a size.
+    /// Returns an error if it is neither a level nor a size.
     pub fn is_known(&self) -> Result<(), String> {
         match self {
             Self::Size(size) => size_of_residency(size).map(|_| ()),
@@ -45,7 +45,7 @@ impl WorkingSet {
         }
     }
 
-    /// Bytes of all sources and sinks together; 0 for one pair whatever its size.
+    /// Returns the bytes of all sources and sinks together; 0 for a single pair of any size.
     pub fn bytes(&self) -> Result<usize, String> {
         let bytes = |cache: &Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
         let unknown = |name: &str| {
@@ -74,7 +74,7 @@ fn size_of_residency(size: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
 }
 
-/// Refuses what would drive others out of memory.
+/// Returns an error if this number of bytes would use up the machine's memory.
 pub fn room_for(bytes: usize) -> Result<(), String> {
     match memory_available() {
         Some(available) if available < bytes as u64 => Err(format!(

@@ -1,5 +1,5 @@
-//! Probe `alias`: does a change of the source, made after the call has returned, show in the sink?
-//! 1 if it does, 0 if the bytes were copied. Parameters: mechanism, source, sink.
+//! The probe `alias`: checks whether a change of the source after the call shows in the sink. 1 if it does, 0 if the
+//! bytes were copied. Parameters: mechanism, source, sink.
 
 use serde::Deserialize;
 use thalweg_core::{
@@ -21,23 +21,23 @@ struct With {
     sink: To,
 }
 
-/// Sources that can be written to afterwards.
+/// Sources that can be modified afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum From {
     Memory,
     File,
-    /// A file in memory.
+    /// A memfd.
     Memfd,
 }
 
-/// Sinks that can be looked at.
+/// Sinks that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum To {
     File,
     Pipe,
-    /// A pair of unix stream sockets.
+    /// A pair of Unix stream sockets.
     Unix,
     /// A TCP connection over loopback.
     Tcp,
@@ -60,7 +60,7 @@ impl Probe for AliasProbe {
 }
 
 impl With {
-    /// The mechanism, and what it promises between these ends.
+    /// Returns the mechanism, and its guarantees between these ends.
     fn mechanism(&self) -> Result<(&'static dyn Mechanism, Pair), Unfit> {
         let name = &self.mechanism;
         let unknown = || Unfit::because(format!("probe alias: there is no mechanism {name:?}"));

@@ -1,6 +1,6 @@
-//! How much memory a bulk transfer takes besides the data's two buffers, in MiB: the proportional
-//! memory (PSS) of both processes, in which shared pages count once. Parameters: bytes, and `way`, a
-//! table of parameters of work `bulk`.
+//! The memory in MiB that a bulk transfer uses in addition to the two data buffers: the proportional set size (PSS)
+//! of both processes, in which shared pages count once. Parameters: bytes, and `way`, a table of parameters of the
+//! work `bulk`.
 
 use serde::Deserialize;
 use thalweg_core::Unfit;

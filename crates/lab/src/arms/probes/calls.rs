@@ -1,5 +1,5 @@
-//! Probe `calls-per-buffer`: system calls made for each buffer of a file that goes to a socket,
-//! counted where they are made. Parameters: mechanism, buffer, sink = "unix" or "tcp".
+//! The probe `calls-per-buffer`: the number of system calls per buffer when sending a file to a socket, counted at
+//! the call site. Parameters: mechanism, buffer, sink = "unix" or "tcp".
 
 use serde::Deserialize;
 use thalweg_core::{
@@ -32,7 +32,7 @@ enum To {
     Unix,
 }
 
-/// Enough that a call more at the end does not look like one a buffer.
+/// Enough buffers that one extra call at the end does not look like one call per buffer.
 const BUFFERS: u64 = 64;
 
 impl Probe for CallsPerBuffer {
@@ -52,7 +52,7 @@ impl Probe for CallsPerBuffer {
 }
 
 impl With {
-    /// The mechanism, and the bytes of all buffers.
+    /// Returns the mechanism, and the bytes of all buffers.
     fn mechanism_and_total(&self) -> Result<(&'static dyn Mechanism, u64), Unfit> {
         let text = |what| Unfit::because(format!("probe calls-per-buffer: {what}"));
         let mechanism = mechanisms::by_name(&self.mechanism);

@@ -1,5 +1,5 @@
-//! What the time-stamp counter, read round each small copy, says the copies take, to what they take
-//! together. Where the two differ, the counter round a small copy does not tell the copy's cost.
+//! Compares the time-stamp counter read around each small copy with the time of all copies together. If the two
+//! differ, the counter around a small copy does not show the cost of the copy.
 
 use serde::Deserialize;
 use std::hint::black_box;
@@ -12,13 +12,13 @@ use crate::{
     measure::stats::median,
 };
 
-/// The sum of readings to the time of the batch, size by size.
+/// The sum of the readings divided by the time of the batch, for each size.
 pub(in crate::arms) struct RdtscSmall;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Bytes of one copy.
+    /// Bytes per copy.
     sizes: Vec<usize>,
     #[serde(default = "of_the_library")]
     kernel: String,
@@ -28,9 +28,9 @@ fn of_the_library() -> String {
     "libc".to_owned()
 }
 
-/// Copies in a batch: long against the two readings round it.
+/// Copies per batch, so that the batch is long compared with the two readings around it.
 const COPIES: u32 = 20_000;
-/// Of either kind, in turns.
+/// Rounds of each kind, in turn.
 const ROUNDS: usize = 15;
 const MOST_BYTES: usize = 1 << 20;
 
@@ -70,7 +70,7 @@ impl Look for Parameters {
     }
 }
 
-/// The median of the rounds; `None` without a counter.
+/// Returns the median of the rounds; `None` without a time-stamp counter.
 fn ratio(kernel: Ready, size: usize) -> Option<f64> {
     let (source, mut sink) = (vec![1; size], vec![0; size]);
     let mut one = || kernel.copy(black_box(&mut sink), black_box(&source));

@@ -1,6 +1,6 @@
-//! Probe `splice-returns`: what splice says that it moved, into a pipe and out of it, asked each
-//! time for more than any pipe holds. The numbers are the distinct answers, the text is the
-//! histogram. Parameters: source, pipes (capacities, 0 = the kernel's own), threads (1 or 2).
+//! The probe `splice-returns`: the return values of splice into and out of a pipe, with a requested length that no
+//! pipe can hold. The numbers are the distinct values; the text is their histogram. Parameters: source, pipes
+//! (capacities, 0 = the kernel's default), threads (1 or 2).
 
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs::File, os::fd::OwnedFd, sync::Arc, thread};
@@ -40,9 +40,9 @@ fn one() -> u32 {
     1
 }
 
-/// More than a pipe may hold.
+/// More than the capacity of any pipe.
 const ASKED: usize = 1 << 30;
-/// Calls into each pipe.
+/// Number of calls for each pipe.
 const CALLS: usize = 64;
 
 type Histogram = BTreeMap<usize, usize>;
@@ -97,7 +97,7 @@ impl From {
     }
 }
 
-/// One thread: into the pipe, out of it again.
+/// One thread: fills the pipe and empties it, in turn.
 fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), Errno> {
     let (mut into, mut out) = (Histogram::new(), Histogram::new());
     let mut inlet = Inlet::new(source);
@@ -109,7 +109,7 @@ fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), E
         while waiting > 0 {
             let put = splice(&pipe.reader, None, &outlet, None, ASKED, SpliceMode::NonBlock)?;
             *out.entry(put).or_default() += 1;
-            // Taking nothing out of a pipe that holds something would go on for ever.
+            // Reading 0 bytes from a pipe that contains data would loop forever.
             if put == 0 {
                 return Err(Errno::IO);
             }
@@ -130,13 +130,13 @@ fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Err
             for _ in 0..CALLS {
                 *into.entry(inlet.fill(&writer)?).or_default() += 1;
             }
-            // The writer closes here: the other side then sees the end.
+            // The writer is closed here, so the reader sees end of file.
             Ok::<_, Errno>(into)
         })
     });
     let filler = filler.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
     let out = empty(&reader);
-    // If that failed, the filler must not wait for room for ever.
+    // If reading failed, the filling thread must not wait for room forever.
     drop(reader);
     let into = filler.join().map_err(|_| Errno::IO)??;
     Ok((into, out?))
@@ -152,7 +152,7 @@ fn empty(reader: &OwnedFd) -> Result<Histogram, Errno> {
     }
 }
 
-/// A source and the place in it.
+/// A source and the position in it.
 struct Inlet {
     source: Arc<File>,
     at: Option<u64>,

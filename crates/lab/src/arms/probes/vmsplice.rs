@@ -1,5 +1,5 @@
-//! Probes of vmsplice: how much one call takes (`vmsplice-limit`), and whether pages are shared or
-//! copied in each direction (`vmsplice-directions`). Kernels of 2026 and later may copy both ways.
+//! Probes of vmsplice: the bytes that one call takes (`vmsplice-limit`), and whether pages are shared or copied in
+//! each direction (`vmsplice-directions`). Kernels of 2026 and later may copy in both directions.
 
 use serde::Deserialize;
 use thalweg_core::{Unfit, quantity::Size};
@@ -53,7 +53,7 @@ impl Probe for Limit {
 impl Look for LimitWith {
     fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
         let Self { bytes: Size(bytes), pipes } = self;
-        // Whole pages: a slot of the pipe holds no part of a second one.
+        // Whole pages, because a slot of the pipe cannot contain parts of two pages.
         let memory = Map::anonymous(*bytes as usize, false);
         let mut memory = memory.map_err(|e| Unfit::because(format!("memory to offer: {e}")))?;
         let memory = memory.bytes_mut().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Look for Directions {
     }
 }
 
-/// Memory into a pipe; the memory is changed before the pipe is read: does the change show?
+/// Writes memory to a pipe, changes the memory, and reads the pipe. Returns `true` if the change shows.
 fn read_after_change() -> Result<bool, Errno> {
     let (pipe, mut memory) = (Pipe::new(0)?, vec![1; SOME]);
     given(&pipe, &memory)?;
@@ -111,8 +111,8 @@ fn read_after_change() -> Result<bool, Errno> {
     Ok(std::hint::black_box(arrived).contains(&2))
 }
 
-/// Memory into a pipe, and by vmsplice into other memory; then the first is changed, and then the
-/// second: does a change show on the other side?
+/// Writes memory to a pipe, takes it with vmsplice into other memory, and changes both in turn. Returns `true` if a
+/// change shows on the other side.
 fn taken_before_change() -> Result<bool, Errno> {
     let (pipe, mut memory, mut other) = (Pipe::new(0)?, vec![1; SOME], vec![0; SOME]);
     given(&pipe, &memory)?;
@@ -127,7 +127,7 @@ fn given(pipe: &Pipe, memory: &[u8]) -> Result<(), Errno> {
     all(|at| vmsplice(&pipe.writer, &memory[at..], SpliceMode::Block))
 }
 
-/// Calls until a page has been moved.
+/// Repeats the call until a page has been moved.
 fn all(mut call: impl FnMut(usize) -> Result<usize, Errno>) -> Result<(), Errno> {
     let mut moved = 0;
     while moved < SOME {

@@ -1,5 +1,5 @@
-//! How much memory two ways take: two workers do the work once, and their proportional memory (PSS)
-//! is compared. Shared pages count once.
+//! Compares the memory of two methods: two workers do the work once, and their proportional set sizes (PSS) are
+//! compared. Shared pages count once.
 
 use serde::Deserialize;
 use thalweg_core::Unfit;
@@ -9,14 +9,14 @@ use crate::arms::{
     worker::{Running, Worker},
 };
 
-/// The memory of one worker to that of another.
+/// The memory of one worker divided by that of another.
 pub(in crate::arms) struct WorkerMemory;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
     bytes: u64,
-    /// Two tables of parameters of work `worker`.
+    /// Two tables of parameters of the work `worker`.
     first: toml::Table,
     second: toml::Table,
 }
@@ -54,7 +54,7 @@ impl Look for Parameters {
     }
 }
 
-/// Memory of a worker that has just done its work, and holds what it needs for doing it again.
+/// Returns the memory of a worker that has just done its work, and is ready to repeat it.
 fn peak(job: &Job<'_>) -> Result<u64, Unfit> {
     let mut running = Running::start(job)?;
     running.warm_up()?;

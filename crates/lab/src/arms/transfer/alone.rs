@@ -1,5 +1,4 @@
-//! One mechanism and nothing else, as arms and probes drive it: whatever the driver would step down
-//! for is a failure.
+//! Runs a single mechanism for arms and probes. Conditions in which the driver would fall back are failures here.
 
 use std::{os::fd::AsFd, time::Duration};
 use thalweg_core::{
@@ -12,20 +11,20 @@ use crate::{
     measure::{Stop, schedule::Failure},
 };
 
-/// An open file as an end; from its first byte if it can be addressed.
+/// Returns an open file as an end, from its first byte if it is seekable.
 pub(in crate::arms) fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
     let end = End::from_start(file.as_fd());
     end.map_err(|e| Unfit::because(format!("looking at an end: {e}")))
 }
 
-/// Moves `total` bytes by an opened mechanism, which is asked for all of them.
+/// Moves `total` bytes with an opened mechanism, requesting all of them.
 pub(in crate::arms) fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result<(), Unfit> {
     let mut how = Exactly { paced: false, patience: PATIENCE, watch: &mut () };
     Ok(run_exact(mover, total, &mut how)?)
 }
 
-/// Opens the mechanism, moves the whole length of the transfer as the driver would, calls `at_end`
-/// while the mechanism still holds what it took, and closes it.
+/// Opens the mechanism, moves the whole length like the driver, calls `at_end` while the mechanism still holds its
+/// resources, and closes it.
 pub(super) fn move_all(
     (mechanism, tuning): (&dyn Mechanism, &Tuning),
     transfer: Transfer<'_>,

@@ -1,5 +1,5 @@
-//! The other end of a pipe or a socket: a thread that feeds or drains it, started before any buffer
-//! is made. Its processor time is the process's, so both sides are counted.
+//! The other end of a pipe or socket: a thread that feeds or drains it, started before any buffer is allocated. Its
+//! CPU time belongs to this process, so both sides are counted.
 
 use std::{
     io,
@@ -24,23 +24,23 @@ use crate::{
     measure::{Stop, schedule::Failure},
 };
 
-/// What programs that read a stream ask for at a time, and what a pipe holds.
+/// The usual read size of programs that read a stream, and the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// What is between the two ends.
+/// The kind of stream between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Pipe,
     Unix,
     /// A connection over loopback.
     Tcp,
-    /// The same; what reads at its other end asks for 1 MiB at a time.
+    /// A connection over loopback whose reader requests 1 MiB at a time.
     TcpLarge,
 }
 
 impl Stream {
-    /// A reading and a writing end.
+    /// Returns a reading and a writing end.
     pub fn pair(self) -> io::Result<(OwnedFd, OwnedFd)> {
         match self {
             Self::Pipe => scratch::stream(Kind::Pipe, Sockets::Unix),
@@ -49,13 +49,13 @@ impl Stream {
         }
     }
 
-    /// What is read of it at a time.
+    /// Returns the read size.
     fn at_once(self) -> usize {
         if self == Self::TcpLarge { 1 << 20 } else { AT_ONCE }
     }
 }
 
-/// The end of the stream that is measured, and the thread at the other.
+/// The end of the stream that is measured, and the thread at the other end.
 pub(crate) struct Peer {
     pub near: OwnedFd,
     orders: Sender<Order>,
@@ -63,7 +63,7 @@ pub(crate) struct Peer {
     pub kind: Stream,
 }
 
-/// So many transfers of the pattern's first bytes.
+/// A request for a number of transfers of the pattern's first bytes.
 #[derive(Clone, Copy)]
 struct Order {
     size: u64,
@@ -72,13 +72,13 @@ struct Order {
 }
 
 impl Peer {
-    /// Something to read from.
+    /// Creates an end to read from.
     pub fn feeding(kind: Stream) -> io::Result<Self> {
         let (near, far) = kind.pair()?;
         Self::start(kind, near, move |order| feed(&far, order))
     }
 
-    /// Something to write to.
+    /// Creates an end to write to.
     pub fn draining(kind: Stream) -> io::Result<Self> {
         let (far, near) = kind.pair()?;
         let mut buffer = vec![0; kind.at_once()];
@@ -92,7 +92,7 @@ impl Peer {
     ) -> io::Result<Self> {
         let (orders, inbox) = channel::<Order>();
         let (answer, answers) = channel();
-        // Not joined: it ends when our end is closed, or with the process.
+        // Not joined: the thread exits when our end is closed, or with the process.
         thread::Builder::new().name("peer".to_owned()).spawn(move || {
             for order in inbox {
                 let done = work(order);
@@ -105,13 +105,13 @@ impl Peer {
         Ok(Self { near, orders, answers, kind })
     }
 
-    /// Has it begin with so many transfers of so many bytes.
+    /// Starts this number of transfers of this size in the thread.
     pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), Failure> {
         let sent = self.orders.send(Order { size, transfers, checking });
         sent.map_err(|_| Unfit::because("the other end of the stream is gone").into())
     }
 
-    /// Waits until it has done what it was told.
+    /// Waits until the thread has finished its request.
     pub fn wait(&self, stop: &Stop<'_>) -> Result<(), Failure> {
         loop {
             match self.answers.recv_timeout(BETWEEN_LOOKS) {
@@ -125,7 +125,7 @@ impl Peer {
     }
 }
 
-/// Writes the pattern. Where SIGPIPE is not ignored, a reader that leaves ends the process.
+/// Writes the pattern. If SIGPIPE is not ignored, a reader that closes its end terminates the process.
 fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
     for _ in 0..order.transfers {
         let mut at = 0;
@@ -139,7 +139,7 @@ fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads everything; compares it if it is told to.
+/// Reads everything, and compares it if requested.
 fn drain(far: &OwnedFd, buffer: &mut [u8], order: Order) -> Result<(), String> {
     let total = order.size * order.transfers;
     if !order.checking {

@@ -1,6 +1,5 @@
-//! Whole transfers, as tuning measures them: the ends of each are opened, a mechanism moves all that
-//! lies between, they are closed, and the last byte has arrived. The arms of a session share one place
-//! and take turns in it.
+//! Whole transfers, as measured by tuning: both ends are opened, a mechanism moves all bytes, the ends are closed,
+//! and the last byte has arrived. The arms of a session share one pair of ends and take turns.
 
 use std::{
     cell::RefCell,
@@ -27,19 +26,19 @@ use crate::{
     scratch::{Folder, free_space},
 };
 
-/// What an end is made of.
+/// The kind of an end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Medium<'p> {
     Memory,
-    /// A pipe or a socket; a thread of ours is at its other end.
+    /// A pipe or socket with a thread of this process at its other end.
     Stream(Stream),
-    /// A file of our own in this folder.
+    /// A temporary file in this directory.
     Within(&'p Path),
-    /// This very file: as a source it is there, as a sink it is made.
+    /// This file: as a source it exists, as a sink it is created.
     File(&'p Path),
 }
 
-/// How every transfer of a place is done.
+/// The conditions of every transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'s> {
     pub state: SinkState,
@@ -47,13 +46,13 @@ pub(crate) struct Terms<'s> {
     pub stop: &'s Stop<'s>,
 }
 
-/// The ends, and what every sample between them moves.
+/// The two ends, and the data that every sample moves.
 pub(crate) struct Whole<'s> {
     source: WholeEnd,
     sink: WholeEnd,
     terms: Terms<'s>,
-    /// Sinks that there may be: those of the last sample, at least one, which an arm of another kind
-    /// may have left.
+    /// The number of sinks that may exist: those of the last sample, at least one, which an arm of another kind may
+    /// have left.
     made: u64,
     pub size: u64,
 }
@@ -64,15 +63,15 @@ enum WholeEnd {
     Stream(Peer),
 }
 
-/// A mechanism at a tuning.
+/// A mechanism with a tuning.
 type Tuned<'t> = (&'t dyn Mechanism, &'t Tuning);
 
 const AT_ONCE: usize = 1 << 20;
 
 impl<'s> Whole<'s> {
-    /// Makes the ends; nothing has a size yet.
+    /// Creates the ends, without a size.
     pub fn between(source: Medium<'_>, sink: Medium<'_>, terms: Terms<'s>) -> io::Result<Self> {
-        // Made now: else it would count as memory that the first mechanism holds.
+        // Allocates the pattern now; otherwise it would count as memory of the first mechanism.
         Content::Pattern.piece(0, 1);
         let near = |medium, name, peer: fn(Stream) -> io::Result<Peer>| {
             Ok::<_, io::Error>(match medium {
@@ -90,7 +89,7 @@ impl<'s> Whole<'s> {
         Ok(Self { source, sink, terms, made: 1, size: 1 })
     }
 
-    /// Makes a source of `size` bytes, all of it in memory, and room for as many.
+    /// Creates a source of `size` bytes, all of it in memory, and makes room for the same number.
     pub fn resize(&mut self, size: u64) -> io::Result<()> {
         self.clear()?;
         self.size = size;
@@ -112,9 +111,9 @@ impl<'s> Whole<'s> {
         self.blank_sink()
     }
 
-    /// The most bytes that files of one size may take, source and sinks together.
+    /// Returns the maximum bytes of all files of one size, source and sinks together.
     pub fn room(&mut self) -> u64 {
-        // What cannot be removed takes room.
+        // Files that cannot be removed still use space.
         let _ = self.clear();
         let folder = |near: &WholeEnd| match near {
             WholeEnd::File { path, .. } => path.parent().map(free_space),
@@ -123,14 +122,14 @@ impl<'s> Whole<'s> {
         [&self.source, &self.sink].into_iter().filter_map(folder).min().unwrap_or(u64::MAX) / 4
     }
 
-    /// What the planner knows of such ends.
+    /// Returns the planner's facts about these ends.
     pub fn facts(&mut self) -> Result<Facts, Failure> {
         let facts = self.transfer(0, |transfer| Ok(Facts::of(&transfer)))?;
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         Ok(facts)
     }
 
-    /// So many transfers, timed until the last byte has arrived.
+    /// Performs this number of transfers, timed until the last byte has arrived.
     pub fn sample(&mut self, tuned: Tuned<'_>, transfers: u64) -> Result<Sample, Failure> {
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         let stop = self.terms.stop;
@@ -143,7 +142,7 @@ impl<'s> Whole<'s> {
         Ok(meter.stop(self.size * transfers))
     }
 
-    /// One transfer that is looked at byte by byte, and how much memory it held at its end.
+    /// Performs one transfer and verifies every byte. Returns the memory that was in use at its end.
     pub fn check(&mut self, tuned: Tuned<'_>) -> Result<Option<u64>, Failure> {
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         self.blank_sink().map_err(|e| unfit("preparing the sink", &e))?;
@@ -163,7 +162,7 @@ impl<'s> Whole<'s> {
         Ok(held)
     }
 
-    /// What is wrong with the bytes that arrived last; a stream is looked at by its drain.
+    /// Verifies the bytes that arrived last. A stream is verified by its drain.
     pub fn look(&self) -> Result<(), String> {
         match (&self.source, &self.sink) {
             (_, WholeEnd::Stream(_)) => Ok(()),
@@ -178,7 +177,7 @@ impl<'s> Whole<'s> {
         }
     }
 
-    /// New streams: after a failure it is unknown what the old ones hold.
+    /// Replaces the streams, because after a failure their content is unknown.
     fn renew(&mut self) -> io::Result<()> {
         if let WholeEnd::Stream(peer) = &mut self.source {
             *peer = Peer::feeding(peer.kind)?;
@@ -207,8 +206,8 @@ impl<'s> Whole<'s> {
         Ok(())
     }
 
-    /// The `n`-th transfer of a sample: files are opened for it and closed after it, as by a program
-    /// that moves files one by one.
+    /// Performs the `n`-th transfer of a sample. Files are opened and closed for it, as by a program that moves files
+    /// one by one.
     fn transfer<R>(
         &mut self,
         n: u64,
@@ -240,7 +239,7 @@ impl<'s> Whole<'s> {
         moved(Transfer { source, sink, len: Some(self.size), needs: self.terms.needs })
     }
 
-    /// Where the `n`-th transfer of a sample goes to; nowhere if the sink is no file.
+    /// Returns the path of the `n`-th sink of a sample; empty if the sink is not a file.
     fn sink_path(&self, n: u64) -> PathBuf {
         match (&self.sink, self.terms.state) {
             (WholeEnd::File { path, .. }, SinkState::Fresh) if n > 0 => {
@@ -253,7 +252,7 @@ impl<'s> Whole<'s> {
         }
     }
 
-    /// Removes the sinks of the last sample, unless they are to be there for the next one.
+    /// Removes the sinks of the last sample, unless they must exist for the next one.
     fn clear(&mut self) -> io::Result<()> {
         if self.terms.state == SinkState::Fresh && matches!(self.sink, WholeEnd::File { .. }) {
             (0..self.made).try_for_each(|n| remove(&self.sink_path(n)))?;
@@ -262,7 +261,7 @@ impl<'s> Whole<'s> {
         Ok(())
     }
 
-    /// Where a sink is to be there before: one of the right length that holds none of the right bytes.
+    /// If a sink must exist before, creates one with the right length and no correct byte.
     fn blank_sink(&self) -> io::Result<()> {
         let (WholeEnd::File { path, .. }, SinkState::Resident) = (&self.sink, self.terms.state)
         else {
@@ -280,7 +279,7 @@ impl<'s> Whole<'s> {
     }
 }
 
-/// A mechanism at a tuning, in a place that it shares with others.
+/// A mechanism with a tuning, between ends that it shares with others.
 pub(crate) struct WholeArm<'p, 's> {
     pub place: &'p RefCell<Whole<'s>>,
     pub mechanism: &'static dyn Mechanism,
@@ -288,12 +287,12 @@ pub(crate) struct WholeArm<'p, 's> {
 }
 
 impl<'s> WholeArm<'_, 's> {
-    /// One transfer that is looked at, and how much memory it held.
+    /// Performs one transfer and verifies it. Returns the memory that was in use.
     pub fn try_out(&self) -> Result<Option<u64>, Failure> {
         self.in_place(Whole::check)
     }
 
-    /// After a failure the place has new streams.
+    /// Replaces the streams after a failure.
     fn in_place<R>(
         &self,
         act: impl FnOnce(&mut Whole<'s>, Tuned<'_>) -> Result<R, Failure>,
@@ -317,7 +316,7 @@ impl Arm for WholeArm<'_, '_> {
     }
 }
 
-/// A new file, readable too: mechanisms that map the sink need that.
+/// Creates a file that is also readable, because mechanisms that map the sink need that.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).open(path)
 }

@@ -1,4 +1,4 @@
-//! The parameters of a transfer, as a study writes them, and what does not go together.
+//! The parameters of a transfer in a study, and the combinations that are invalid.
 
 use serde::Deserialize;
 use thalweg_core::{
@@ -8,48 +8,48 @@ use thalweg_core::{
 
 use crate::arms::{content::Content, knobs, parameters};
 
-/// Everything a study may say of a transfer.
+/// All parameters of a transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct With {
-    /// One of the list of mechanisms.
+    /// A name from the list of mechanisms.
     pub mechanism: String,
-    /// Its knobs: sizes or numbers.
+    /// The knobs of the mechanism: sizes or numbers.
     #[serde(default, deserialize_with = "knobs::tuning")]
     pub tuning: Tuning,
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub source: From,
     pub sink: To,
     /// The file system of source and sink files.
     #[serde(default = "scratch")]
     pub place: String,
-    /// Whether a sink file is made anew each time, or written over where it is.
+    /// `true` if a sink file is newly created each time, `false` if it is overwritten.
     #[serde(default)]
     pub fresh: Option<bool>,
-    /// Bytes a second of a paced source: `100MB/s`.
+    /// Bytes per second of a paced source, like `100MB/s`.
     pub rate: Option<String>,
-    /// Capacity of the pipe that is the source or the sink; the kernel's own if left out.
+    /// Capacity of the pipe that is the source or sink; the kernel's default if omitted.
     pub pipe: Option<Size>,
-    /// The buffer of the process that reads a pipe or a socket.
+    /// The buffer size of the process that reads a pipe or socket.
     pub receiver_buffer: Option<Size>,
-    /// The congestion control of a TCP connection; the system's own if left out.
+    /// The congestion control of a TCP connection; the system's default if omitted.
     pub congestion: Option<String>,
-    /// What must be given: a mechanism that gives less on this pair is unfit.
+    /// The required guarantees: a mechanism with weaker ones is unfit.
     #[serde(default)]
     pub needs: Needs,
 }
 
-/// Where bytes come from.
+/// The source of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum From {
     /// `/dev/zero`.
     Zero,
-    /// A file that lies in the page cache.
+    /// A file in the page cache.
     File,
-    /// A file in memory.
+    /// A memfd.
     Memfd,
-    /// A pipe that another process fills at a steady rate: a slow disk.
+    /// A pipe that another process fills at a steady rate, like a slow disk.
     Paced,
 }
 
@@ -67,11 +67,11 @@ pub(super) enum To {
     Tcp,
 }
 
-/// What must be given.
+/// The required guarantees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Needs {
-    /// Nothing: pages may stay shared with the source.
+    /// None: pages may stay shared with the source.
     #[default]
     Shared,
     /// The sink is independent of the source.
@@ -83,7 +83,7 @@ fn scratch() -> String {
 }
 
 impl With {
-    /// Reads them, and refuses what would be ignored.
+    /// Parses the parameters. Parameters that would be ignored are an error.
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
         let with: Self = parameters("transfer", table)?;
         let idle = [
@@ -107,7 +107,7 @@ impl With {
         self.source == From::Paced || self.sink == To::Pipe
     }
 
-    /// The mechanism, with its knobs set.
+    /// Returns the mechanism with its tuning.
     pub fn tuned(&self) -> Result<(&'static dyn Mechanism, Tuning), Unfit> {
         let name = &self.mechanism;
         let mechanism = mechanisms::by_name(name);
@@ -125,7 +125,7 @@ impl With {
         Ok((mechanism, self.tuning.clone()))
     }
 
-    /// The rate of a paced source.
+    /// Returns the rate of a paced source.
     pub fn rate(&self) -> Result<u64, Unfit> {
         let text = self.rate.as_deref().unwrap_or_default();
         let rate = parse_rate(text).ok().filter(|rate| *rate > 0);
@@ -136,7 +136,7 @@ impl With {
 }
 
 impl From {
-    /// The kind of end it is.
+    /// Returns the kind of the end.
     pub fn kind(self) -> Kind {
         match self {
             Self::Zero => Kind::Device,
@@ -149,14 +149,14 @@ impl From {
         if self == Self::Zero { Content::Zeros } else { Content::Pattern }
     }
 
-    /// Whether it never ends.
+    /// Returns `true` if the source has no end.
     pub fn is_endless(self) -> bool {
         matches!(self, Self::Zero | Self::Paced)
     }
 }
 
 impl To {
-    /// The kind of end it is.
+    /// Returns the kind of the end.
     pub fn kind(self) -> Kind {
         match self {
             Self::Null => Kind::Null,
@@ -166,25 +166,25 @@ impl To {
         }
     }
 
-    /// Whether another process reads it.
+    /// Returns `true` if another process reads the sink.
     pub fn is_read(self) -> bool {
         matches!(self, Self::Pipe | Self::Unix | Self::Tcp)
     }
 }
 
 impl Needs {
-    /// As the planner has it.
+    /// Returns the guarantees in the planner's form.
     pub fn guarantees(self) -> Guarantees {
         if self == Self::Copied { Guarantees::COPIED } else { Guarantees::SHARED }
     }
 }
 
-/// How much a mechanism moves before all of its own buffers have been touched: buffers are fresh
-/// memory when it is opened, and their faults are no part of moving.
+/// Returns the bytes that a mechanism moves until all of its own buffers have been touched. Its buffers are fresh
+/// memory after opening, and their page faults are not part of moving.
 pub(super) fn touching(mechanism: &dyn Mechanism, tuning: &Tuning) -> u64 {
     let info = mechanism.info();
     let Some(buffer) = info.knobs.iter().find(|knob| knob.name == "buffer") else { return 0 };
-    // Threads and ring entries have one each.
+    // Each thread and each ring entry has one buffer.
     let counts = info.knobs.iter().filter(|knob| knob.unit == Unit::Count);
     let counts = counts.map(|knob| info.knob(tuning, knob.name).max(1));
     counts.fold(info.knob(tuning, buffer.name), u64::saturating_mul)

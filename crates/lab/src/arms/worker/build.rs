@@ -1,4 +1,4 @@
-//! Builds a C source once: the program is kept in the cache under everything it depends on.
+//! Builds a C source once. The program is cached under a key of everything that affects it.
 
 use std::{
     env, fs,
@@ -12,14 +12,14 @@ use thalweg_sys::host;
 use super::packages::Packages;
 use crate::scratch::{Folder, cache};
 
-/// What a source is built with.
+/// The flags for building a source.
 #[derive(Debug, Hash)]
 pub struct Flags<'f> {
     pub own: &'f [String],
     pub packages: Packages,
 }
 
-/// The program of this source, built by `$CC` or `cc` with these flags. `Err` is the reason.
+/// Returns the program of this source, built by `$CC` or `cc` with these flags. The error is the reason.
 pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf, String> {
     let compiler = Compiler::find(source)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -27,8 +27,8 @@ pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf
     kept(&name, scratch, |aside| compiler.build(source, flags, &aside.file(&name)))
 }
 
-/// What lies in the cache under this name; if nothing does, `make` puts it into a folder under that
-/// name first. In the cache it appears when it is whole: another process may be starting it, or building it too.
+/// Returns the cache entry with this name. If it does not exist, `make` creates it in a directory first. It then
+/// appears in the cache atomically, because another process may be starting or building it too.
 pub fn kept(
     name: &str,
     scratch: &Path,
@@ -69,8 +69,8 @@ impl Compiler {
         Ok(Self { words, version })
     }
 
-    /// Differs where the program would: compiler, flags, packages, source, the headers beside it, and
-    /// the processor, for which `-march=native` builds.
+    /// Returns a key of everything that affects the program: compiler, flags, packages, source, the headers next to
+    /// it, and the CPU, because of `-march=native`.
     fn key(&self, source: &Path, flags: &Flags<'_>) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
         (&self.words, &self.version, flags, host::cpu_model()).hash(&mut hasher);
@@ -95,7 +95,7 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler; the reason has the first of its own words.
+/// Runs a compiler; the error contains its first message.
 pub fn compiled(command: &mut Command, compiler: &str, source: &Path) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|e| format!("{compiler}: {e}"))?;

@@ -1,28 +1,28 @@
-//! Calls that a program does not count itself: the kernel's own counts of its reads and writes, `syscr` and
-//! `syscw` in /proc/PID/io (proc_pid_io(5)). A `read` or a `write` in any form is one, `sendfile` and
-//! `copy_file_range` are one of either; `send`, `recv`, `splice`, `vmsplice`, `tee`, a ring of io_uring
-//! and reading from another process are none (Linux 6.18). A process that ends hands its counts to its parent.
+//! System calls that a program does not count itself, from the kernel's counts of reads and writes: `syscr` and
+//! `syscw` in /proc/PID/io (proc_pid_io(5)). Any form of `read` or `write` counts as one; `sendfile` and
+//! `copy_file_range` count as one of each. `send`, `recv`, `splice`, `vmsplice`, `tee`, io_uring and reading from
+//! another process do not count (Linux 6.18). A process that exits adds its counts to its parent.
 
 use std::{
     fs::{read_dir, read_to_string},
     io::ErrorKind,
 };
 
-/// The processes of a program and its helpers: those of one process group.
+/// The processes of a program and its helpers: the members of one process group.
 #[derive(Debug)]
 pub struct Calls {
     group: u32,
     members: Vec<u32>,
-    /// What the machine said of its newest process when the members were looked for.
+    /// The id of the machine's newest process when the members were listed.
     newest: Option<String>,
-    /// What an order and its answer cost by themselves.
+    /// The calls of a request and its answer alone.
     order: u64,
 }
 
 impl Calls {
-    /// Of the group of this number. `order` gives an order that does nothing; its own calls are left
-    /// out of later differences, and one that has none shows a count that stands still. The inner
-    /// error is why nothing is counted.
+    /// Creates the counter for a process group. `order` sends a request that does nothing; its calls are subtracted
+    /// from later differences. If it has no calls, the count does not work. The inner error is the reason why calls
+    /// are not counted.
     pub fn find<E>(
         group: u32,
         order: impl FnOnce() -> Result<(), E>,
@@ -37,7 +37,7 @@ impl Calls {
         }))
     }
 
-    /// Calls until now, of all processes of the group.
+    /// Returns the calls of all processes of the group until now.
     pub fn now(&mut self) -> Result<u64, String> {
         let newest = newest_process();
         if newest.is_none() || newest != self.newest {
@@ -55,13 +55,14 @@ impl Calls {
         }
     }
 
-    /// Calls since then, without the order's own; `None` where a helper took its count with it.
+    /// Returns the calls since `before`, without those of the request itself. `None` if a helper exited and its count
+    /// was lost.
     pub fn since(&mut self, before: u64) -> Option<u64> {
         Some(self.now().ok()?.checked_sub(before)?.saturating_sub(self.order))
     }
 }
 
-/// Reads and writes of a process, dead threads and children it has waited for among them.
+/// Returns the reads and writes of a process, including exited threads and children that it has waited for.
 fn of_process(process: &str) -> Result<u64, String> {
     let path = format!("/proc/{process}/io");
     match read_to_string(&path) {
@@ -81,8 +82,8 @@ fn counts(io: &str) -> Option<u64> {
     Some(count("syscr:")? + count("syscw:")?)
 }
 
-/// The number of the newest process, the last word of /proc/loadavg: who was looked for before it came
-/// need not be looked for again.
+/// Returns the id of the newest process, the last word of /proc/loadavg. While it does not change, the members need
+/// not be listed again.
 fn newest_process() -> Option<String> {
     Some(read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.to_owned())
 }
@@ -95,7 +96,7 @@ fn members(group: u32) -> Vec<u32> {
 
 fn group_of(process: u32) -> Option<u32> {
     let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name before it may hold anything, brackets too.
+    // The process name before it may contain anything, even parentheses.
     stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 

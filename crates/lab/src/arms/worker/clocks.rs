@@ -1,14 +1,14 @@
-//! A worker's clock beside ours. Between its operations a worker may set up what is not timed; one that leaves out
-//! much of what we waited for, time after time, may leave out work.
+//! Compares a worker's clock with ours. Between its operations a worker may do set-up that is not timed. A worker
+//! that repeatedly leaves out much of the time may leave out work.
 
 use std::time::Duration;
 
-/// A worker's own time is this much of ours at least, or it is told.
+/// The minimum fraction of our time that a worker's time should have. Below it, a doubt is reported.
 const LEAST_SHARE: f64 = 0.8;
-/// Less than this is what a question and an answer take.
+/// Differences below this are the overhead of a request and its answer.
 const ASKING: Duration = Duration::from_millis(1);
 
-/// What was heard of both clocks.
+/// The sums of both clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
     runs: u32,
@@ -18,7 +18,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// What one run took by the worker's clock, and by ours around it.
+    /// Adds the duration of one run by the worker's clock and by ours.
     pub fn compare(&mut self, own: Duration, ours: Duration) {
         self.runs += 1;
         self.own += own;
@@ -27,7 +27,7 @@ impl Clocks {
         self.short += u32::from(short);
     }
 
-    /// Why its times are to be doubted, if most of them are so short.
+    /// Returns a doubt about the worker's times if most of them are too short.
     pub fn doubt(&self) -> Option<String> {
         let share = self.own.as_secs_f64() / self.ours.as_secs_f64().max(f64::MIN_POSITIVE);
         (self.short * 2 > self.runs).then(|| {

@@ -1,26 +1,25 @@
-//! A program of which each operation is done by a process of its own: no code of it has been
-//! compiled, no memory touched by an earlier one. What is timed is still what the program times
-//! itself; starting it is left out.
+//! A program that performs each operation in a new process, without code compiled or memory touched by an earlier
+//! one. The program still measures its own time; starting it is not included.
 
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{Arm, Launch, Running};
 use crate::measure::{sample::Sample, schedule::Failure};
 
-/// An arm whose processes live for one operation.
+/// An arm that starts a process for each operation.
 pub(super) struct Cold {
     launch: Launch,
-    /// Why the calls of the last one were not counted.
+    /// The reason why the calls of the last operation were not counted.
     uncounted: Option<String>,
 }
 
 impl Cold {
-    /// Of a program that is known to start.
+    /// Creates the arm for a program that is known to start.
     pub fn of(launch: Launch) -> Self {
         Self { launch, uncounted: None }
     }
 
-    /// A new process, with its memory in place.
+    /// Starts a new process and warms up its memory.
     fn ready(&self) -> Result<Running, Unfit> {
         let mut running = self.launch.start()?;
         running.warm_up().map(|()| running)
@@ -32,12 +31,12 @@ impl Arm for Cold {
         self.launch.promises
     }
 
-    /// A new process faults for its own pages.
+    /// A new process causes faults for its own pages.
     fn is_fresh(&self) -> bool {
         true
     }
 
-    /// What all of them read, files in the page cache, is warm after the first.
+    /// Warms the page cache with the files that all processes read.
     fn warm_up(&mut self) -> Result<(), Unfit> {
         self.ready().map(|_| ())
     }

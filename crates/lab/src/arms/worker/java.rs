@@ -1,5 +1,5 @@
-//! Builds a Java source once, with the JDK of the release that the study names, into a jar that is run
-//! as programs are. The jar is kept in the cache under everything that it depends on.
+//! Builds a Java source once, with the JDK release that the study names, into a jar that runs like a program. The jar
+//! is cached under a key of everything that affects it.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use std::{
 use super::{Job, Parameters, build};
 use crate::measure::conditions::jdk::{Jdk, USUAL, candidates};
 
-/// The virtual machine, and the words before those of the program. `Err` is the reason.
+/// Returns the Java virtual machine, and the arguments before those of the program. The error is the reason.
 pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
     let release = with.jdk.ok_or("no jdk is named")?;
     let source = job.studies.join(&with.program);
@@ -24,7 +24,7 @@ pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<Os
         sources_below(&job.studies.join(folder), &mut others)?;
     }
     let jar = jdk.jar(&source, &others, job.scratch)?;
-    // Its counters are a mapped file under /tmp and a thread that wakes up all the time.
+    // Its performance counters use a mapped file under /tmp and a thread that wakes up constantly.
     let mut words = vec![OsString::from("-XX:-UsePerfData")];
     words.extend(with.java_args.iter().map(OsString::from));
     words.extend(["-jar".into(), jar.into()]);
@@ -38,12 +38,12 @@ fn missing(release: u32, program: &str) -> String {
     )
 }
 
-/// What a compiler's own virtual machine is started with: it ends before its second compiler, or a collector with many
-/// threads, pays.
+/// Options for the compiler's own virtual machine: it exits before a second-tier compiler or a parallel garbage
+/// collector pays off.
 const BRIEF: [&str; 2] = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
 
 impl Jdk {
-    /// The jar of `source`, whose program it runs, of those beside it that it uses, and of `others`.
+    /// Returns the jar with `source` as its main program, the sources next to it that it uses, and `others`.
     fn jar(&self, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let beside = source.parent().unwrap_or(Path::new("."));
@@ -62,7 +62,7 @@ impl Jdk {
         })
     }
 
-    /// Differs where the jar would: the JDK, the source, those beside it, and the others.
+    /// Returns a key of everything that affects the jar: the JDK, the source, those next to it, and the others.
     fn key(&self, source: &Path, others: &[PathBuf]) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
         (&self.home, &self.facts).hash(&mut hasher);
@@ -85,12 +85,12 @@ fn is_java(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "java")
 }
 
-/// Every source below a folder but the description of a module: programs are in none.
+/// Finds every source below a directory except module descriptions, because the programs are not modules.
 fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
     let failed = |e: io::Error| format!("Java sources in {}: {e}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A link is neither: nothing leads round in circles.
+        // Symbolic links are skipped, so that the walk cannot loop.
         let kind = entry.file_type().map_err(failed)?;
         let path = entry.path();
         if kind.is_dir() {

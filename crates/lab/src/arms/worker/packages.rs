@@ -1,4 +1,4 @@
-//! What pkg-config says of the packages that a C source needs.
+//! Queries pkg-config for the packages that a C source needs.
 
 use std::{
     collections::BTreeMap,
@@ -6,18 +6,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What the compiler is given for them.
+/// The compiler flags for the packages.
 #[derive(Debug, Default, Hash, PartialEq, Eq)]
 pub struct Packages {
-    /// Before the study's own flags, so that those win.
+    /// Placed before the study's own flags, so that those take precedence.
     pub cflags: Vec<String>,
     pub libs: Vec<String>,
     versions: Vec<String>,
 }
 
 impl Packages {
-    /// Asks for all of them. They are named as pkg-config does, each with the name under which Debian
-    /// installs it. `Err` is the reason.
+    /// Queries all packages. The keys are pkg-config names, the values the names of the Debian packages. The error is
+    /// the reason.
     pub fn find(wanted: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut found = Self::default();
         for (name, package) in wanted {
@@ -37,7 +37,7 @@ fn missing(package: &str, why: &str) -> String {
     )
 }
 
-/// The words of its answer, or its complaint.
+/// Returns the words of pkg-config's output, or its error message.
 fn ask(what: &str, name: &str) -> Result<Vec<String>, String> {
     let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
     let asked = Command::new(&program).args([what, name]).stdin(Stdio::null()).output();

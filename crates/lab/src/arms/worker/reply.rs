@@ -1,4 +1,4 @@
-//! What a worker answers, read strictly: a line that is not in the protocol is nonsense, in words.
+//! Parses the answers of a worker strictly: a line outside the protocol is an error that quotes it.
 
 use serde::Deserialize;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use thalweg_core::alias::Alias;
 
 use crate::measure::sample::Sample;
 
-/// The answer to `hello`: whether page faults are part of the work.
+/// Parses the answer to `hello`. Returns `true` if page faults are part of the work.
 pub fn hello(line: &str) -> Result<bool, String> {
     let mut words = line.split(' ');
     if words.next() != Some("thalweg-worker") {
@@ -23,7 +23,7 @@ pub fn hello(line: &str) -> Result<bool, String> {
     }
 }
 
-/// The answer to what has no other answer.
+/// Parses the answer to requests without a result.
 pub fn done(line: &str) -> Result<(), String> {
     if line == "ok" { Ok(()) } else { Err(format!("it answers {}, not ok", shown(line))) }
 }
@@ -46,8 +46,8 @@ struct Taken {
     far_sys_us: u64,
 }
 
-/// The answer to `run`. `seen` is what we measured around it: the work cannot have taken longer, and
-/// what concerns the whole machine is taken from there.
+/// Parses the answer to `run`. `seen` is our own measurement around it: the work cannot have taken longer, and
+/// machine-wide values are taken from it.
 pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
     let taken: Taken = serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
     let wall = Duration::from_nanos(taken.wall_ns);
@@ -80,7 +80,7 @@ pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
     })
 }
 
-/// The answer to `alias`; `None` where the question makes no sense.
+/// Parses the answer to `alias`; `None` if the question does not apply.
 pub fn alias(line: &str) -> Result<Option<Alias>, String> {
     match line {
         "copied" => Ok(Some(Alias::Copied)),
@@ -90,13 +90,13 @@ pub fn alias(line: &str) -> Result<Option<Alias>, String> {
     }
 }
 
-/// The answer to `memory`, in bytes; 0 is "not known".
+/// Parses the answer to `memory`, in bytes; 0 means unknown.
 pub fn memory(line: &str) -> Result<Option<u64>, String> {
     let bytes = line.parse::<u64>().map_err(|e| format!("{}: {e}", shown(line)))?;
     Ok(Some(bytes).filter(|bytes| *bytes > 0))
 }
 
-/// The line, or its beginning, fit for a message.
+/// Returns the line, truncated and escaped for a message.
 pub fn shown(line: &str) -> String {
     const ENOUGH: usize = 80;
     let start: String = line.chars().take(ENOUGH).collect();

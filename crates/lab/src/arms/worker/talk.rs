@@ -1,4 +1,4 @@
-//! The conversation with a program: a line there, a line back, within a deadline.
+//! The communication with a worker: one line as request, one line as answer, within a deadline.
 
 use std::{
     process::Command,
@@ -9,17 +9,17 @@ use thalweg_core::Unfit;
 use super::reply::shown;
 use crate::measure::process::{Heard, Manner, Process};
 
-/// A line of the protocol is far shorter.
+/// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;
-/// To end by itself; then it is killed.
+/// Time to exit before the worker is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A running program, in a process group of its own, so that its helpers end with it.
+/// A running program in its own process group, so that its helpers are ended with it.
 pub struct Talk {
     process: Process,
     name: String,
     patience: Duration,
-    /// Its last words, once an answer was none.
+    /// The end of its standard error, after an invalid answer.
     said: String,
 }
 
@@ -32,17 +32,17 @@ impl Talk {
         Ok(Self { process, name, patience, said: String::new() })
     }
 
-    /// What it is called in messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number of its process group, which is its own.
+    /// Returns the id of its process group.
     pub fn group(&self) -> u32 {
         self.process.id()
     }
 
-    /// Sends a line and waits for the answer. `unfit REASON` comes back as the reason.
+    /// Sends a line and waits for the answer. The answer `unfit REASON` becomes an error.
     pub fn ask(&mut self, order: &str) -> Result<String, Unfit> {
         let line = self.answer(order).map_err(|words| {
             self.said = self.process.last_words();
@@ -69,7 +69,7 @@ impl Talk {
         }
     }
 
-    /// The reason that names it, what it was asked, and its last words.
+    /// Returns an error with the worker's name, the request, and the end of its standard error.
     pub fn nonsense(&self, order: &str, words: &str) -> Unfit {
         let said = &self.said;
         let tail = if said.is_empty() { String::new() } else { format!("; it said: {said}") };

@@ -1,4 +1,4 @@
-//! Works that only tests know: an honest copy, and the ways of going wrong that the lab must notice.
+//! Works for tests only: a correct copy, and the faults that the lab must detect.
 
 use std::{
     hint::black_box,
@@ -20,7 +20,7 @@ pub static PLANTED: Catalogue = Catalogue {
     probes: &[&Answer],
 };
 
-/// One of the product's own works, by its name.
+/// A work of the product, by name.
 struct Own(&'static str);
 
 impl ArmKind for Own {
@@ -39,9 +39,8 @@ impl ArmKind for Own {
     }
 }
 
-/// A copy in memory. `fault` plants something: `byte`, `cold`, `forks`, `fails`, `absent`, `dies`;
-/// `spawns` and `shares` (which are none, but the latter promises less), `breaks` (it promises a copy
-/// and shares).
+/// A copy in memory. `fault` plants a fault: `byte`, `cold`, `forks`, `fails`, `absent`, `dies`, or `breaks`
+/// (promises a copy, but shares). `spawns` and `shares` are not faults; `shares` has weaker guarantees.
 struct Copy;
 
 impl ArmKind for Copy {
@@ -134,9 +133,9 @@ impl Arm for CopyPiece {
     }
 }
 
-/// A child that waits for the end of its input. The standard library makes one of another user, be it
-/// the same, by fork(2), which leaves every page of ours to be copied on write; any other by
-/// posix_spawn(3), which borrows our memory until it runs something else.
+/// Starts a child that waits for the end of its input. If a user id is set, even the current one, the standard
+/// library uses fork(2), which makes all our pages copy-on-write. Otherwise it uses posix_spawn(3), which shares our
+/// memory until it executes a program.
 fn waiting(forked: bool) -> Child {
     let mut command = Command::new("/bin/cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -146,7 +145,7 @@ fn waiting(forked: bool) -> Child {
     command.spawn().expect("cat")
 }
 
-/// Answers what it is told to: `numbers`, or the reason why it cannot look.
+/// Returns the configured `numbers`, or the configured reason why it cannot run.
 struct Answer;
 
 impl Probe for Answer {

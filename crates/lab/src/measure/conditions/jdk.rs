@@ -1,25 +1,25 @@
-//! The JDKs of this machine: arms in Java run on them, and a result names them.
+//! Finds the JDKs of this machine. Arms in Java run on them, and results name them.
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 
-/// Where Linux distributions put their JDKs.
+/// The directory in which Linux distributions install JDKs.
 pub(crate) const USUAL: &str = "/usr/lib/jvm";
 
-/// A folder with a JDK in it.
+/// A directory that contains a JDK.
 pub(crate) struct Jdk {
     pub home: PathBuf,
     pub release: u32,
-    /// The file `release`, which every JDK has: vendor and version, to the last digit.
+    /// The content of the file `release`, which every JDK has: vendor and full version.
     pub facts: String,
 }
 
 impl Jdk {
-    /// The first of these folders that is a JDK of this release.
+    /// Returns the first of these directories that is a JDK of this release.
     pub fn find(release: u32, homes: impl IntoIterator<Item = PathBuf>) -> Option<Self> {
         homes.into_iter().filter_map(Self::at).find(|jdk| jdk.release == release)
     }
 
-    /// The JDK in this folder: one that can compile.
+    /// Returns the JDK in this directory if it includes a compiler.
     pub fn at(home: PathBuf) -> Option<Self> {
         let facts = fs::read_to_string(home.join("release")).ok()?;
         let release = release_in(&facts)?;
@@ -27,7 +27,7 @@ impl Jdk {
     }
 }
 
-/// `JDK 25` and the version, to the last digit, of each release that an arm would find here.
+/// Returns, for each release, the name like `JDK 25` and the full version of the JDK that an arm would use.
 pub(crate) fn jdks() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for jdk in candidates().into_iter().filter_map(Jdk::at) {
@@ -37,26 +37,26 @@ pub(crate) fn jdks() -> BTreeMap<String, String> {
     found
 }
 
-/// The version, from the line `JAVA_VERSION="25.0.3"`.
+/// Returns the version, from the line `JAVA_VERSION="25.0.3"`.
 fn version_in(facts: &str) -> Option<&str> {
     let rest = facts.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
     rest.split('"').next()
 }
 
-/// The feature release, its first number; 8 and older call themselves 1.8.
+/// Returns the feature release, the first number. Java 8 and older report 1.8 and the like.
 fn release_in(facts: &str) -> Option<u32> {
     let version = version_in(facts)?;
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Folders that may be a JDK, the user's own choice first.
+/// Returns directories that may contain a JDK, `JAVA_HOME` first.
 pub(crate) fn candidates() -> Vec<PathBuf> {
     let mut homes: Vec<PathBuf> = env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().collect();
     let usual = fs::read_dir(USUAL).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut usual: Vec<PathBuf> = usual.collect();
     usual.sort();
     homes.extend(usual);
-    // HOME/bin/javac, behind whatever links lead there.
+    // HOME/bin/javac, with symbolic links resolved.
     let path = env::var_os("PATH").unwrap_or_default();
     let programs = env::split_paths(&path).map(|folder| folder.join("javac"));
     let homes_of = programs

@@ -1,6 +1,6 @@
-//! Signs that others had the processor, or kept the machine busy beside a sample. Each is compared with the
-//! quiet part of the same session: what is the same throughout belongs to the conditions, and what begins
-//! in the middle must not become what is usual.
+//! Detects signs that other processes used the CPU or kept the machine busy during a sample. Each sample is compared
+//! with the quiet part of the same session. A constant load belongs to the conditions, and a load that begins in the
+//! middle must not count as usual.
 
 use std::ops::Range;
 
@@ -11,18 +11,20 @@ use crate::measure::{
     stats::quantile,
 };
 
-/// The share of a session that is taken to be quiet.
+/// The fraction of a session that counts as quiet.
 const QUIET: f64 = 0.25;
-/// A sample has to lose so much more of its time than twice the usual.
+/// A sample must lose this fraction of its time on top of twice the usual loss.
 const LOST: f64 = 0.1;
-/// And others have to have run for such a part of that: threads of one arm may stand behind each other.
+/// Other processes must have run for at least this part of the loss, because threads of one arm may wait for each
+/// other.
 const THEIRS: f64 = 0.5;
-/// In rounds of so many seconds together a few ticks more or less say nothing.
+/// Minimum total duration of a window of rounds, in seconds. In shorter ones a few clock ticks more or less mean
+/// nothing.
 const WINDOW: f64 = 0.2;
-/// Others have to keep so many processors more busy than usual.
+/// The number of CPUs by which other processes must exceed their usual use.
 const KEPT: f64 = 0.5;
 
-/// What an arm's samples lose in the quiet part of a session.
+/// The usual losses of an arm's samples, from the quiet part of a session.
 pub(super) struct Quiet {
     waited: f64,
     pressure: f64,
@@ -37,8 +39,8 @@ impl Quiet {
         Self { waited: least(waited), pressure: least(pressure) }
     }
 
-    /// Whether a sample stood in line for a processor; where only the machine knows, because a process that
-    /// has ended or a thread that has gone did the work, whether any task did.
+    /// Returns a description if a sample waited for a CPU. If the work was done by a process or thread that has
+    /// exited, only the machine-wide pressure is known, and that is used.
     pub fn line(&self, sample: &Sample) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();
         let said = |who: &str, share: f64, usual: f64| {
@@ -64,7 +66,7 @@ fn pressure(sample: &Sample) -> f64 {
     sample.pressure.cpu as f64 / 1e6 / sample.wall_seconds()
 }
 
-/// Rounds in which others kept more processors busy than in the quiet part of the session.
+/// Returns the rounds in which other processes kept more CPUs busy than in the quiet part of the session.
 pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
     let windows = windows(log);
     let shares: Vec<f64> = windows.iter().map(|(_, kept)| *kept).collect();
@@ -75,8 +77,8 @@ pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
     crowded.map(|(rounds, kept)| (rounds, said(kept))).collect()
 }
 
-/// Rounds that together are long enough, and how many processors were busy in their samples with what was
-/// not theirs. Ticks are whole ones of the machine, so it may be a little below nothing.
+/// Returns windows of rounds that are long enough, with the number of CPUs that other work kept busy during their
+/// samples. The value may be slightly negative, because ticks are counted in whole ticks of the machine.
 fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
     let mut windows: Vec<(Range<usize>, [f64; 2])> = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
@@ -90,7 +92,7 @@ fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
             sums[1] += not_its_own(&entry.sample);
         }
     }
-    // What is left over at the end is too short by itself.
+    // The remaining rounds at the end are too short for a window of their own.
     if let Some((rest, [seconds, others])) = windows.pop_if(|(_, [seconds, _])| *seconds < WINDOW)
         && let Some((rounds, sums)) = windows.last_mut()
     {
@@ -99,7 +101,7 @@ fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
     windows.into_iter().map(|(rounds, [seconds, others])| (rounds, others / seconds)).collect()
 }
 
-/// Processor seconds that the machine spent on something else, or had taken away.
+/// Returns the CPU seconds that the machine spent on other work or lost to the hypervisor.
 fn not_its_own(sample: &Sample) -> f64 {
     sample.busy_ticks as f64 * TICK.as_secs_f64() - Metric::Cpu.of(sample)
 }

@@ -1,6 +1,5 @@
-//! What the machine as a whole did while a sample was taken, and how long our threads had no processor.
-//! Read outside the timed part; what cannot be read here is 0 throughout, so that nothing is ever
-//! concluded from it.
+//! Machine-wide counters during a sample, and the time that threads of this process waited for a CPU. They are read
+//! outside the timed part. A counter that cannot be read is always 0, so that no conclusion is drawn from it.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -34,7 +33,7 @@ impl AddAssign for Pressure {
     }
 }
 
-/// Totals of the machine since it started.
+/// Machine-wide totals since boot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
     pub stolen: u64,
@@ -80,27 +79,27 @@ impl Around {
     }
 }
 
-/// How long the threads that this process has were ready to run and had no processor. The process's own
-/// file is of its first thread alone.
+/// Returns how long the current threads of this process were ready to run but had no CPU. The schedstat file of the
+/// process covers only its first thread.
 fn in_line() -> Duration {
     let Ok(threads) = read_dir("/proc/self/task") else { return Duration::ZERO };
     let files = threads.flatten().map(|thread| thread.path().join("schedstat"));
     files.map(|file| delay_in(&read_to_string(file).unwrap_or_default())).sum()
 }
 
-/// The second number of a schedstat (Documentation/scheduler/sched-stats.rst): nanoseconds on a run queue.
+/// Returns the second number of a schedstat (Documentation/scheduler/sched-stats.rst): nanoseconds on a run queue.
 fn delay_in(schedstat: &str) -> Duration {
     let delay = schedstat.split_ascii_whitespace().nth(1).and_then(|delay| delay.parse().ok());
     Duration::from_nanos(delay.unwrap_or(0))
 }
 
-/// The value of a line `name value`.
+/// Returns the value of a line `name value`.
 fn field(text: &str, name: &str) -> u64 {
     let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.next().and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The `total` of the line `some`.
+/// Returns the `total` of the line `some`.
 fn total_in(pressure: &str) -> u64 {
     let some = pressure.lines().find(|line| line.starts_with("some ")).unwrap_or_default();
     let total = some.split(' ').find_map(|word| word.strip_prefix("total="));

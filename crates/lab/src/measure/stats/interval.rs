@@ -4,21 +4,21 @@ use thalweg_core::profile::Ratio;
 
 use super::{Random, median};
 
-/// Resamples of a bootstrap: enough for the second digit of a 95 % interval.
+/// Number of bootstrap resamples: enough for the second digit of a 95 % interval.
 const RESAMPLES: usize = 1000;
-/// From so many values on, the bootstrap of the median covers as it says (see the tests).
+/// Minimum number of values for which the bootstrap of the median has the nominal coverage (see the tests).
 const ENOUGH_FOR_BOOTSTRAP: usize = 8;
-/// How much wider the median of a normal sample scatters than its mean: sqrt(pi / 2).
+/// The ratio of the standard error of the median of a normal sample to that of its mean: sqrt(pi / 2).
 const MEDIAN_TO_MEAN: f64 = 1.2533;
 /// Two-sided 95 % quantiles of Student's t for 1 to 6 degrees of freedom.
 const STUDENT: [f64; 6] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447];
-/// A short row of rounds cannot tell a stronger autocorrelation than this from a drift.
+/// In a short series of rounds, a stronger autocorrelation than this cannot be distinguished from a drift.
 const STRONGEST_CORRELATION: f64 = 0.8;
 
-/// The ratio over sessions, each given by the log ratios of its rounds.
+/// Returns the ratio over sessions, each given by the log ratios of its rounds.
 ///
-/// The sessions' medians are what is resampled: rounds of one burst know nothing of the next one.
-/// One session alone falls back on [`ratio_of_rounds`]; none, or a single round, is `None`.
+/// The sessions' medians are resampled, because the rounds of one session carry no information about the variation
+/// between sessions. A single session falls back to [`ratio_of_rounds`]. No session, or a single round, gives `None`.
 pub fn ratio_of_sessions(sessions: &[Vec<f64>], random: &mut Random) -> Option<Ratio> {
     if let [one] = sessions {
         return ratio_of_rounds(one, random);
@@ -27,10 +27,10 @@ pub fn ratio_of_sessions(sessions: &[Vec<f64>], random: &mut Random) -> Option<R
     interval(&medians, 1.0, random)
 }
 
-/// The ratio over the rounds of one session, given as log ratios; `None` of fewer than two.
+/// Returns the ratio over the rounds of one session, given as log ratios; `None` with fewer than two.
 ///
-/// Rounds that follow each other are alike, so the interval is widened by what their correlation
-/// shows. It still speaks of this burst only: the next one may differ by more.
+/// Successive rounds are correlated, so the interval is widened according to their autocorrelation. It still covers
+/// this session only: the next one may differ by more.
 pub fn ratio_of_rounds(rounds: &[f64], random: &mut Random) -> Option<Ratio> {
     let rho = correlation(rounds);
     interval(rounds, ((1.0 + rho) / (1.0 - rho)).sqrt(), random)
@@ -44,7 +44,7 @@ pub struct Interval {
     pub hi: f64,
 }
 
-/// The median over sessions of a figure that each of them gives once; `None` of fewer than two.
+/// Returns the median and interval of one value per session; `None` with fewer than two sessions.
 pub fn interval_of_sessions(values: &[f64], random: &mut Random) -> Option<Interval> {
     let middle = median(values).filter(|_| values.len() >= 2)?;
     let (lo, hi) = if values.len() < ENOUGH_FOR_BOOTSTRAP {
@@ -58,7 +58,7 @@ pub fn interval_of_sessions(values: &[f64], random: &mut Random) -> Option<Inter
     Some(Interval { middle, lo: lo.min(middle), hi: hi.max(middle) })
 }
 
-/// Median and interval in logarithms, the interval widened about the median, as a ratio.
+/// Returns median and interval of logarithms as a ratio, with the interval widened about the median.
 fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
     let Interval { middle, lo, hi } = interval_of_sessions(values, random)?;
     let (below, above) = ((middle - lo) * widen, (hi - middle) * widen);
@@ -67,18 +67,18 @@ fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
     Some(Ratio { ratio: ratio(middle), lo: ratio(middle - below), hi: ratio(middle + above) })
 }
 
-/// How much too narrow the percentiles of a bootstrap of few values are (Hesterberg 2015): without
-/// it the interval over eight sessions held the truth 91 times in 100.
+/// Returns the factor by which the bootstrap percentiles of few values are too narrow (Hesterberg 2015). Without this
+/// correction the interval over eight sessions covered the true value 91 times in 100.
 fn narrowness(count: usize) -> f64 {
     let free = count as f64 - 1.0;
-    // Student's quantile to that of the normal distribution, by Cornish and Fisher's expansion.
+    // Ratio of Student's quantile to that of the normal distribution, by the Cornish-Fisher expansion.
     let z = 1.96_f64;
     let first = (z.powi(3) + z) / (4.0 * free);
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * free * free);
     (1.0 + (first + second) / z) * (count as f64 / free).sqrt()
 }
 
-/// Half the width of the t-interval round a median of few values.
+/// Returns half the width of the t-interval around a median of few values.
 fn student(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -87,7 +87,7 @@ fn student(values: &[f64]) -> f64 {
     STUDENT[values.len() - 2] * centre * (variance / count).sqrt()
 }
 
-/// The middle 95 % of the medians of resamples.
+/// Returns the middle 95 % of the medians of resamples.
 fn bootstrap(values: &[f64], random: &mut Random) -> (f64, f64) {
     let mut resample = vec![0.0; values.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
@@ -101,7 +101,7 @@ fn bootstrap(values: &[f64], random: &mut Random) -> (f64, f64) {
     (medians[tail], medians[RESAMPLES - 1 - tail])
 }
 
-/// The median without sorting the whole.
+/// Returns the median without sorting all values.
 fn middle_of(values: &mut [f64]) -> f64 {
     let half = values.len() / 2;
     let even = values.len().is_multiple_of(2);
@@ -110,10 +110,10 @@ fn middle_of(values: &mut [f64]) -> f64 {
     lower.map_or(*upper, |lower| f64::midpoint(lower, *upper))
 }
 
-/// How alike neighbours are: 0 for independent rounds, never negative.
+/// Returns the correlation of successive rounds: 0 for independent rounds, never negative.
 ///
-/// Values far out are pulled in first, for one outlier hides every correlation; then the downward
-/// bias of short series, (1 + 3 rho) / n, is put back (Kendall 1954).
+/// Outliers are clamped first, because one outlier hides every correlation. Then the downward bias of short series,
+/// (1 + 3 rho) / n, is corrected (Kendall 1954).
 fn correlation(values: &[f64]) -> f64 {
     let Some(middle) = median(values).filter(|_| values.len() >= 4) else { return 0.0 };
     let away: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();

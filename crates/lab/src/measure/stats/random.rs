@@ -1,8 +1,8 @@
-//! A small generator of our own, so that a run can be repeated from its seed. Not for secrets.
+//! A small pseudo-random generator, so that a run can be repeated from its seed. Not for secrets.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one word of state, every seed good.
+/// SplitMix64 (Steele, Lea, Flood 2014): one word of state, every seed is valid.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that no other run has: from the clock.
+    /// Returns a seed from the clock, different for each run.
     pub fn any_seed() -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.as_nanos() as u64
@@ -25,18 +25,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A whole number below `end`, which is at least 1.
+    /// Returns an integer below `end`, which is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
         // Multiply-shift: its bias is below 2^-32 for every length used here.
         ((u128::from(self.bits()) * end.max(1) as u128) >> 64) as usize
     }
 
-    /// A number in 0..1.
+    /// Returns a number in 0..1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Puts the items into random order, every order as likely as any other.
+    /// Shuffles the items; all orders are equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for n in (1..items.len()).rev() {
             items.swap(n, self.below(n + 1));

@@ -1,20 +1,20 @@
-//! Student's t distribution, for intervals that are one of several.
+//! Student's t distribution, for intervals that are corrected for multiple comparisons.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-/// How rarely an interval misses what it is of.
+/// The probability that an interval does not contain the true value.
 const MISSES: f64 = 0.05;
 
-/// How many times as wide a 95 % interval over so many sessions has to be where it is one of `many`, so
-/// that all of them together hold 95 times in 100 (Bonferroni).
+/// Returns the factor by which to widen a 95 % interval over this number of sessions if it is one of `many`. All
+/// intervals together then hold with 95 % probability (Bonferroni).
 pub fn widening(sessions: usize, many: usize) -> f64 {
     let free = sessions.saturating_sub(1).max(1);
     quantile(free, MISSES / many.max(1) as f64) / quantile(free, MISSES)
 }
 
-/// What |t| exceeds with this probability, for so many degrees of freedom.
+/// Returns the value that |t| exceeds with this probability, for this number of degrees of freedom.
 fn quantile(free: usize, outside: f64) -> f64 {
-    // The angle whose tangent is t / sqrt(free); the probability grows with it.
+    // Bisection over the angle whose tangent is t / sqrt(free); the probability grows with the angle.
     let (mut low, mut high) = (0.0, FRAC_PI_2);
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);
@@ -23,7 +23,7 @@ fn quantile(free: usize, outside: f64) -> f64 {
     low.tan() * (free as f64).sqrt()
 }
 
-/// The probability that |t| is below sqrt(free) tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// Returns the probability that |t| is below sqrt(free) tan(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 fn inside(free: usize, angle: f64) -> f64 {
     let (sin, cos) = angle.sin_cos();
     let odd = !free.is_multiple_of(2);

@@ -1,4 +1,4 @@
-//! From a ratio and the noise of its run to a word.
+//! Turns a ratio and the noise of its run into a verdict.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,15 +6,15 @@ use thalweg_core::profile::{LEAST_NOISE, Ratio};
 
 use super::{Random, ratio_of_rounds};
 
-/// What may be said of one way against another.
+/// The result of comparing one variant with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Less time, by more than the noise and surely less.
+    /// Takes less time, with certainty and by more than the noise.
     Faster,
-    /// More time, by more than the noise and surely more.
+    /// Takes more time, with certainty and by more than the noise.
     Slower,
-    /// What was seen is no larger than the noise, or its sign is not sure. Not "equal".
+    /// The difference is not larger than the noise, or its sign is uncertain. Does not mean "equal".
     NoDifferenceShown,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The word for a ratio of times in a run with this noise floor.
+/// Returns the verdict for a ratio of times, given the noise floor of the run.
 pub fn verdict(ratio: &Ratio, noise: f64) -> Verdict {
     let margin = 1.0 + noise.max(LEAST_NOISE);
     if ratio.ratio * margin < 1.0 && ratio.hi < 1.0 {
@@ -40,24 +40,25 @@ pub fn verdict(ratio: &Ratio, noise: f64) -> Verdict {
     }
 }
 
-/// An interval wider than this factor that leaves a question open is no information on it.
+/// An interval wider than this factor that leaves a question open counts as no information.
 const WIDEST: f64 = 10.0;
 
-/// Whether the interval of a ratio is so wide that it says nothing, unless it is clear of what is asked.
+/// Returns `true` if the interval of a ratio is too wide to be informative. Callers first check whether it answers
+/// the question anyway.
 pub fn says_nothing(ratio: &Ratio) -> bool {
     ratio.lo > 0.0 && ratio.hi / ratio.lo > WIDEST
 }
 
-/// A run as noisy as this shows nothing below a factor of two; how much noisier is all one.
+/// Maximum noise. Such a run cannot show a difference below a factor of two; more noise is not distinguished.
 pub const MOST_NOISE: f64 = 1.0;
 
-/// The noise floor of a run: how far from 1 the interval of the A/A pairs reaches, given as their
-/// log ratios; from [`LEAST_NOISE`] to [`MOST_NOISE`], and the most where there are no two pairs.
+/// Returns the noise floor of a run: the maximum distance from 1 of the interval of the A/A pairs, given as log
+/// ratios. The result is between [`LEAST_NOISE`] and [`MOST_NOISE`]; it is `MOST_NOISE` with fewer than two pairs.
 pub fn noise_floor(same_against_same: &[f64], random: &mut Random) -> f64 {
     noise_of(ratio_of_rounds(same_against_same, random).as_ref())
 }
 
-/// How far from 1 the interval of an A/A ratio reaches; the most where there is none.
+/// Returns the maximum distance from 1 of the interval of an A/A ratio; [`MOST_NOISE`] without a ratio.
 pub fn noise_of(aa: Option<&Ratio>) -> f64 {
     let shown = aa.map_or(MOST_NOISE, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
     shown.clamp(LEAST_NOISE, MOST_NOISE)

@@ -1,4 +1,4 @@
-//! What a comparison showed.
+//! The results of a comparison.
 
 use serde::Serialize;
 use thalweg_core::profile::Ratio;
@@ -19,35 +19,35 @@ use crate::{
 
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// By what the commands are judged.
+    /// The metric that decides.
     pub judged_by: String,
-    /// A row for every command, in the order they were given.
+    /// A row for every command, in the given order.
     pub rows: Vec<Row>,
-    /// What two runs of one command differed by, as a fraction, for each figure of a row.
+    /// The relative difference between two runs of one command, for each figure of a row.
     pub noise: Vec<f64>,
     pub rounds: usize,
     /// How busy the machine was before.
     pub busy: Option<Busy>,
-    /// Runs that something disturbed: they count all the same.
+    /// Runs with signs of disturbance; they count nevertheless.
     pub marks: Vec<Mark>,
     pub seed: u64,
     pub conditions: Conditions,
     pub log: Log,
 }
 
-/// A command and what it showed.
+/// A command and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub name: String,
-    /// Its words; bytes that are no text become U+FFFD.
+    /// The command line; bytes that are not valid UTF-8 become U+FFFD.
     pub command: Vec<String>,
-    /// The row it is compared with; none for that one itself.
+    /// The index of the row it is compared with; `None` for the reference.
     pub against: Option<usize>,
-    /// Runs that count.
+    /// The number of runs that count.
     pub runs: usize,
-    /// The one that judges, then time on the clock and processor time where they are others.
+    /// The figure that decides comes first, then wall time and CPU time if they are different figures.
     pub figures: Vec<Figure>,
-    /// Why it was not run to the end.
+    /// The reason why it was not run to the end.
     pub failed: Option<String>,
 }
 
@@ -55,26 +55,26 @@ pub struct Row {
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     pub metric: String,
-    /// The runs' numbers: seconds, bytes, or what the program prints; `None` without a run.
+    /// The values of the runs: seconds, bytes, or a number that the program prints. `None` without runs.
     pub value: Option<Spread>,
-    /// The numbers over those of the other command, round by round; `None` where nothing is compared.
+    /// The value relative to that of the reference command, paired by round; `None` for the reference.
     pub ratio: Option<Ratio>,
-    /// The same of costs, of which less is better.
+    /// The ratio of costs, of which less is better.
     #[serde(skip)]
     pub costs: Option<Ratio>,
-    /// The word for it.
+    /// The verdict on that ratio.
     pub verdict: Option<Verdict>,
 }
 
 impl Row {
-    /// The figure that judges.
+    /// Returns the figure that decides.
     pub fn judged(&self) -> &Figure {
         self.figures.first().expect("the time on the clock at least")
     }
 }
 
 impl Comparison {
-    /// The rows that are shown to be slower, or worse, with the whole interval beyond this share.
+    /// Returns the rows that are slower or worse with certainty: the whole interval is beyond this fraction.
     pub fn slower_by(&self, share: f64) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| {
             let judged = row.judged();
@@ -115,13 +115,13 @@ impl Row {
     }
 }
 
-/// A figure of a sample, with the direction in which it is good.
+/// A figure of a sample, with the direction that counts as better.
 enum Kind<'m> {
     Time(sample::Metric),
     Told(&'m Metric),
 }
 
-/// The figures that are shown, the one that judges first.
+/// Returns the figures to show, the one that decides first.
 fn kinds(metric: &Metric) -> Vec<Kind<'_>> {
     use sample::Metric::{Cpu, Wall};
     match metric.what {
@@ -134,7 +134,7 @@ fn kinds(metric: &Metric) -> Vec<Kind<'_>> {
 }
 
 impl Kind<'_> {
-    /// Adds the figure to every row, and returns the noise of this one.
+    /// Adds the figure to every row and returns its noise.
     fn judge(&self, log: &Log, seed: u64, rows: &mut [Row]) -> f64 {
         let against = rows.iter().map(|row| row.against);
         let judged = log.judge(against, self, &mut Random::new(seed));

@@ -1,5 +1,5 @@
-//! A process that copies by libc's memcpy under the settings it was started with, and says how long
-//! each size took: `helper memcpy`.
+//! The process behind `helper memcpy`: copies with libc's memcpy under the settings of its environment, and reports
+//! the time for each size.
 
 use std::{
     hint::black_box,
@@ -20,18 +20,18 @@ use crate::{
     probes::trial::Setting,
 };
 
-/// The sizes at which the effect of a setting is measured, in bytes.
+/// The sizes in bytes at which the effect of a setting is measured.
 pub const SIZES: [u64; 5] = [3 << 10, 24 << 10, 256 << 10, 8 << 20, 64 << 20];
 
-/// How long each size is copied, at either place of its sink.
+/// Duration of the copies for each size and each offset of the sink.
 const EACH: Duration = Duration::from_millis(4);
-/// The sink lies half a page away from the source's place in its page, then one byte further.
+/// Offsets of the sink relative to the source's position in its page: half a page, and one byte more.
 const PLACES: [usize; 2] = [2048, 2049];
 
-/// Nothing of it takes long.
+/// The process normally finishes quickly.
 const PATIENCE: Patience = Patience { silence: Duration::from_secs(600), grace: Duration::ZERO };
 
-/// Answers a sample for each size: a copy to a line's beginning together with one to the byte after it.
+/// Reports a sample for each size: copies to a cache-line boundary together with copies to one byte after it.
 pub fn main(words: &[String]) -> Result<(), String> {
     if !words.is_empty() {
         return Err("it takes no arguments".to_owned());
@@ -53,7 +53,7 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
     source.fill(1);
     sink.fill(2);
     let source = &*source;
-    // A few between two looks at the clock, which takes longer than a small copy.
+    // Several copies per reading of the clock, because reading the clock takes longer than a small copy.
     let at_once = ((1 << 20) / bytes.max(1)).max(1) as u32;
     let mut sum = 0.0;
     for place in PLACES {
@@ -71,11 +71,11 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(sum))
 }
 
-/// Runs such a process under a setting; its samples are in the order of [`SIZES`].
+/// Runs such a process under a setting. The samples are in the order of [`SIZES`].
 pub fn run(program: &Path, setting: &Setting, stop: &Stop<'_>) -> Result<Vec<Sample>, Failure> {
     let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);
     let mut command = process::helper(program, "memcpy");
-    // It preloads nothing, so there is no object.
+    // It preloads nothing, so no object is needed.
     setting.put(&mut command, Path::new(""), None);
     let samples = session::run(command, &(), PATIENCE, stop, &mut Some);
     let samples = samples.or_else(|failure| Err(Failure::from(failed(failure.unfit()?.reason))))?;

@@ -1,4 +1,4 @@
-//! Where one loop overtakes another on this machine: what libc's thresholds should say.
+//! Finds the sizes at which one loop overtakes another on this machine, which libc's thresholds should match.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use crate::{
     },
 };
 
-/// From which size on one way is not slower than another.
+/// The size from which one loop is not slower than another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crossover {
-    /// The tunable that should say so.
+    /// The tunable that should have this value.
     pub tunable: &'static str,
-    /// The way that takes over.
+    /// The loop for larger sizes.
     pub way: String,
-    /// The way that it takes over from.
+    /// The loop for smaller sizes.
     pub from: String,
-    /// The sizes that were looked at: the smallest and the largest.
+    /// The smallest and largest size that were measured.
     pub among: [u64; 2],
-    /// The smallest size from which on it is not slower, and faster at some; `None` if there is none.
+    /// The smallest size from which it is never slower and faster at some sizes; `None` if no such size exists.
     pub bytes: Option<u64>,
 }
 
 const ROUNDS: usize = 6;
-/// For all sizes together; a machine with larger caches has more of them.
+/// Wall time for all sizes together; a machine with larger caches has more sizes.
 const BUDGET: Duration = Duration::from_secs(4);
 const SMALLEST: u64 = 1 << 10;
 const STRING: &str = "rep-movsb";
@@ -42,7 +42,7 @@ const PAST: &str = "stream";
 /// The vector loops, widest first.
 const VECTORS: [&str; 3] = ["avx512", "avx2", "sse2"];
 
-/// Measures both, in this process, with this project's loops.
+/// Measures both crossovers in this process, with thalweg's own loops.
 pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>, String> {
     let runs = |name: &&str| by_name(name).and_then(thalweg_kernels::Kernel::ready).is_some();
     let Some(vector) = VECTORS.into_iter().find(runs) else { return Ok(Vec::new()) };
@@ -78,7 +78,7 @@ pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>,
     Ok(all.into_iter().flatten().collect())
 }
 
-/// Half octaves to the inner caches, whole ones to twice the outer.
+/// Returns the sizes to measure: half octaves up to the inner caches, then octaves up to twice the outer cache.
 fn sizes(inner: u64, outer: u64) -> Vec<u64> {
     let octaves = |from: u64, to: u64| {
         std::iter::successors(Some(from), |size| size.checked_mul(2)).take_while(move |s| *s <= to)
@@ -92,7 +92,7 @@ fn sizes(inner: u64, outer: u64) -> Vec<u64> {
 
 type Looked = ([u64; 2], Option<u64>);
 
-/// `None` if no size in the range has both.
+/// Returns `None` if no size in the range has both loops.
 fn overtaken(log: &ContestLog, way: &str, from: &str, [least, most]: [u64; 2]) -> Option<Looked> {
     let mut words: Vec<(u64, Verdict)> = Vec::new();
     for size in log.sizes.iter().filter(|size| (least..=most).contains(&size.size)) {
@@ -109,7 +109,7 @@ fn overtaken(log: &ContestLog, way: &str, from: &str, [least, most]: [u64; 2]) -
 fn from_where(words: &[(u64, Verdict)]) -> Option<u64> {
     let tail = words.iter().rev().take_while(|(_, word)| *word != Verdict::Slower);
     let tail: Vec<&(u64, Verdict)> = tail.collect();
-    // Where nothing is shown the other may stay: the tail begins with a size that shows something.
+    // If no difference is shown, the other loop can stay, so the range starts with a size that shows one.
     let faster = tail.iter().filter(|(_, word)| *word == Verdict::Faster);
     faster.map(|(size, _)| *size).min()
 }

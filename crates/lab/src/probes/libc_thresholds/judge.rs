@@ -1,5 +1,4 @@
-//! From the processes under each setting to what it does at every size, and to the one that is
-//! advised.
+//! Evaluates the runs under each setting: the effect at every size, and the recommended setting.
 
 use serde::Serialize;
 use thalweg_core::profile::Ratio;
@@ -15,39 +14,39 @@ use crate::{
     probes::trial::Setting,
 };
 
-/// What a setting does at one size.
+/// The effect of a setting at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeEffect {
-    /// Bytes of a copy.
+    /// Bytes per copy.
     pub size: u64,
-    /// Time under the setting over time without; below 1 it helps.
+    /// Time with the setting divided by time without; below 1 it helps.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// How much two runs of one setting differ, as a fraction.
+    /// The relative difference between two runs of one setting.
     pub noise: f64,
     pub verdict: Verdict,
 }
 
 impl SizeEffect {
-    /// It takes no more time than the noise explains: neither surely nor in the middle of the interval.
+    /// Returns `true` if the setting is not slower with certainty and its ratio is within the noise.
     fn is_harmless(&self) -> bool {
         self.verdict != Verdict::Slower && self.ratio.ratio <= 1.0 + self.noise
     }
 }
 
-/// A setting and what it did.
+/// A setting and its effects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
-    /// As GLIBC_TUNABLES has it.
+    /// The value of `GLIBC_TUNABLES`.
     pub tunables: String,
     pub effects: Vec<SizeEffect>,
-    /// Whether it helps somewhere.
+    /// `true` if it helps at some size.
     pub helps: bool,
-    /// Whether it was seen to hurt nowhere.
+    /// `true` if it was not seen to hurt at any size.
     pub harmless: bool,
 }
 
-/// The settings, which are the arms of the logs from the second on; a log for each size.
+/// Evaluates the settings. They are the arms of the logs from the second on; each size has a log.
 pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tried> {
     let against = || (0..=settings.len()).map(|arm| (arm > 0).then_some(0));
     let judged = logs.iter().map(|log| log.judge(against(), &Metric::Wall, random));
@@ -61,26 +60,26 @@ pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tri
         });
         let effects: Vec<SizeEffect> = effects.collect();
         let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
-        // A size that was not measured might be the one that it hurts.
+        // A size that was not measured might be the one that the setting slows down.
         let harmless = effects.len() == SIZES.len() && effects.iter().all(SizeEffect::is_harmless);
         all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
     }
     all
 }
 
-/// Of those that help somewhere and hurt nowhere the one with the least time over all sizes.
+/// Returns, among the settings that help at some size and hurt at none, the one with the least time over all sizes.
 pub fn best(tried: &[Tried]) -> Option<&Tried> {
     let good = tried.iter().filter(|one| one.helps && one.harmless);
     good.min_by(|a, b| over_all(a).total_cmp(&over_all(b)))
 }
 
-/// The logarithm of the mean ratio.
+/// Returns the mean of the logarithms of the ratios.
 fn over_all(tried: &Tried) -> f64 {
     let sum: f64 = tried.effects.iter().map(|effect| effect.ratio.ratio.ln()).sum();
     sum / tried.effects.len().max(1) as f64
 }
 
-/// Why nothing is advised.
+/// Returns the reason why no setting is recommended.
 pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
     if !confirmed.is_empty() {
         return "what looked good did not hold when it was measured again".to_owned();

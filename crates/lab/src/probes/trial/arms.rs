@@ -1,4 +1,4 @@
-//! The arms of a trial: the program as it is, under each kernel, and with glibc's own settings changed.
+//! The arms of a trial: the unchanged program, the program with each kernel, and with other glibc settings.
 
 use serde::Serialize;
 use std::{ffi::OsString, path::Path, process::Command};
@@ -7,23 +7,23 @@ use thalweg_preload::{choice::LIBC, layout};
 
 use super::TrialError;
 
-/// The settings of glibc, as its loader reads them.
+/// The variable with glibc settings, read by its loader.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// The objects the loader loads first.
+/// The variable with objects that the loader loads first.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// What is done to a program.
+/// The change made to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Kind {
     Plain,
-    /// Its calls of memcpy and its relatives go to these.
+    /// Calls of memcpy and related functions use these kernels.
     Kernel {
-        /// For memcpy, mempcpy and memmove, as [`thalweg_preload::choice`] reads it.
+        /// The kernel for memcpy, mempcpy and memmove, in the format of [`thalweg_preload::choice`].
         copies: String,
         fills: String,
     },
-    /// glibc is told other thresholds.
+    /// glibc uses other thresholds.
     Tunables {
         /// `NAME=VALUE[:NAME=VALUE...]`.
         text: String,
@@ -32,42 +32,42 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// In tables and answers.
+    /// The name in tables and results.
     pub name: String,
     #[serde(flatten)]
     pub kind: Kind,
 }
 
-/// An arm that was asked for, or is usual, and does not take part.
+/// An arm that was requested, or is usual, but does not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     pub name: String,
     pub reason: String,
 }
 
-/// Kernels by size: each serves the sizes up to and including its number, libc those beyond.
+/// Kernels by size. Each serves sizes up to and including its number; libc serves larger sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bands {
     /// For memcpy, mempcpy and memmove.
     pub copies: Vec<(u64, String)>,
-    /// For memset; none is libc's.
+    /// For memset; empty means libc's.
     pub fills: Vec<(u64, String)>,
 }
 
-/// A name that a table of kernels has, and whether this processor runs it.
+/// A kernel's name, and a function that returns whether this CPU can run it.
 type Known = (&'static str, fn() -> bool);
 
-/// The names of all kernels of this build.
+/// Returns the names of all kernels of this build.
 pub fn kernel_names() -> impl Iterator<Item = &'static str> {
     KERNELS.iter().map(|row| row.name)
 }
 
-/// The program as it is.
+/// Returns the setting of the unchanged program.
 pub fn plain() -> Setting {
     Setting { name: LIBC.to_owned(), kind: Kind::Plain }
 }
 
-/// libc's own functions, called through the object: what being in between costs by itself.
+/// libc's own functions, called through the object: shows the cost of the object itself.
 pub const OBJECT_ALONE: &str = "object-alone";
 
 fn object_alone() -> Setting {
@@ -75,8 +75,8 @@ fn object_alone() -> Setting {
     Setting { name: OBJECT_ALONE.to_owned(), kind }
 }
 
-/// The arms of these kernels, all of this machine's if none are named, and those that are left out.
-/// A name that no kernel has is an error.
+/// Returns the arms for these kernels (all of this machine if none are named) and those that are left out. An unknown
+/// name is an error.
 pub fn kernels(
     asked: Option<&[String]>,
     bands: Option<&Bands>,
@@ -84,7 +84,7 @@ pub fn kernels(
     let usual: Vec<String> = kernel_names().map(str::to_owned).collect();
     let (mut arms, mut left_out): (Vec<Setting>, Vec<LeftOut>) = (Vec::new(), Vec::new());
     for name in asked.unwrap_or(&usual) {
-        // libc is the program as it is, which takes part in any case.
+        // libc is the unchanged program, which always takes part.
         if name == LIBC || arms.iter().any(|arm| arm.name == *name) {
             continue;
         }
@@ -111,7 +111,7 @@ fn of_kernel(row: &Kernel) -> Result<Kind, String> {
     }
 }
 
-/// The fill of a kernel's name, or of its family (`rep-movsb`, `rep-stosb`); else libc's.
+/// Returns the fill of the kernel's name or family (`rep-movsb`, `rep-stosb`), otherwise libc's.
 fn fill_beside(kernel: &str) -> &'static str {
     let family = |name: &'static str| name.split_once('-').map(|(family, _)| family);
     let own = kernel.split_once('-').map(|(family, _)| family);
@@ -131,12 +131,12 @@ fn of_bands(bands: Option<&Bands>) -> Result<Kind, String> {
     Ok(Kind::Kernel { copies, fills: written(&bands.fills, &fills)? })
 }
 
-/// Bands as [`thalweg_preload::choice`] reads them, if it does and all of them can run.
+/// Returns bands in the format of [`thalweg_preload::choice`], if they are valid and this CPU can run all of them.
 fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
     let mut parts = Vec::new();
     for (upto, name) in bands {
         match known.iter().find(|(known, _)| known == name) {
-            // Both tables have it under the one name.
+            // Both tables contain `tuned` under the same name.
             Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!("{name} cannot be a part of itself"));
             }
@@ -146,7 +146,7 @@ fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
             }
             Some(_) => {}
         }
-        // What serves every size beyond has no number, and nothing behind it.
+        // The last part serves all larger sizes, so it has no number.
         let is_last = *upto == u64::MAX;
         parts.push(if is_last { name.clone() } else { format!("{upto}={name}") });
     }
@@ -160,7 +160,7 @@ fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Reads bands of copies given by hand: `16=mask256,4096=avx2`. Fills are then libc's.
+/// Parses bands of copies given by the user, like `16=mask256,4096=avx2`. Fills then use libc.
 pub fn bands_given(text: &str) -> Result<Bands, String> {
     let read = |part: &str| {
         let (upto, name) = part.split_once('=')?;
@@ -173,9 +173,9 @@ pub fn bands_given(text: &str) -> Result<Bands, String> {
 }
 
 impl Setting {
-    /// Puts the setting into the environment of a command about to be started.
+    /// Adds the setting to the environment of a command.
     pub(crate) fn put(&self, command: &mut Command, object: &Path, counts: Option<&Path>) {
-        // What a trial inside a trial left behind would count in the wrong file.
+        // Variables of an enclosing trial would direct counts to the wrong file.
         for name in [layout::KERNEL, layout::FILL, layout::COUNTS] {
             command.env_remove(name);
         }
@@ -189,7 +189,7 @@ impl Setting {
                 }
             }
             Kind::Tunables { text } => {
-                // Of two settings of one tunable the loader takes the last.
+                // If a tunable is set twice, the loader uses the last value.
                 let mut all = std::env::var_os(TUNABLES).unwrap_or_default();
                 if !all.is_empty() {
                     all.push(":");
@@ -201,7 +201,7 @@ impl Setting {
     }
 }
 
-/// Our own object before those the user preloads.
+/// Puts thalweg's object before those that the user preloads.
 fn before(mut own: OsString, variable: &str) -> OsString {
     if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
         own.push(":");

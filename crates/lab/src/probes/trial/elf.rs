@@ -1,18 +1,18 @@
-//! The little of an ELF file that decides whether anything can be preloaded into it. Files are other
-//! people's: every number is checked before it is used.
+//! Reads the parts of an ELF file that decide whether an object can be preloaded into it. Files are untrusted: every
+//! number is checked before use.
 
-/// What a file's headers say.
+/// The information from a file's headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elf {
-    /// The program interpreter, the dynamic loader; a static program has none.
+    /// The program interpreter, that is the dynamic loader; `None` for a static program.
     pub loader: Option<String>,
-    /// Whether the loader of this machine's own architecture and word size can take it.
+    /// `true` if the file is for the architecture and word size of this machine.
     pub ours: bool,
-    /// Whether the Go toolchain linked it.
+    /// `true` if the Go toolchain linked it.
     pub go: bool,
 }
 
-/// Bytes at the start of a file that are enough for the headers of any sound program.
+/// Bytes at the start of a file that contain the headers of any valid program.
 pub const HEAD: usize = 64 << 10;
 
 const MAGIC: &[u8] = b"\x7fELF";
@@ -24,12 +24,12 @@ const PT_NOTE: u64 = 4;
 const MACHINE: u64 = 62;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u64 = 183;
-/// No machine has this number: nothing is ours.
+/// A number that no machine has, so no file matches.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MACHINE: u64 = u64::MAX;
 
 impl Elf {
-    /// Reads the head of a file; `None` if it is no ELF file.
+    /// Parses the head of a file; `None` if it is not an ELF file.
     pub fn read(head: &[u8]) -> Option<Self> {
         if !head.starts_with(MAGIC) {
             return None;
@@ -55,7 +55,7 @@ impl Elf {
                     let path = path.strip_suffix(b"\0").unwrap_or(path);
                     elf.loader = Some(String::from_utf8_lossy(path).into_owned());
                 }
-                // A note's name lies behind its three numbers.
+                // The name of a note follows its three numbers.
                 (PT_NOTE, Some(note)) => elf.go |= note.get(12..16) == Some(b"Go\0\0"),
                 _ => {}
             }
@@ -64,7 +64,7 @@ impl Elf {
     }
 }
 
-/// A little-endian number of so many bytes; `None` past the end.
+/// Reads a little-endian number of this length; `None` past the end.
 fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(len)?)?;
     Some(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))

@@ -1,4 +1,4 @@
-//! What a trial puts on disk while it runs: the object, the file of counts, and what programs say.
+//! The temporary files of a trial: the object, the file of counts, and the output of programs.
 
 use std::{
     fs::{self, Permissions},
@@ -11,14 +11,14 @@ use thalweg_preload::counts::{Counts, blank};
 use super::TrialError;
 use crate::arms::command::Outputs;
 
-/// A folder with the object in it, gone at the end.
+/// A temporary directory with the object; removed at the end.
 pub struct TrialFolder {
     outputs: Outputs,
     object: PathBuf,
 }
 
 impl TrialFolder {
-    /// Writes the object into a new folder under the one for temporary files.
+    /// Writes the object into a new directory below the one for temporary files.
     pub fn set_up(object: &[u8]) -> Result<Self, TrialError> {
         let failed = |path: &Path, error: io::Error| TrialError::Folder {
             path: path.display().to_string(),
@@ -26,7 +26,7 @@ impl TrialFolder {
         };
         let outputs = Outputs::new("trial").map_err(|(parent, e)| failed(&parent, e))?;
         let path = outputs.path("thalweg-preload.so");
-        // The loader splits the list at these.
+        // The loader splits the list at these characters.
         if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\t')) {
             let why =
                 "LD_PRELOAD takes no path with blanks or colons; set TMPDIR to another folder";
@@ -36,7 +36,7 @@ impl TrialFolder {
             });
         }
         let written = fs::write(&path, object);
-        // A program may start children as another user.
+        // A program may start child processes as another user.
         let written =
             written.and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
         written.map_err(|e| failed(&path, e))?;
@@ -51,7 +51,7 @@ impl TrialFolder {
         &self.outputs
     }
 
-    /// A new file to count in, writable for every user.
+    /// Creates a new file of counts, writable by every user.
     pub fn counts(&self) -> Result<PathBuf, String> {
         let path = self.outputs.path("counts");
         let written = fs::write(&path, blank());
@@ -60,7 +60,7 @@ impl TrialFolder {
         written.map(|()| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// What was counted in it.
+    /// Reads the file of counts.
     pub fn counted(&self) -> Result<Counts, String> {
         let path = self.outputs.path("counts");
         let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;

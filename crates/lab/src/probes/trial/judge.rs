@@ -1,4 +1,4 @@
-//! From all runs to a row and a word for each arm.
+//! Evaluates all runs: a row and a verdict for each arm.
 
 use serde::Serialize;
 use std::fmt;
@@ -13,15 +13,15 @@ use crate::{
     },
 };
 
-/// What an arm does to the program, by its own metric.
+/// The effect of an arm on the program, by the program's own metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Better, by more than the noise and surely.
+    /// Better, with certainty and by more than the noise.
     Helps,
-    /// Worse, by more than the noise and surely.
+    /// Worse, with certainty and by more than the noise.
     Hurts,
-    /// No more than the noise, or the sign is not sure. Not "equal".
+    /// The difference is not larger than the noise, or its sign is uncertain. Does not mean "equal".
     NoDifferenceShown,
 }
 
@@ -35,34 +35,34 @@ impl fmt::Display for Effect {
     }
 }
 
-/// An arm and what it showed.
+/// An arm and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]
     pub setting: Setting,
     pub runs: usize,
-    /// The metric's numbers; `None` without a run.
+    /// The values of the metric; `None` without runs.
     pub value: Option<Spread>,
-    /// The number divided by that of the program as it is; `None` for that itself, and for fewer than
-    /// two rounds.
+    /// The value divided by that of the unchanged program. `None` for that program itself, and with fewer than two
+    /// rounds.
     pub ratio: Option<Ratio>,
     pub effect: Option<Effect>,
-    /// The smallest difference, as a fraction, that these rounds could have shown of this arm.
+    /// The smallest relative difference that these rounds could have shown for this arm.
     pub smallest: Option<f64>,
-    /// What a kernel does beyond being in between, which `object-alone` does too.
+    /// The effect of a kernel without the cost of the object, that is relative to `object-alone`.
     pub beyond_object: Option<Beyond>,
-    /// Why it was not run to the end.
+    /// The reason why it was not run to the end.
     pub failed: Option<String>,
 }
 
-/// A kernel against libc's own functions called through the object.
+/// A kernel relative to libc's own functions called through the object.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Beyond {
     pub ratio: Ratio,
     pub effect: Effect,
 }
 
-/// The noise, and a row for every arm of the log, which are these settings in this order.
+/// Returns the noise and a row for every arm of the log. The arms are `settings` in this order.
 pub fn rows(
     log: &Log,
     settings: &[Setting],

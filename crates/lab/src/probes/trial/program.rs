@@ -1,5 +1,4 @@
-//! From the words of a command to the program that will run, and whether an object can be preloaded
-//! into it.
+//! Finds the program that a command runs, and whether an object can be preloaded into it.
 
 use rustix::{
     fs::getxattr,
@@ -20,31 +19,30 @@ use super::{
 };
 use crate::arms::command::find;
 
-/// How many interpreters may stand behind each other; the kernel stops there too.
+/// Maximum depth of nested interpreters; the kernel has the same limit.
 const MOST_INTERPRETERS: usize = 5;
 
-/// What a command runs.
+/// The program that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// The file, and the interpreters behind it if it is a script: the last one is what the loader
-    /// sees.
+    /// The file, followed by the interpreters if it is a script. The loader sees the last one.
     #[serde(serialize_with = "as_text")]
     pub files: Vec<PathBuf>,
-    /// The dynamic loader, where there is one.
+    /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,
-    /// Why nothing can be preloaded into it; `None` if it can.
+    /// The reason why nothing can be preloaded; `None` if it is possible.
     pub unreachable: Option<String>,
-    /// What is reached less than one might think.
+    /// A note if the object reaches less of the program than expected.
     pub remark: Option<String>,
 }
 
-/// JSON has no names but text: bytes that are none become U+FFFD.
+/// JSON strings must be text: bytes that are not valid UTF-8 become U+FFFD.
 fn as_text<S: Serializer>(files: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(files.iter().map(|file| file.display().to_string()))
 }
 
 impl Program {
-    /// Finds the command and looks at it. A command that cannot run at all is an error.
+    /// Finds and inspects the program of a command. A command that cannot be executed is an error.
     pub fn find(command: &[OsString]) -> Result<Self, TrialError> {
         let name = command.first().map(OsString::as_os_str).unwrap_or_default();
         let mut files = vec![lookup(name)?];
@@ -106,7 +104,7 @@ fn head_of(path: &Path) -> Result<Vec<u8>, TrialError> {
     Ok(head)
 }
 
-/// The interpreter a script names in its first line, and what `env` there would start.
+/// Returns the interpreter in the first line of a script, and the program that `env` there would start.
 fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     let Some(line) = head.strip_prefix(b"#!") else {
         return Err("neither an ELF program nor a script with #! in its first line".to_owned());
@@ -121,7 +119,7 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     }
     let mut found = vec![path];
     if found[0].file_name() == Some(OsStr::new("env")) {
-        // `env -S NAME=VALUE program`: options and variables come first.
+        // `env -S NAME=VALUE program`: options and variables precede the program.
         let word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
         let name = word.map(OsStr::from_bytes).ok_or("env without a program")?;
         found.push(lookup(name).map_err(|error| error.to_string())?);
@@ -129,10 +127,10 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Why the kernel runs this file with more rights than the user has, if it does.
+/// Returns the reason why the kernel runs this file with more privileges than the user has, if it does.
 fn privileged(file: &Path) -> Option<&'static str> {
     const SETUID: u32 = 0o4000;
-    // Without group execution the bit means something else.
+    // Without group execute permission, the set-group-ID bit has another meaning.
     const SETGID: u32 = 0o2010;
     let meta = file.metadata().ok()?;
     let (mode, user) = (meta.mode(), getuid());

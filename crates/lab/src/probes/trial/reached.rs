@@ -1,24 +1,24 @@
-//! What went through the object, by size, for people: coarser classes than were counted.
+//! The calls that went through the object, by size, in coarser classes than they were counted.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use thalweg_preload::{counts::Counts, layout::KINDS};
 
-/// What a program did through the object in one run.
+/// The calls of a program that went through the object in one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reached {
-    /// Processes it was started in.
+    /// The number of processes in which the object was loaded.
     pub processes: u64,
     pub calls: u64,
     pub bytes: u64,
-    /// By size, smallest first, without the empty ones.
+    /// The bands in ascending order, without empty ones.
     pub bands: Vec<Band>,
 }
 
 /// Calls with sizes in one range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Band {
-    /// Smallest size, in bytes.
+    /// The smallest size in bytes.
     pub from: u64,
     pub upto: u64,
     /// Calls of memcpy and mempcpy.
@@ -29,7 +29,7 @@ pub struct Band {
 }
 
 impl Reached {
-    /// Puts neighbours together: up to 15 bytes, and then two powers of two each.
+    /// Merges adjacent classes: one band up to 15 bytes, then two powers of two per band.
     pub fn of(counts: &Counts) -> Self {
         let mut bands: BTreeMap<u64, Band> = BTreeMap::new();
         for class in &counts.classes {
@@ -48,7 +48,7 @@ impl Reached {
     }
 }
 
-/// The range a size lies in: its ends have an even number of binary digits, at least four.
+/// Returns the range of a size. Its ends have an even number of binary digits, at least four.
 fn range(size: u64) -> (u64, u64) {
     let digits = (u64::BITS - size.leading_zeros()).next_multiple_of(2).max(4);
     let upto = u64::MAX >> (u64::BITS - digits);

@@ -1,4 +1,4 @@
-//! One run of the program under one setting, with the server under it where there is one.
+//! One run of the program with one setting, and with its server if it has one.
 
 use std::{ffi::OsString, process::Command};
 
@@ -12,18 +12,18 @@ use crate::{
     measure::schedule::Failure,
 };
 
-/// What is run again and again.
+/// The program that is run repeatedly.
 pub struct TrialRunner<'t> {
     pub command: &'t [OsString],
     pub server: Option<&'t Server>,
     pub folder: &'t TrialFolder,
-    /// How it is run.
+    /// Runs commands with limits and redirected output.
     pub runs: command::CommandRunner<'t>,
 }
 
 impl TrialRunner<'_> {
-    /// Runs once; counted calls go into the folder's file of counts. The time is that of the command,
-    /// processor time and the rest are those of the server, where there is one.
+    /// Runs once. If `counted`, calls are counted in the directory's file of counts. Wall time is that of the
+    /// command. With a server, CPU time and the other figures are those of the server.
     pub fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
         let counts = if counted { Some(self.folder.counts()?) } else { None };
         let put =
@@ -35,7 +35,7 @@ impl TrialRunner<'_> {
             return self.runs.once(&mut command);
         };
         let up = Up::start(server, &self.runs, &put)?;
-        // Only the server is under the setting: the client is the measure.
+        // Only the server runs with the setting; the client only measures.
         let measured = self.runs.once(&mut command);
         let ended = up.stop(&self.runs)?;
         let mut ran = measured?;

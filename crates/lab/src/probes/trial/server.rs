@@ -1,4 +1,4 @@
-//! A server that is up while the measured command runs.
+//! A server that runs while the command is measured.
 
 use std::{
     ffi::OsString,
@@ -16,27 +16,27 @@ use crate::{
     measure::schedule::Failure,
 };
 
-/// Between two looks whether it is ready.
+/// Interval between checks whether the server is ready.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A server of this machine answers a connection at once or not at all.
+/// Timeout of a connection attempt. A local server accepts at once or not at all.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// A server and how to tell that it is ready.
+/// A server and the condition for being ready.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its command, which stays in the foreground.
+    /// The command, which must stay in the foreground.
     pub command: Vec<OsString>,
     pub ready: Ready,
-    /// How long it may take.
+    /// Timeout for becoming ready.
     pub within: Duration,
 }
 
-/// The sign that a server is ready. Before it was started there must be none.
+/// The condition for being ready. It must not hold before the server is started.
 #[derive(Clone, Debug)]
 pub enum Ready {
-    /// This command ends well.
+    /// This command exits successfully.
     Command(Vec<OsString>),
-    /// This port of 127.0.0.1 takes connections.
+    /// This port of 127.0.0.1 accepts connections.
     Port(u16),
 }
 
@@ -45,7 +45,7 @@ impl Server {
         self.command.first().map(|name| name.display().to_string()).unwrap_or_default()
     }
 
-    /// Whether the sign is there.
+    /// Returns `true` if the condition holds.
     fn is_ready(
         &self,
         left: Duration,
@@ -66,13 +66,13 @@ impl Server {
         match wait(child, Some(left), stop) {
             Ok(ended) => Ok(ended.status.success()),
             Err(Failure::Cancelled) => Err(Failure::Cancelled),
-            // Over its limit: not ready, and no time left.
+            // The command exceeded its time limit: not ready, and no time remains.
             Err(Failure::Unfit(_)) => Ok(false),
         }
     }
 }
 
-/// A server that runs; ended when it is dropped.
+/// A running server; dropping it ends the server.
 pub struct Up<'s> {
     server: &'s Server,
     child: Child,
@@ -81,7 +81,7 @@ pub struct Up<'s> {
 }
 
 impl<'s> Up<'s> {
-    /// Starts it under a setting, and waits until it is ready.
+    /// Starts the server with a setting and waits until it is ready.
     pub fn start(
         server: &'s Server,
         runner: &CommandRunner<'_>,
@@ -128,7 +128,7 @@ impl<'s> Up<'s> {
         }
     }
 
-    /// Asks it to end, and says what it used; one that ended before it was asked has failed.
+    /// Stops the server and returns its resource usage. A server that exited before has failed.
     pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, Failure> {
         self.over = true;
         match process::reap(&self.child) {
@@ -148,7 +148,7 @@ fn died(name: &str, ended: &Ended, runner: &CommandRunner<'_>, when: &str) -> St
 impl Drop for Up<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // There is no caller left to hear of a failure.
+            // A failure cannot be reported to a caller here.
             let _ = end(&self.child, &self.process);
         }
     }

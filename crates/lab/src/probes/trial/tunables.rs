@@ -1,6 +1,6 @@
-//! The settings of glibc itself, which reach its copies from the inside, where no preloaded object does.
+//! The settings of glibc. They affect its internal copies, which a preloaded object does not reach.
 //!
-//! No size stands here: the thresholds are set to the sizes of this machine's caches.
+//! No size is hard-coded here: the thresholds are set to the cache sizes of this machine.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
@@ -19,22 +19,22 @@ use crate::{arms::command::wait, measure::schedule::Failure};
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
 
-/// A loader answers at once.
+/// Timeout; a loader normally answers at once.
 const LONGEST: Duration = Duration::from_secs(10);
-/// More is no list of tunables.
+/// Longer output is not a list of tunables.
 const MOST_LISTED: u64 = 1 << 20;
 
-/// A tunable as its loader lists it.
+/// A tunable as listed by its loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tunable {
     pub name: String,
-    /// What a process started now gets.
+    /// The value for a process that starts now.
     pub now: u64,
     pub least: u64,
     pub most: u64,
 }
 
-/// Arms that set the thresholds to cache sizes; or why there are none.
+/// Returns arms that set the thresholds to cache sizes, or the reason why there are none.
 pub fn usual(loader: &Path) -> Result<Vec<Setting>, String> {
     let listed = listed(loader)?;
     let arms = at_caches(&listed, caches());
@@ -66,11 +66,12 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<Setting> {
     arms
 }
 
-/// Asks a loader for its tunables.
+/// Runs a loader to list its tunables.
 pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let name = loader.display();
     let failed = |error: std::io::Error| format!("{name}: {error}");
-    // Into memory and not through a pipe: it is not known to be a loader, and may neither block nor flood.
+    // The output goes to a memfd instead of a pipe: the program may not be a loader, and must not block or flood this
+    // process.
     let memory = memfd_create(c"tunables", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let mut memory = File::from(memory);
     let mut command = Command::new(loader);
@@ -92,7 +93,7 @@ pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     Ok(tunables)
 }
 
-/// `glibc.cpu.x86_rep_movsb_threshold: 0x840 (min: 0x200, max: 0xffffffffffffffff)`.
+/// Parses a line like `glibc.cpu.x86_rep_movsb_threshold: 0x840 (min: 0x200, max: 0xffffffffffffffff)`.
 fn read(line: &str) -> Option<Tunable> {
     let (name, rest) = line.split_once(": ")?;
     let (now, rest) = rest.split_once(" (min: ")?;
@@ -106,7 +107,7 @@ fn read(line: &str) -> Option<Tunable> {
     })
 }
 
-/// An arm for settings given by hand.
+/// Returns an arm for settings given by the user.
 pub fn given(text: &str) -> Result<Setting, String> {
     let is_one = |part: &str| {
         part.split_once('=').is_some_and(|(name, value)| name.contains('.') && !value.is_empty())

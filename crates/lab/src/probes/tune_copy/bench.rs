@@ -1,4 +1,4 @@
-//! Before the first round: what the job is, which mechanisms serve it, how much fits the budget.
+//! Preparation before the first round: the job's facts, the usable mechanisms, and the slice that fits the budget.
 
 use std::{
     cell::RefCell,
@@ -23,41 +23,41 @@ use crate::{
     scratch::{Folder, free_space, remove},
 };
 
-/// The most that is moved in one sample: beyond it time is better spent on rounds.
+/// Maximum bytes per sample. Beyond it, the time is better spent on more rounds.
 const LARGEST_SLICE: u64 = 256 << 20;
-/// The least, unless the file is smaller: below it only the calls themselves are measured.
+/// Minimum bytes per sample, unless the file is smaller. Below it, only the overhead of the calls is measured.
 const SMALLEST_SLICE: u64 = 256 << 10;
-/// The first trial moves so little, and four times more until it can be timed.
+/// The first trial moves this number of bytes; each further trial moves four times more until the time is measurable.
 const FIRST_TRIAL: u64 = 256 << 10;
 const LAST_TRIAL: u64 = 4 << 20;
 const LONG_ENOUGH: Duration = Duration::from_millis(2);
-/// As long as a sample of the reference should be: longer ones are better spent on more rounds.
+/// Maximum duration of a sample of the reference, in seconds. Beyond it, the time is better spent on more rounds.
 const SAMPLE: f64 = 0.02;
 
-/// A job on one file, made ready.
+/// A prepared job on one file.
 pub(super) struct Bench {
-    /// The file's real place.
+    /// The file's path without symbolic links.
     pub source: PathBuf,
     pub len: u64,
-    /// Where every arm writes.
+    /// The file to which every arm writes.
     pub sink: PathBuf,
-    /// An empty file, for the start of `cp`.
+    /// An empty file, to measure the start-up time of `cp`.
     pub empty: PathBuf,
-    /// What the planner knows of the job.
+    /// The planner's facts about the job.
     pub facts: Facts,
-    /// Where what `cp` prints goes.
+    /// Files for the output of `cp`.
     pub outputs: Outputs,
-    /// Scratch in the destination.
+    /// Temporary directory in the destination.
     pub folder: Folder,
 }
 
-/// What a trial showed of the mechanisms.
+/// The results of trying the mechanisms.
 #[derive(Default)]
 pub(super) struct Trial {
-    /// Those that work, and seconds per byte with preparing and tidying up.
+    /// Mechanisms that work, with their seconds per byte including preparation and clean-up.
     pub works: Vec<(&'static dyn Mechanism, f64)>,
     pub unfit: HashMap<&'static str, Unfit>,
-    /// Those for which there was no time.
+    /// Mechanisms that were not tried for lack of time.
     pub untried: HashMap<&'static str, Unfit>,
     /// Seconds per byte to compare a copy with its source.
     pub check: f64,
@@ -66,7 +66,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// What reading so many bytes for the first time and copying them takes by the reference.
+    /// Returns the seconds for reading this number of bytes for the first time and copying them with the reference.
     pub fn seconds_for(&self, bytes: u64) -> f64 {
         let reference = self.works.first().map_or(0.0, |(_, per_byte)| *per_byte);
         bytes as f64 * (self.first_read + reference)
@@ -94,7 +94,7 @@ impl Bench {
         Ok(Self { source, len, sink, empty, facts, outputs, folder })
     }
 
-    /// Where the first `len` bytes of a file are copied to the sink.
+    /// Returns the copy of the first `len` bytes of a file to the sink.
     pub fn whole<'s>(
         &self,
         job: &TuneJob<'s>,
@@ -109,7 +109,7 @@ impl Bench {
         Ok(RefCell::new(whole))
     }
 
-    /// Those of the mechanisms that copy files and may be chosen, and why others may not.
+    /// Returns the mechanisms that copy files and may be chosen, and why the others may not.
     pub fn candidates(
         &self,
         mechanisms: &[&'static dyn Mechanism],
@@ -134,8 +134,8 @@ impl Bench {
         (fit, unavailable)
     }
 
-    /// Has every mechanism move the first bytes for once, looks whether they arrived, and takes
-    /// the time. The reference goes first, and has to work.
+    /// Lets every mechanism copy the first bytes, verifies the result and measures the time. The reference goes first
+    /// and must work.
     pub fn try_out(
         &self,
         job: &TuneJob<'_>,
@@ -166,7 +166,8 @@ impl Bench {
         Ok(trial)
     }
 
-    /// The system's `cp`, told not to clone if it knows how; or why there is none.
+    /// Finds the system's `cp`, called with an option against cloning if it has one. The error explains why it cannot
+    /// be used.
     pub fn find_peer(&self, job: &TuneJob<'_>) -> Result<Cp, String> {
         remove(&self.sink);
         Cp::find(&["--reflink=never", ""], &self.cp_site(job))
@@ -177,8 +178,8 @@ impl Bench {
         CpSite { runner, empty: &self.empty, copy: &self.sink }
     }
 
-    /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than
-    /// `share` of what is left of the budget, with making the slice and warming up.
+    /// Returns the bytes per sample for which `rounds` of all arms use at most `share` of the remaining budget,
+    /// including creating the slice and warming up.
     pub fn slice_for(
         &self,
         trial: &Trial,
@@ -187,14 +188,15 @@ impl Bench {
         (rounds, share): (f64, f64),
     ) -> u64 {
         let reference = trial.works[0].1;
-        // Arms that are far too slow will be left out early.
+        // Arms that are far too slow will be dropped after the grace rounds.
         let rules = Rules::default();
         let few = (rules.grace_rounds as f64 + 1.0) / (rounds + 1.0);
         let weight = |one: f64| if one > reference * rules.too_slow { one * few } else { one };
         let ours: f64 = trial.works.iter().map(|(_, per_byte)| weight(*per_byte)).sum();
         let (theirs, startup) = peer.map_or((0.0, 0.0), |peer| (reference, peer.startup));
         let count = trial.works.len() as f64 + f64::from(u8::from(peer.is_some()));
-        // Every sample of `cp` has a start measured beside it. A round has one arm twice; warming up is one more round, with a check for each arm.
+        // The start-up time of `cp` is measured next to each of its samples. A round has one arm twice. Warming up is
+        // one more round, with a verification for each arm.
         let times = rounds * (1.0 + 1.0 / count) + 1.0;
         let once = trial.first_read + reference + count * trial.check;
         let seconds = clock.left().as_secs_f64() * share - times * startup * 2.0;
@@ -212,7 +214,7 @@ struct Took {
     check: Duration,
 }
 
-/// Three times: the first pays for what is cold, and one of the others may be disturbed.
+/// Three runs: the first pays for cold caches, and one of the others may be disturbed.
 fn try_one(mechanism: &'static dyn Mechanism, place: &RefCell<Whole<'_>>) -> Result<Took, Failure> {
     let mut arm = WholeArm { place, mechanism, tuning: Tuning::default() };
     arm.sample(1)?;
@@ -232,7 +234,7 @@ fn hopeless(failure: Failure) -> TuneError {
     failure.unfit().map_or_else(TuneError::from, |unfit| TuneError::not_tunable(unfit.reason))
 }
 
-/// Seconds per byte of reading what the trials will move; it may have to come from disk.
+/// Returns the seconds per byte of reading the data for the trials, which may have to come from disk.
 fn timed_read(source: &Path, len: u64) -> Result<f64, TuneError> {
     let file = File::open(source).map_err(TuneError::io(source))?;
     let mut buffer = vec![0; len as usize];

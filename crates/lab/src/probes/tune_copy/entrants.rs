@@ -1,4 +1,4 @@
-//! Where a tuning's arms are warmed up, checked and sampled.
+//! The arms of a tuning: warms them up, verifies and samples them.
 
 use thalweg_core::Unfit;
 
@@ -10,13 +10,13 @@ use crate::measure::{
     stats::Random,
 };
 
-/// The arms that take part, what they are, and all samples.
+/// The arms that take part, what each of them is, and all samples.
 pub(super) struct Entrants<'r> {
     pub job: &'r TuneJob<'r>,
     pub clock: Clock,
     pub random: Random,
     pub experiment: Experiment<'r>,
-    /// What each arm is, by its number. The reference is the first.
+    /// The subject of each arm, by index. The first one is the reference.
     pub subjects: Vec<Subject>,
 }
 
@@ -25,17 +25,17 @@ impl<'r> Entrants<'r> {
         Self { job, clock, random, experiment: Experiment::default(), subjects: Vec::new() }
     }
 
-    /// The number of the next arm.
+    /// Returns the index of the next arm.
     pub fn len(&self) -> usize {
         self.subjects.len()
     }
 
-    /// The number of `cp`, if it takes part.
+    /// Returns the index of `cp`, if it takes part.
     pub fn peer(&self) -> Option<usize> {
         self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
     }
 
-    /// One sample that does not count, and a look at its bytes: an arm that passes takes part.
+    /// Takes one sample that does not count and verifies its bytes. If both succeed, the arm takes part.
     pub fn admit(
         &mut self,
         mut arm: impl Arm + 'r,
@@ -53,8 +53,7 @@ impl<'r> Entrants<'r> {
         Ok(Ok(()))
     }
 
-    /// Rounds of these arms, as far as the budget goes. The reference and those of `kept` are never
-    /// left out.
+    /// Runs rounds of these arms within the budget. The reference and the arms in `kept` are never dropped.
     pub fn rounds(
         &mut self,
         active: Vec<usize>,
@@ -74,7 +73,7 @@ impl<'r> Entrants<'r> {
         ran.or_else(|failure| Err(TuneError::not_tunable(failure.unfit()?.reason)))
     }
 
-    /// Lets go of the arms, and of what they work on.
+    /// Drops the arms and their files, and returns the results.
     pub fn finish(self) -> (Log, Vec<Subject>, Random) {
         (self.experiment.log, self.subjects, self.random)
     }

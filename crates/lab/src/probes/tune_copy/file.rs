@@ -1,4 +1,4 @@
-//! One large file: every mechanism at its default, then the best ones at other tunings.
+//! Tunes the copy of one large file: every mechanism at its default, then the best ones with other tunings.
 
 use std::{cell::RefCell, path::Path};
 use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
@@ -20,14 +20,14 @@ use crate::{
     measure::{conditions::Conditions, sample::Metric, schedule::Rules, stats::Random},
 };
 
-/// Rounds of all mechanisms at their defaults before other tunings are looked at.
+/// Rounds of all mechanisms at their defaults before other tunings are tried.
 const FIRST_ROUNDS: usize = 8;
-/// The share of the budget they are meant to take.
+/// The intended fraction of the budget for those rounds.
 const FIRST_SHARE: f64 = 0.6;
-/// So many of the best mechanisms are tried at other tunings.
+/// Number of the best mechanisms for which other tunings are tried.
 const PROMISING: usize = 3;
 
-/// Measures the ways of copying one file. `mechanisms` is a parameter for the tests' sake.
+/// Measures the methods to copy one file. `mechanisms` is a parameter so that tests can replace it.
 pub(super) fn tune_file(
     job: &TuneJob<'_>,
     source: &Path,
@@ -88,8 +88,8 @@ struct Run<'r, 'j> {
 }
 
 impl Run<'_, '_> {
-    /// Warms up every mechanism that works; those that fail at the full length, or
-    /// deliver other bytes, join the unfit.
+    /// Warms up every mechanism that works. Mechanisms that fail at the full length, or deliver wrong bytes, are
+    /// added to `unfit`.
     fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
             if self.entrants.len() > 0 && self.entrants.clock.is_spent() {
@@ -119,8 +119,8 @@ impl Run<'_, '_> {
         self.entrants.admit(arm, Subject::Mechanism { mechanism, tuning })
     }
 
-    /// All at their defaults; then, if five rounds with them fit, other tunings of the best; else
-    /// more of the first.
+    /// Samples all mechanisms at their defaults. Then samples other tunings of the best ones if five rounds with them
+    /// fit; otherwise continues with the defaults.
     fn measure(&mut self) -> Result<(), TuneError> {
         let all: Vec<usize> = (0..self.entrants.len()).collect();
         let rules = Rules::default();
@@ -134,10 +134,10 @@ impl Run<'_, '_> {
         let best = self.promising();
         let mut finalists = vec![0];
         finalists.extend(self.entrants.peer());
-        // A tuning is judged by its own default, so that takes part too.
+        // A tuning is compared with its mechanism's default, so the default takes part too.
         finalists.extend(best.iter().filter(|arm| **arm != 0));
         for (mechanism, tuning) in self.variants(&best, &finalists) {
-            // A tuning that does not work is no loss: its default does.
+            // A tuning that fails can be ignored: its mechanism's default works.
             let _ = self.enter(mechanism, tuning)?;
         }
         if self.entrants.len() == defaults {
@@ -152,7 +152,7 @@ impl Run<'_, '_> {
         self.entrants.rounds(finalists, kept, rules)
     }
 
-    /// The best mechanisms that copy and have something to tune, best first.
+    /// Returns the best mechanisms that copy and have knobs, best first.
     fn promising(&self) -> Vec<usize> {
         let metric = if self.entrants.job.request.prefer == Prefer::Cpu {
             Metric::Cpu
@@ -174,8 +174,8 @@ impl Run<'_, '_> {
         arms
     }
 
-    /// Tunings of these arms' mechanisms in which one knob is turned; as many as fit what is left
-    /// of the budget, together with the finalists, for the least number of rounds.
+    /// Returns tunings of these arms' mechanisms with one knob changed. Their number is limited so that, together
+    /// with the finalists, the minimum number of rounds fits into the remaining budget.
     fn variants(
         &self,
         best: &[usize],
@@ -192,7 +192,7 @@ impl Run<'_, '_> {
             let Subject::Mechanism { mechanism, .. } = self.entrants.subjects[*arm] else {
                 continue;
             };
-            // Warming up and checking cost about two samples, being drawn twice about one.
+            // Warm-up and verification cost about two samples, and being sampled twice in a round about one.
             let cost = self.entrants.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
             for tuning in one_knob_turned(mechanism.info().knobs) {
                 match left.checked_sub(cost) {

@@ -1,4 +1,4 @@
-//! A sample of a tree: files from all over it, copied once into a folder of our own.
+//! Draws a sample of a tree: files from all parts of it, copied once into a temporary directory.
 
 use std::{
     fs::{self, File},
@@ -11,14 +11,14 @@ use super::TuneError;
 use crate::measure::Stop;
 use crate::measure::stats::Random;
 
-/// Files in a sample at most.
+/// Maximum number of files in a sample.
 const MOST_FILES: usize = 2000;
-/// Bytes in a sample at most.
+/// Maximum number of bytes in a sample.
 const MOST_BYTES: u64 = 64 << 20;
-/// Longer files are cut to this, so that one of them does not fill the sample.
+/// Longer files are truncated to this size, so that one of them does not fill the sample.
 const LONGEST: u64 = 16 << 20;
-/// The picked files are copied in so many passes over the tree: when time is up the sample is
-/// thinner, and still from all over it.
+/// Number of passes over the tree in which the selected files are copied. If time runs out, the sample has fewer
+/// files, but still from all parts of the tree.
 const PASSES: usize = 8;
 
 /// A regular file of the tree.
@@ -27,21 +27,21 @@ pub(super) struct Picked {
     pub path: PathBuf,
     /// Its path inside a sample.
     pub inside: PathBuf,
-    /// How many files the walk met before it.
+    /// The number of files that the walk found before it.
     order: usize,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// Files drawn by lot, in the order of the walk.
+    /// Randomly selected files, in the order of the walk.
     pub picked: Vec<Picked>,
-    /// How many files were met, if the walk came to its end.
+    /// The number of files, if the walk was completed.
     pub files: Option<usize>,
 }
 
-/// Draws files by lot while walking the sources, every file met as likely as any other. Links are
-/// not followed. Ends early when `enough` time has passed.
+/// Selects files at random while walking the sources; every file is equally likely. Symbolic links are not followed.
+/// Stops when `enough` time has passed.
 pub(super) fn pick(
     sources: &[PathBuf],
     enough: Duration,
@@ -66,7 +66,7 @@ pub(super) fn pick(
             whole = false;
             break;
         }
-        // What cannot be listed is the copy's business, not the measurement's.
+        // Directories that cannot be listed are skipped; the copy reports them.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let inside = inside.join(entry.file_name());
             match entry.file_type() {
@@ -80,7 +80,7 @@ pub(super) fn pick(
     Ok(Walk { picked: lot.picked, files: whole.then_some(lot.met) })
 }
 
-/// A sample of constant size of a row whose length is not known (Vitter's algorithm R).
+/// A random sample of fixed size from a sequence of unknown length (Vitter's algorithm R).
 struct Lot<'l> {
     picked: Vec<Picked>,
     met: usize,
@@ -106,12 +106,12 @@ impl Lot<'_> {
 pub(super) struct Sampled {
     pub files: u64,
     pub bytes: u64,
-    /// What writing it took.
+    /// The time to write it.
     pub written: Duration,
 }
 
-/// Copies the picked files into `folder` until the sample is full, or `enough` says so of the sample
-/// and of the time altogether. Files that cannot be read are left out.
+/// Copies the selected files into `folder` until the sample is full or `enough` returns `true`, given the sample and
+/// the elapsed time. Files that cannot be read are skipped.
 pub(super) fn gather(
     picked: &[Picked],
     folder: &Path,

@@ -1,4 +1,4 @@
-//! What a tuning found, as data.
+//! The results of a tuning, as data.
 
 use serde::Serialize;
 use std::collections::HashMap;
@@ -16,74 +16,73 @@ use crate::{
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneResult {
-    /// Everything that was measured, `cp` among it, in order of entry.
+    /// Everything that was measured, including `cp`, in order of entry.
     pub arms: Vec<ArmResult>,
-    /// What the planner makes of it.
+    /// The planner's choice from these results.
     pub winner: Option<Choice>,
     /// Mechanisms that show no difference from the winner.
     pub ties: Vec<&'static str>,
-    /// Of a tree: the threads to take, as many as there are processors unless fewer were shown to be
-    /// faster.
+    /// For a tree: the number of threads to use. It is the number of CPUs, unless fewer threads were faster with
+    /// certainty.
     pub jobs: Option<usize>,
-    /// Of a tree: what was found of its largest file. `winner`, `ties`, `cells` and `unavailable`
-    /// are from there.
+    /// For a tree: the results for its largest file. `winner`, `ties`, `cells` and `unavailable` are taken from it.
     pub large_file: Option<Box<TuneResult>>,
-    /// For the profile; see [`TuneResult::teach`].
+    /// Cells for the profile; see [`TuneResult::teach`].
     pub cells: Vec<Cell>,
     /// The noise floor of this run, as a fraction.
     pub noise: f64,
-    /// Mechanisms for such ends that could not take part, and why.
+    /// Mechanisms for such ends that could not take part, with the reason.
     pub unavailable: Vec<Unavailable>,
-    /// What was moved in each sample.
+    /// The data that each sample moved.
     pub slice: SliceFacts,
-    /// The `cp` of the system; or why there is none.
+    /// The `cp` of the system, or the reason why it could not be used.
     pub cp: Result<Cp, String>,
     pub conditions: Conditions,
     /// Rounds, and every sample in them.
     pub log: Log,
-    /// Time on the clock for all of it.
+    /// Total wall time in seconds.
     pub seconds: f64,
-    /// How busy the machine was with other work before; `None` where that cannot be told.
+    /// How busy the machine was with other processes before the measurement; `None` if unknown.
     pub busy: Option<Busy>,
-    /// The share of the samples that other work disturbed.
+    /// The fraction of the samples that other processes disturbed.
     pub disturbed: f64,
-    /// Found unfit by trying. The planner has to be told.
+    /// Mechanisms that failed when tried. The request to the planner must contain them.
     #[serde(skip)]
     pub unfit: HashMap<&'static str, Unfit>,
 }
 
-/// One arm. Ratios are of times: below 1 it took less.
+/// One arm. Ratios are of times: below 1 means less time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ArmResult {
-    /// `read-write`, `splice pipe=64K`, `cp --reflink=never`.
+    /// The name, for example `read-write`, `splice pipe=64K` or `cp --reflink=never`.
     pub name: String,
     /// The mechanism; `None` for `cp` and for trees.
     pub mechanism: Option<&'static str>,
     pub tuning: Tuning,
-    /// The threads that copied a tree.
+    /// The number of threads that copied a tree.
     pub jobs: Option<usize>,
-    /// It does less than a copy here: a clone, or a copy made by a server.
+    /// `true` if it does less work than a copy here: a clone, or a copy made by a server.
     pub saves_work: bool,
-    /// Time on the clock against `cp`, whose start counts.
+    /// Wall time relative to `cp`, including the start-up time of `cp`.
     pub ratio_to_cp: Option<Ratio>,
-    /// The same with the start of `cp` taken off: nearer to what a longer file would show. `None`
-    /// where `cp` hardly did anything but start.
+    /// Wall time relative to `cp` without the start-up time of `cp`; closer to the ratio for a longer file. `None` if
+    /// start-up is most of the time of `cp`.
     pub ratio_to_cp_started: Option<Ratio>,
-    /// Processor time against `cp`.
+    /// CPU time relative to `cp`.
     pub cpu_ratio_to_cp: Option<Ratio>,
-    /// The word for `ratio_to_cp`.
+    /// The verdict on `ratio_to_cp`.
     pub against_cp: Option<Verdict>,
-    /// Time on the clock against `read-write` at its default.
+    /// Wall time relative to `read-write` at its default.
     pub ratio_to_read_write: Option<Ratio>,
-    /// Processor time against it.
+    /// CPU time relative to `read-write` at its default.
     pub cpu_ratio_to_read_write: Option<Ratio>,
-    /// Rounds it took part in.
+    /// The number of rounds in which the arm took part.
     pub rounds: usize,
-    /// Why it was not sampled to the end.
+    /// The reason why it was not sampled to the end.
     pub dropped: Option<String>,
 }
 
-/// A mechanism and how to tune it.
+/// A mechanism and its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     pub mechanism: &'static str,
@@ -104,28 +103,29 @@ pub struct Unavailable {
 }
 
 impl TuneResult {
-    /// Under which load later copies may go by it: that of the idle machine, if nothing else was done; `None` if
-    /// other work met it that was less than what a profile calls loaded.
+    /// Returns the load under which later copies may use the results: idle if the machine was idle. `None` if other
+    /// processes were active, but less than a profile's `loaded` requires.
     pub fn kept_as(&self) -> Option<Load> {
         let quiet = Busy { processors: 0.0, of: 1 };
         kept_as(&self.busy.unwrap_or(quiet), self.disturbed)
     }
 
-    /// What later copies may go by: of a busy machine only what is known to be of one, or nothing.
+    /// Returns the cells that later copies may use. From a busy machine these are only cells that are known to be of
+    /// a loaded machine.
     pub fn kept(&self) -> Vec<Cell> {
         let load = self.kept_as();
         let of = |load| self.cells.iter().map(move |cell| Cell { load, ..cell.clone() }).collect();
         load.map(of).unwrap_or_default()
     }
 
-    /// Hands what was found to a profile and to the request of the job that follows: it is of the machine as it is
-    /// now, whatever else that does.
+    /// Adds the results to a profile and to the request of the job that follows. They describe the machine in its
+    /// current state, including its other activity.
     pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
         profile.merge(self.cells.clone());
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
     }
 
-    /// Makes the choice among mechanisms that was measured on a tree's largest file its own.
+    /// Adopts the choice among mechanisms that was measured on a tree's largest file.
     pub(super) fn take_choice_of(&mut self, large: Self) {
         self.winner.clone_from(&large.winner);
         self.ties.clone_from(&large.ties);

@@ -1,4 +1,4 @@
-//! Which part of a file stands for the whole, and where it lies.
+//! The part of a file that represents the whole, and its location.
 
 use serde::Serialize;
 use std::{
@@ -15,47 +15,48 @@ use crate::{
     scratch::Folder,
 };
 
-/// The bytes that were moved in every sample.
+/// The bytes that every sample moves.
 #[derive(Clone, Debug, Serialize)]
 pub struct SliceFacts {
     pub bytes: u64,
     pub files: u64,
-    /// Out of how many bytes of the whole job, as far as known.
+    /// The number of bytes of the whole job, if known.
     pub of: Option<u64>,
     pub placement: Placement,
-    /// Whether there are holes in them: then `cp` skips what others read.
+    /// `true` if the slice contains holes, which `cp` skips and other arms read.
     pub holes: bool,
 }
 
-/// Where the measured bytes lay.
+/// The location of the measured bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// The source itself, whole.
+    /// The whole source itself.
     Whole,
-    /// A file with its first bytes, made beside it.
+    /// A file with the first bytes, in the directory of the source.
     BesideSource,
-    /// The same, made in the destination, on the same file system as the source.
+    /// A file with the first bytes, in the destination, on the same file system as the source.
     InDestination,
-    /// Our arms read the first bytes of the source itself, `cp` a file with the same bytes in the
-    /// destination, on another file system: nothing could be made beside the source.
+    /// Our arms read the first bytes of the source itself; `cp` reads a copy of them in the destination, on another
+    /// file system. Used if no file could be created next to the source.
     Prefix,
-    /// Files from all over a tree, made in the destination; its file system stands for the tree's.
+    /// Files from all parts of a tree, copied to the destination. The destination's file system stands in for that of
+    /// the tree.
     Sample,
 }
 
-/// A slice, and the folder that goes with it.
+/// A slice, and the temporary directory that contains it.
 pub(super) struct Slice {
     pub facts: SliceFacts,
-    /// What our arms read.
+    /// The file that our arms read.
     pub source: PathBuf,
-    /// What `cp` reads.
+    /// The file that `cp` reads.
     pub peer_source: PathBuf,
     _folder: Option<Folder>,
 }
 
 impl Slice {
-    /// The first `bytes` of a file, in a file of their own if the source is longer.
+    /// Creates a slice with the first `bytes` of a file, in a separate file if the source is longer.
     pub fn make(
         source: &Path,
         bytes: u64,
@@ -96,7 +97,7 @@ impl Slice {
     }
 }
 
-/// Copies the first bytes of a file by the plainest way.
+/// Copies the first bytes of a file with the reference mechanism.
 fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneError> {
     let terms = Terms { state: SinkState::Fresh, needs: Guarantees::default(), stop };
     let whole = Whole::between(Medium::File(from), Medium::File(to), terms);
@@ -139,7 +140,7 @@ mod tests {
     fn where_nothing_can_be_made_the_source_itself_is_read() {
         let away = tempfile::tempdir().unwrap();
         let scratch = Folder::inside(away.path()).unwrap();
-        // Nobody can make a folder in sysfs.
+        // No user can create a directory in sysfs.
         let source = Path::new("/sys/kernel/uevent_seqnum");
         let part = slice(source, 1, &scratch);
         assert_eq!((part.facts.placement, part.source.as_path()), (Placement::Prefix, source));

@@ -1,4 +1,4 @@
-//! From samples to a result.
+//! Computes the result from the samples.
 
 use thalweg_core::{
     EndFacts, Facts, Judgement, Mechanism, Plan, Prefer, Profile, Request, Tuning,
@@ -22,15 +22,15 @@ use crate::{
     },
 };
 
-/// What an arm of the log is.
+/// The subject of an arm in the log.
 pub(super) enum Subject {
     Mechanism {
         mechanism: &'static dyn Mechanism,
         tuning: Tuning,
     },
-    /// The copy of a tree with so many threads.
+    /// The copy of a tree with this number of threads.
     Threads(usize),
-    /// The system's own command.
+    /// The system's `cp` command.
     Peer(String),
 }
 
@@ -48,11 +48,11 @@ impl Subject {
     }
 }
 
-/// A finished measurement, not yet summed up.
+/// A finished measurement before evaluation.
 pub(super) struct Measured {
     pub log: Log,
     pub subjects: Vec<Subject>,
-    /// The number of the arm of ratio 1.
+    /// The index of the reference arm (ratio 1).
     pub reference: usize,
     pub cp: Result<Cp, String>,
     pub starts: Vec<f64>,
@@ -62,7 +62,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Sums up. The winner is the planner's own, so that there is one decision.
+    /// Evaluates the measurement. The planner chooses the winner, so that the decision is made in one place.
     pub fn result(
         mut self,
         facts: Option<&Facts>,
@@ -109,7 +109,7 @@ impl Measured {
         self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
     }
 
-    /// Whether more than half of the time of `cp` is left when its start is taken off.
+    /// Returns `true` if the start-up time of `cp` is less than half of its total time.
     fn is_mostly_moving(&self, peer: usize, startup: f64) -> bool {
         let walls: Vec<f64> = self.log.samples(peer).map(Sample::wall_seconds).collect();
         median(&walls).is_some_and(|wall| startup < wall / 2.0)
@@ -137,7 +137,7 @@ impl Measured {
         let ratio_to_read_write = to(reference, Metric::Wall);
         let cpu_ratio_to_read_write = to(reference, Metric::Cpu);
         let started = |sample: &Sample| {
-            // A start can be slower than this whole sample was.
+            // One start-up can take longer than this whole sample did.
             (sample.wall_seconds() - startup).max(sample.wall_seconds() / 10.0)
         };
         let other =
@@ -166,9 +166,9 @@ impl Measured {
         }
     }
 
-    /// A cell for every arm that was sampled often enough for an interval and did not fail; for
-    /// other tunings than the default only where they show to be faster than it, for the planner
-    /// takes the best tuning without asking by how much.
+    /// Returns a cell for every arm that has enough samples for an interval and did not fail. Non-default tunings get
+    /// a cell only if they are faster than the default with certainty, because the planner takes the best tuning by
+    /// any margin.
     fn cells(
         &self,
         arms: &[ArmResult],

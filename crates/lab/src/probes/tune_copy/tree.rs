@@ -1,5 +1,5 @@
-//! A tree: its largest file as a file, then the whole copy with one thread and with many, against
-//! `cp -r`, on a sample of the tree's files.
+//! Tunes the copy of a tree: first its largest file, then the whole copy with one thread and with many, against `cp
+//! -r`, on a sample of the tree's files.
 
 use std::{cell::RefCell, fs, num::NonZero, sync::Arc, time::Duration};
 use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
@@ -30,23 +30,23 @@ use crate::{
     scratch::Folder,
 };
 
-/// Share of the budget for looking for files.
+/// Fraction of the budget for finding files.
 const WALK_SHARE: f64 = 0.1;
-/// Share of the budget for the largest file, if it is worth it.
+/// Fraction of the budget for the largest file, if it is worth measuring.
 const FILE_SHARE: f64 = 0.3;
-/// Share of the budget for gathering the sample, which may have to come from disk.
+/// Fraction of the budget for copying the sample, which may have to be read from disk.
 const GATHER_SHARE: f64 = 0.25;
-/// The part of the bytes that has to be in files of that length.
+/// Minimum fraction of the bytes in files of at least `WORTH_IT` bytes, for the largest file to be measured.
 const WORTH_IT_SHARE: f64 = 0.1;
-/// From this length on a file is long enough to be timed by itself.
+/// Minimum size of a file that is measured separately.
 const WORTH_IT: u64 = 1 << 20;
-/// Rounds the sample's size is meant for.
+/// The number of rounds for which the size of the sample is chosen.
 const ROUNDS: f64 = 5.0;
-/// What one copy costs in units of writing the sample: itself, and its removal.
+/// The cost of one copy relative to writing the sample: the copy and its removal.
 const COPY_AND_REMOVE: f64 = 2.0;
 
-/// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
-/// as there are processors, or only with as many as were asked for.
+/// Measures the copy of a tree or of several files: `copy` with one thread and with as many as there are CPUs, or
+/// only with the requested number.
 pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
     let mut clock = Clock::start(job.budget);
     let mut random = Random::new(job.seed);
@@ -82,7 +82,7 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
     let site = CpSite { runner, empty: &empty, copy: &copied };
     let cp = find_peer(job, &site);
     let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
-    // Rounds with one arm twice; warming up, which is checked, counts twice.
+    // Rounds with one arm twice. Warm-up includes verification, so it counts twice.
     let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
     let began = clock;
     let mut enough = |sampled: &Sampled, all: Duration| {
@@ -162,8 +162,8 @@ fn lengths(picked: &[Picked]) -> Vec<u64> {
     picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect()
 }
 
-/// What writing all files takes, by what writing a sample of them took; for ever if nobody knows how
-/// many there are. Many small files count by their number, long ones by their bytes.
+/// Returns the estimated seconds to write all files, from the time to write a sample of them; infinity if their
+/// number is unknown. Small files count by number, long ones by bytes.
 fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &Sampled) -> f64 {
     let Some(files) = walk.files else { return f64::INFINITY };
     let drawn = files as f64 / lengths.len() as f64;
@@ -172,7 +172,7 @@ fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &Sampled) -> f64 {
     sampled.written.as_secs_f64() * parts
 }
 
-/// What is found of the largest file among those picked, if long files matter there.
+/// Returns the results for the largest of the picked files, if long files matter in this tree.
 fn large_file(
     job: &TuneJob<'_>,
     picked: &[Picked],
@@ -188,7 +188,7 @@ fn large_file(
         TuneJob { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
     match tune_file(&part, &largest.path, MECHANISMS) {
         Ok(found) => Ok(Some(found)),
-        // A file that cannot be measured says nothing about the tree it is in.
+        // If the largest file cannot be measured, the tree may still be.
         Err(TuneError::NotTunable { .. } | TuneError::Io { .. }) => Ok(None),
         Err(TuneError::Cancelled(stopped)) => Err(stopped.into()),
     }
@@ -205,8 +205,8 @@ fn find_peer(job: &TuneJob<'_>, site: &CpSite<'_>) -> Result<Cp, String> {
     Cp::find(&[&wished, kind], site)
 }
 
-/// What `copy` does without being told, as many threads as there are processors, unless fewer were
-/// shown to be faster. `None` if not all were measured.
+/// Returns the default of `copy`: as many threads as there are CPUs, unless fewer were faster with certainty. `None`
+/// if not all numbers were measured.
 fn threads_to_take(log: &Log, threads: &[usize], noise: f64, random: &mut Random) -> Option<usize> {
     let usual = threads.len().checked_sub(1)?;
     let fewer: Option<Vec<Ratio>> =
@@ -214,7 +214,7 @@ fn threads_to_take(log: &Log, threads: &[usize], noise: f64, random: &mut Random
     Some(take(threads, &fewer?, noise))
 }
 
-/// By the times of fewer threads against those of the most.
+/// Chooses the number of threads from the times of fewer threads relative to the most.
 fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
     let word = |ratio: &Ratio| Outcome { ratio: *ratio, noise }.word();
     let faster = fewer.iter().position(|ratio| word(ratio) == Verdict::Faster);

@@ -1,4 +1,4 @@
-//! The arm of a tree: its copy with so many threads.
+//! The arm of a tree: its copy with a given number of threads.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ use crate::{
     scratch::remove,
 };
 
-/// Where a sample lies, and where its copies go.
+/// The location of a sample, and that of its copies.
 pub(super) struct SampleTree {
     pub sample: PathBuf,
     pub copy: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct SampleTree {
     pub files: u64,
 }
 
-/// One copy of a folder to a name that does not exist. A parameter for the tests' sake.
+/// Copies a directory to a path that does not exist. A parameter so that tests can replace it.
 pub(super) type CopyTree = dyn Fn(&Path, &Path, &CopyOptions, &Stop<'_>) -> Result<(), Failure>;
 
 pub(super) fn copy_tree(
@@ -53,7 +53,7 @@ impl Events for Listener<'_> {
     }
 }
 
-/// Our copy with so many threads.
+/// Our copy with a given number of threads.
 pub(super) struct TreeArm<'p> {
     options: CopyOptions,
     place: &'p SampleTree,
@@ -86,7 +86,7 @@ impl Arm for TreeArm<'_> {
 }
 
 impl SampleTree {
-    /// Whether the copy holds every file of the sample, with its bytes, and no other.
+    /// Checks that the copy contains every file of the sample with equal bytes, and no other file.
     pub fn check(&self) -> Result<(), Unfit> {
         let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", shown(path)));
         for path in files_below(&self.sample).map_err(|e| wrong(&self.sample, e))? {

@@ -1,5 +1,5 @@
-//! What a profile says in five lines: what to use here for files, pipes, sockets, memory and processes, and what
-//! stays with what is taken without a profile.
+//! Summarizes a profile in five lines: what to use on this machine for files, pipes, sockets, memory and processes,
+//! and where the default stays.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use super::{
     table::Asked,
 };
 
-/// What is moved, as people ask for it.
+/// The kinds of data transfer, as users name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
@@ -34,39 +34,39 @@ const ALL: [(Of, &str); 5] = [
     (Of::Processes, "processes"),
 ];
 
-/// One of the lines.
+/// One line of advice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     pub of: Of,
     /// The line, without its name.
     pub text: String,
-    /// What it is made of: of each pair of ends the sizes, rising.
+    /// The data behind the line: for each pair of ends, its size bands in ascending order.
     pub bands: Vec<Advised>,
 }
 
-/// Sizes of which the same is to be said.
+/// A band of sizes with the same advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advised {
-    /// `file:ext4 -> pipe`.
+    /// The pair of ends, for example `file:ext4 -> pipe`.
     pub pair: String,
-    /// The last of the sizes; `None` where there is no end.
+    /// The last size of the band; `None` if it has no upper end.
     pub upto: Option<u64>,
-    /// What is shown to be better than the default; `None` where nothing is.
+    /// The method that is better than the default with certainty; `None` if no method is.
     pub way: Option<Way>,
-    /// The least and the most of the default's cost that it takes.
+    /// Its smallest and largest cost relative to the default.
     pub share: Option<[f64; 2]>,
-    /// What is taken without a profile.
+    /// The method that is used without a profile.
     pub default: String,
 }
 
 impl Advice {
-    /// The name at the head of the line.
+    /// Returns the name at the start of the line.
     pub fn name(&self) -> &'static str {
         ALL.iter().find(|(of, _)| *of == self.of).map_or("", |(_, name)| name)
     }
 }
 
-/// The five lines. A choice counts only where its interval and that of the default lie apart.
+/// Returns the five lines. A choice counts only if its interval and that of the default do not overlap.
 pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<Advice> {
     let conditions = conditions(profile);
     let line = |(of, name): (Of, &str)| {
@@ -105,8 +105,8 @@ fn kind(keys: &EndKeys) -> Of {
     }
 }
 
-/// The ends of a profile with the states of their sinks, each under the load that says most of a machine that
-/// does nothing else.
+/// Returns the ends of a profile with the states of their sinks. For each, only the load closest to an otherwise idle
+/// machine is used.
 fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
     let mut all: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in profile.cells.iter().filter(|cell| !cell.provisional) {
@@ -119,7 +119,7 @@ fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
     all
 }
 
-/// What to say of one pair of ends, size by size; `None` where the default was not measured.
+/// Returns the advice for one pair of ends, size by size; `None` if the default was not measured.
 fn pair(
     profile: &Profile,
     keys: &EndKeys,
@@ -153,8 +153,8 @@ fn pair(
     (!advised.is_empty()).then_some(advised)
 }
 
-/// What a way takes of the default's cost, from the least to the most of the sizes; `None` if it is the default or
-/// at none of them shown to take less.
+/// Returns the smallest and largest cost of a method relative to the default over these sizes. `None` if it is the
+/// default, or if no size shows that it costs less.
 fn share(
     cells: &[&Cell],
     sizes: Vec<u64>,
@@ -188,7 +188,7 @@ fn name_of(keys: &EndKeys, state: SinkState) -> String {
     format!("{} -> {}{over}", keys.source, keys.sink)
 }
 
-/// The pairs in a line; those of which the same is to be said once.
+/// Joins the pairs into a line; pairs with the same advice are grouped.
 fn text(pairs: &[Vec<Advised>]) -> String {
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for bands in pairs {
@@ -203,7 +203,7 @@ fn text(pairs: &[Vec<Advised>]) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// `the default (read-write) up to 64K, splice beyond (0.40 to 0.52 of its time)`.
+/// Returns text like `the default (read-write) up to 64K, splice beyond (0.40 to 0.52 of its time)`.
 fn words(bands: &[Advised]) -> String {
     let mut text = String::new();
     for (n, band) in bands.iter().enumerate() {

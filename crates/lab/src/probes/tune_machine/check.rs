@@ -1,4 +1,4 @@
-//! `tune --check`: later sessions on sizes that the profile has not seen, to be scored by regret.
+//! `tune --check`: additional sessions at sizes that are not in the profile, evaluated by regret.
 
 mod fleet;
 
@@ -18,18 +18,18 @@ use crate::measure::stats::Random;
 
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// A regret for each pair, load and promise.
+    /// The regret of each pair, load and guarantee.
     pub regrets: Vec<Regret>,
-    /// Sessions that did not end well, and why.
+    /// The reasons why sessions failed.
     pub troubles: Vec<String>,
-    /// Time on the clock for all of it.
+    /// Total wall time.
     pub seconds: f64,
-    /// The sessions that other work met.
+    /// The sessions that other processes disturbed.
     pub met: Met,
 }
 
 impl Depth {
-    /// Sessions of a check; halves of rounds are compared, not intervals.
+    /// Number of sessions of a check. Few are enough, because halves of rounds are compared instead of intervals.
     fn checks(self) -> usize {
         match self {
             Self::Quick => 2,
@@ -38,12 +38,12 @@ impl Depth {
     }
 }
 
-/// Why such ends cannot be made here.
+/// Returns an error if these ends cannot be created on this machine.
 pub fn are_possible(ends: &Ends) -> Result<(), String> {
     ends.contest().keys(ends).map(drop)
 }
 
-/// Measures again, between the sizes of the grid, and scores what the planner makes of `profile`.
+/// Measures at sizes between those of the grid, and evaluates the planner's choices with `profile`.
 pub fn check(
     plan: &Plan<'_>,
     (profile, prefer): (&Profile, Prefer),
@@ -65,7 +65,7 @@ pub fn check(
     Ok(Checked { regrets, seconds, troubles: run.troubles, met })
 }
 
-/// The tunings that the planner may choose between these ends: they have to take part.
+/// Returns the tunings that the planner may choose between these ends. They must take part in the check.
 fn known_tunings(profile: &Profile, ends: &Ends, troubles: &mut Vec<String>) -> Vec<Way> {
     let known = ends.contest().known(profile, ends).unwrap_or_else(|trouble| {
         troubles.push(trouble);

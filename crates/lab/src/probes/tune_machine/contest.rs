@@ -1,5 +1,5 @@
-//! What is compared between two ends, where that is done and by which rules: mechanisms, kernels, or
-//! the arms of the channel. A new kind of ends is one file here and one line in [`CONTESTS`].
+//! Defines what is compared between two ends, and by which rules: mechanisms, kernels, or the variants of the
+//! channel. A new kind of ends is one file here and one line in [`CONTESTS`].
 
 mod channel;
 mod kernels;
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The last takes all ends that no other one takes.
+/// The last entry accepts all ends that no other entry accepts.
 static CONTESTS: [&dyn Contest; 7] = [
     &kernels::COPIES,
     &kernels::COLD_COPIES,
@@ -39,55 +39,55 @@ static CONTESTS: [&dyn Contest; 7] = [
     &mechanisms::Mechanisms,
 ];
 
-/// One kind of ends.
+/// The rules for one kind of ends.
 pub(super) trait Contest: Sync {
     fn takes(&self, ends: &Ends) -> bool;
 
-    /// The same, of ends as a profile names them.
+    /// Like `takes`, for ends as named in a profile.
     fn takes_keys(&self, keys: &EndKeys) -> bool;
 
-    /// How a profile names such ends, or why they cannot be made here.
+    /// Returns the names of the ends in a profile, or the reason why they cannot be created on this machine.
     fn keys(&self, ends: &Ends) -> Result<EndKeys, String>;
 
     fn sizes(&self, depth: Depth) -> Vec<u64>;
 
-    /// The states of the sink that mean something between these ends.
+    /// Returns the states of the sink that make a difference between these ends.
     fn sink_states(&self, _ends: &Ends, _depth: Depth) -> &'static [SinkState] {
         &[SinkState::Fresh]
     }
 
-    /// Whether it is measured under such a load.
+    /// Returns `true` if these ends are measured under this load.
     fn counts_under(&self, _load: Load) -> bool {
         true
     }
 
-    /// Whether there is anything to tune, so that a scouting session looks for good tunings first.
+    /// Returns `true` if there are knobs to tune, so that a scouting session runs first.
     fn has_knobs(&self) -> bool {
         true
     }
 
-    /// The knobs of what has this name; none of what is not known.
+    /// Returns the knobs of the mechanism or kernel with this name; empty if it is unknown.
     fn knobs(&self, name: &str) -> &'static [Knob];
 
-    /// Whether what has this name, at its default, is what the others are compared with.
+    /// Returns `true` if the default tuning of this mechanism or kernel is the reference of the comparison.
     fn is_reference(&self, name: &str) -> bool;
 
-    /// Whether a way keeps such promises between these ends.
+    /// Returns `true` if a mechanism gives these guarantees between these ends.
     fn keeps(&self, _ends: &Ends, _way: &Way, _needs: Guarantees) -> bool {
         true
     }
 
-    /// What a profile knows of these ends.
+    /// Returns the cells of a profile for these ends.
     fn known<'p>(&self, profile: &'p Profile, ends: &Ends) -> Result<Vec<&'p Cell>, String>;
 
-    /// What is taken there with this profile.
+    /// Returns the method that is used with this profile.
     fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way>;
 
-    /// What is taken there without a profile: the first of these that works.
+    /// Returns the methods that are used without a profile: the first one that works.
     fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str>;
 
-    /// Makes the ends of a job, tells how a profile names them, and the ways that take part: the
-    /// reference is the first.
+    /// Creates the ends of a job. Returns their names in a profile and the mechanisms that take part, the reference
+    /// first.
     fn open<'s>(
         &self,
         job: &ContestJob,
@@ -99,7 +99,7 @@ pub(super) trait Contest: Sync {
 pub(super) type Opened<'s> = (Box<dyn Arena + 's>, Vec<Way>);
 
 impl Ends {
-    /// What is compared there.
+    /// Returns the rules for these ends.
     pub(super) fn contest(&self) -> &'static dyn Contest {
         let taking = CONTESTS.iter().find(|contest| contest.takes(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
@@ -107,42 +107,43 @@ impl Ends {
 }
 
 impl EndKeys {
-    /// What is compared between ends of these names.
+    /// Returns the rules for ends with these names.
     pub(super) fn contest(&self) -> &'static dyn Contest {
         let taking = CONTESTS.iter().find(|contest| contest.takes_keys(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
     }
 }
 
-/// Where all arms of a session do their work, one after the other.
+/// The place in which all arms of a session do their work, one after the other.
 pub(super) trait Arena {
-    /// From now on so many bytes are moved at a time.
+    /// Sets the number of bytes per transfer.
     fn resize(&mut self, size: u64) -> io::Result<()>;
 
-    /// The most transfers of a sample that there is room for.
+    /// Returns the maximum number of transfers per sample for which there is room.
     fn most_transfers(&self) -> u64 {
         1 << 24
     }
 
-    /// Whether so many ways may move so many bytes here.
+    /// Returns `true` if this number of mechanisms can transfer this number of bytes here.
     fn has_room(&self, size: u64, ways: usize) -> bool;
 
-    /// Has the way do it once and looks at what arrived: its arm, and how much memory it held.
+    /// Performs one transfer and verifies the result. Returns the arm and the memory that it used.
     fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure>;
 
-    /// Whether a way may move no byte at all, and then needs more transfers to fill a sample.
+    /// Returns `true` if a mechanism may finish without moving bytes, so that it needs more transfers to fill a
+    /// sample.
     fn may_move_nothing(&self) -> bool {
         false
     }
 }
 
 impl dyn Arena + '_ {
-    /// So many transfers as a sample, as far as there is room for them.
+    /// Limits the number of transfers per sample to the available room.
     pub fn fitting(&self, transfers: u64) -> u64 {
         transfers.clamp(1, self.most_transfers())
     }
 
-    /// Time on the clock of one transfer: the least of a few.
+    /// Returns the minimum wall time of one transfer, from a few attempts.
     pub fn time_of_one(&self, arm: &mut dyn Arm) -> Result<Duration, Failure> {
         let mut least = Duration::MAX;
         let mut took = Duration::ZERO;
@@ -153,7 +154,7 @@ impl dyn Arena + '_ {
                 break;
             }
         }
-        // A clock cannot see a single small copy: as many as can be told from nothing.
+        // A single small copy is below the clock resolution, so enough copies are timed together.
         let mut transfers = 1_u64;
         while least < CAN_BE_TIMED {
             let more = self.fitting(transfers * 16);
@@ -166,15 +167,15 @@ impl dyn Arena + '_ {
         Ok(least.div_f64(transfers as f64).max(Duration::from_nanos(1)))
     }
 
-    /// Has an arm's samples hold as many transfers as those of the reference; and more where they
-    /// would not fill a sample: beside a reference that moves every byte, a way that moves none had
-    /// samples of a single call, and whatever disturbed that decided.
+    /// Sets the transfers per sample to those of the reference, or to more if the samples would be too short.
+    /// Otherwise, next to a reference that moves every byte, a mechanism that moves none has samples of a single
+    /// call, and any disturbance decides the comparison.
     pub fn fill(&self, arm: &mut Sampled<'_>, sample: Duration, transfers: u64) {
         arm.repeats = transfers as u32;
         if !self.may_move_nothing() {
             return;
         }
-        // What fails now fails in the rounds, which say so.
+        // An error here occurs again in the rounds, which report it.
         let one = arm.arm.sample(1).map_or(sample, |one| one.wall);
         let fitting = sample.as_secs_f64() / one.as_secs_f64().max(1e-9);
         arm.repeats = self.fitting(transfers.max(fitting as u64)) as u32;
@@ -184,12 +185,12 @@ impl dyn Arena + '_ {
 const LONG_ENOUGH: Duration = Duration::from_millis(5);
 const CAN_BE_TIMED: Duration = Duration::from_micros(20);
 
-/// The powers of two from one to another.
+/// Returns the powers of two between two exponents.
 fn octaves(least: u32, most: u32, step: usize) -> Vec<u64> {
     (least..=most).step_by(step).map(|power| 1 << power).collect()
 }
 
-/// The tunings with which what has this name takes part in a session.
+/// Returns the tunings with which this mechanism or kernel takes part in a session.
 fn tunings(job: &ContestJob, name: &str, knobs: &[Knob], is_reference: bool) -> Vec<Way> {
     let plain = Way::plain(name);
     let named = |ways: &[Way]| {

@@ -1,4 +1,4 @@
-//! Measured choices as constants for somebody else's source: bands of sizes, pair by pair.
+//! Exports measured choices as constants for the source code of other projects: bands of sizes for each pair.
 
 use std::fmt::Write;
 use thalweg_core::{
@@ -25,14 +25,14 @@ pub enum Language {
     Toml,
 }
 
-/// One pair under one set of conditions.
+/// The table of one pair under one set of conditions.
 struct Table {
     name: String,
     about: String,
     bands: Vec<(u64, Way)>,
 }
 
-/// The constants, with a header that says of what they hold. Empty tables are left out.
+/// Returns the constants with a header that describes the conditions. Empty tables are left out.
 pub fn emit(profile: &Profile, prefer: Prefer, language: Language) -> String {
     let tables = tables(profile, prefer);
     let header = header(profile, prefer);
@@ -70,7 +70,7 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
     lines
 }
 
-/// Text that ends no comment in any of the languages.
+/// Removes characters that could end a comment in one of the languages.
 fn plain(text: &str) -> String {
     let kept = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().map(kept).collect::<String>().replace("*/", "* /").replace('\\', "/")
@@ -106,7 +106,8 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
     tables
 }
 
-/// The planner's choices from small to large: up to which size, and what. The last has no end.
+/// Returns the planner's choices in ascending order: the last size of each band, and the method. The last band has no
+/// end.
 pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
     let of_ends = profile.cells.iter().filter(|cell| {
         EndKeys::of(cell).plain() == *keys
@@ -128,7 +129,8 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
             None => bands.push((*size, way)),
         }
     }
-    // Between other ends what was measured last goes on; of memory the profile says whether.
+    // Between other ends, the choice for the largest measured size continues. For memory the profile determines the
+    // choice.
     let of_memory = ["memory", FILL].contains(&keys.source.as_str()) && keys.sink == "memory";
     let beyond = if of_memory { at(u64::MAX) } else { None };
     match (bands.last_mut(), beyond) {
@@ -139,7 +141,7 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
     bands
 }
 
-/// Between two measured sizes: where the planner leaves a way, by halving.
+/// Finds by bisection the last size, between two measured ones, at which the planner chooses `way`.
 fn last_size_of(
     way: &Way,
     (mut low, mut high): (u64, u64),

@@ -1,4 +1,4 @@
-//! How much is measured: sizes, sessions, rounds, and the time it may take.
+//! The extent of a survey: sizes, sessions, rounds and time.
 
 use std::time::Duration;
 use thalweg_core::profile::Load;
@@ -6,16 +6,17 @@ use thalweg_core::profile::Load;
 use super::pair::Ends;
 use crate::study::{pin::Processors, preset::Preset};
 
-/// A preset of the protocol.
+/// A preset for the extent of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     Quick,
-    /// What a profile should rest on.
+    /// For a profile that is kept.
     Standard,
 }
 
 impl Depth {
-    /// As many sessions as a study of that name, and at most as many rounds in each, for each size.
+    /// Returns the study preset of the same name: the number of sessions, and the maximum number of rounds for each
+    /// size.
     pub fn preset(self) -> Preset {
         match self {
             Self::Quick => Preset::QUICK,
@@ -23,7 +24,7 @@ impl Depth {
         }
     }
 
-    /// Time for all of it, unless another is given.
+    /// Returns the default wall time for all surveys.
     pub fn budget(self) -> Duration {
         match self {
             Self::Quick => Duration::from_secs(2 * 60),
@@ -31,8 +32,8 @@ impl Depth {
         }
     }
 
-    /// Bytes per transfer between these ends, evenly spaced in logarithms; closer where ways differ
-    /// most.
+    /// Returns the bytes per transfer between these ends, evenly spaced on a logarithmic scale, with more sizes in
+    /// the range where mechanisms differ most.
     pub fn sizes(self, ends: &Ends) -> Vec<u64> {
         let mut sizes = ends.contest().sizes(self);
         sizes.sort_unstable();
@@ -40,8 +41,8 @@ impl Depth {
         sizes
     }
 
-    /// The size that takes more than the time that a preset gives: for whoever gives much more of it. It
-    /// is behind all others, and they get as much time as without it by the preset's own budget.
+    /// Returns an additional size that needs more time than the preset's default budget, if the budget is ample. It
+    /// is measured last, so the other sizes keep the time they have without it.
     pub fn largest(self, ends: &Ends, budget: Duration) -> Option<u64> {
         const LARGEST: u64 = 1 << 30;
         let is_ample = self == Self::Standard && budget >= AMPLE * self.budget();
@@ -50,21 +51,20 @@ impl Depth {
     }
 }
 
-/// So many times a preset's budget are much time.
+/// A budget is ample from this multiple of the preset's budget on.
 const AMPLE: u32 = 3;
 
-/// The processors that can be kept busy beside us.
+/// Returns the number of CPUs that a load can keep busy.
 pub fn busy_cores() -> usize {
     Processors::of_this_thread().map_or(0, |here| here.spare())
 }
 
-/// The loads that can be made here: on one core nothing can be kept busy beside us.
+/// Returns the loads that can be created on this machine: with a single core, no other core can be kept busy.
 pub fn loads() -> &'static [Load] {
     if busy_cores() > 0 { &[Load::Idle, Load::Loaded] } else { &[Load::Idle] }
 }
 
-/// A size in each gap of a grid that the grid does not have: no power of two, drawn by `unit`,
-/// which gives numbers in 0..1.
+/// Returns one random size in each gap of a grid, never a power of two. `unit` returns random numbers in 0..1.
 pub fn between(sizes: &[u64], unit: &mut dyn FnMut() -> f64) -> Vec<u64> {
     let gaps = sizes.windows(2).map(|gap| {
         let share = 0.25 + 0.5 * unit();

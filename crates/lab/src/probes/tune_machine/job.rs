@@ -1,4 +1,4 @@
-//! What a session is told and what it answers: one line of JSON in, one line for each size out.
+//! The messages of a session: one line of JSON as input, one line for each size as output.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,40 +11,40 @@ use thalweg_core::{
 use super::pair::Ends;
 use crate::measure::{busy::Busy, log::Log};
 
-/// One session: all ways on one pair, size by size.
+/// The job of one session: all mechanisms on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContestJob {
     pub ends: Ends,
-    /// What else the machine does meanwhile. The session is told, and does not see to it itself.
+    /// The background load. Information only: the session does not create it.
     pub load: Load,
-    /// What the sink is like before each transfer.
+    /// The state of the sink before each transfer.
     pub sink_state: SinkState,
-    /// Bytes per transfer, rising.
+    /// Bytes per transfer, ascending.
     pub sizes: Vec<u64>,
     pub ways: Ways,
-    /// Most rounds for each size.
+    /// Maximum number of rounds for each size.
     pub rounds: usize,
-    /// Time on the clock for everything.
+    /// Wall time for everything.
     pub budget: Duration,
     pub seed: u64,
-    /// By kernels: whether all copies, or fills, have exactly the size. Else all short ones and half of
-    /// the long ones have fewer bytes, drawn.
+    /// For kernels: `true` if all copies or fills have exactly the given size. Otherwise all short ones and half of
+    /// the long ones have a random smaller size.
     #[serde(default)]
     pub exact: bool,
 }
 
-/// The ways that take part in a session, besides the reference.
+/// The mechanisms that take part in a session in addition to the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ways {
-    /// Every mechanism at its default, and with each knob turned to each value.
+    /// Every mechanism at its default, and with each value of each knob.
     All,
-    /// These; every mechanism at its default besides.
+    /// These, and every mechanism at its default.
     These(Vec<Way>),
     Only(Vec<Way>),
 }
 
-/// A mechanism, or a kernel, and its tuning.
+/// A mechanism or a kernel, with its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Way {
     pub name: String,
@@ -65,50 +65,50 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// A line of a session's answer.
+/// One line of a session's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Line {
-    /// The ends as a profile keeps them.
+    /// The ends as named in a profile.
     Ends(EndKeys),
     Size(SizeLog),
-    /// A size is left out.
+    /// A size was skipped.
     Skipped {
         size: u64,
         reason: String,
     },
-    /// A way cannot take part, or took part and delivered other bytes.
+    /// A mechanism could not take part, or delivered wrong bytes.
     Unfit {
         way: Way,
         reason: String,
     },
     Done,
-    /// It ended early, and why.
+    /// The session ended early, for this reason.
     Failed(String),
 }
 
-/// How a profile names the two ends: key and mount options.
+/// The names of both ends in a profile, with mount options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndKeys {
     pub source: String,
     pub sink: String,
-    /// Mount options of both.
+    /// Mount options of source and sink.
     pub options: [String; 2],
 }
 
 impl EndKeys {
-    /// The ends that a cell is about.
+    /// Returns the ends of a cell.
     pub fn of(cell: &Cell) -> Self {
         let (source, sink) = (cell.source.clone(), cell.sink.clone());
         Self { source, sink, options: cell.options.clone() }
     }
 
-    /// The sink, whatever reads at its other end.
+    /// Returns the name of the sink without the kind of its reader.
     pub fn sink(&self) -> &str {
         self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
     }
 
-    /// The same ends, whatever reads there.
+    /// Returns these ends without the kind of the reader.
     #[must_use]
     pub fn plain(mut self) -> Self {
         let len = self.sink().len();
@@ -117,42 +117,42 @@ impl EndKeys {
     }
 }
 
-/// The samples of one size. The ways have the numbers of the log's arms; the first is the reference.
+/// The samples of one size. The index of a mechanism is that of its arm in the log; the first one is the reference.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SizeLog {
     pub size: u64,
-    /// Transfers in each sample of the reference; faster ways may have more.
+    /// Transfers in each sample of the reference; faster mechanisms may have more.
     pub transfers: u64,
     pub ways: Vec<Way>,
-    /// Private memory that each held at the end of a transfer, where that was looked at.
+    /// Private memory that each mechanism used at the end of a transfer, if it was measured.
     pub memory: Vec<Option<u64>>,
     pub log: Log,
 }
 
 impl SizeLog {
-    /// The number that a way has in the log.
+    /// Returns the index of a mechanism in the log.
     pub fn arm(&self, way: &Way) -> Option<usize> {
         self.ways.iter().position(|known| known == way)
     }
 }
 
-/// All that one session answered.
+/// All output of one session.
 #[derive(Clone, Debug, Default)]
 pub struct ContestLog {
-    /// The ends, if it got as far as making them.
+    /// The ends, if the session could create them.
     pub ends: Option<EndKeys>,
-    /// The sizes that were done.
+    /// The sizes that were measured.
     pub sizes: Vec<SizeLog>,
-    /// The sizes that were not, and why.
+    /// The sizes that were skipped, with the reason.
     pub skipped: BTreeMap<u64, String>,
-    /// The ways that could not take part, and why.
+    /// The mechanisms that could not take part, with the reason.
     pub unfit: BTreeMap<Way, String>,
-    /// Why it ended early.
+    /// The reason why the session ended early.
     pub failed: Option<String>,
-    /// Whether it came to its end.
+    /// `true` if the session finished.
     pub done: bool,
-    /// How busy the machine was with other work before it or after it, whichever was more; `None` where
-    /// nobody looked.
+    /// How busy the machine was with other processes before or after the session, whichever was more; `None` if it
+    /// was not measured.
     pub around: Option<Busy>,
 }
 

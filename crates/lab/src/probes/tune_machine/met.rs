@@ -1,4 +1,4 @@
-//! The sessions of a survey that other work met: they are of the loaded machine, or of none.
+//! Handles sessions that other processes disturbed: they count for the loaded machine, or are left out.
 
 use serde::Serialize;
 use thalweg_core::profile::Load;
@@ -9,20 +9,20 @@ use crate::{
     probes::other_work::kept_as,
 };
 
-/// How many sessions were meant for the idle machine and met other work.
+/// The number of sessions meant for the idle machine that other processes disturbed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Met {
-    /// Those that are kept as ones of the loaded machine.
+    /// Sessions that count as sessions of the loaded machine.
     pub as_loaded: usize,
-    /// Those that are kept as none.
+    /// Sessions that were left out.
     pub left_out: usize,
-    /// Of all sessions that were meant for the idle machine.
+    /// All sessions meant for the idle machine.
     pub of: usize,
-    /// The most that was seen of other work.
+    /// The highest activity of other processes.
     pub most: Option<Busy>,
 }
 
-/// Sorts the sessions that other work met out of surveys of the idle machine and into those of the loaded one.
+/// Moves the disturbed sessions from the surveys of the idle machine to those of the loaded machine.
 pub(super) fn sorted(surveys: impl Iterator<Item = Survey>) -> (Vec<Survey>, Met) {
     let (mut met, mut sorted) = (Met::default(), Vec::new());
     let mut loaded: Vec<Survey> = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn sorted(surveys: impl Iterator<Item = Survey>) -> (Vec<Survey>, Met
 }
 
 impl Met {
-    /// Takes out of a survey what is not of the idle machine; what of it is of the loaded one, if anything.
+    /// Removes the disturbed sessions from a survey. Returns those that count for the loaded machine, if any.
     fn sort_out(&mut self, survey: &mut Survey) -> Option<Survey> {
         let is_asked = survey.ends.contest().counts_under(Load::Loaded);
         let mut loaded = Vec::new();
@@ -72,7 +72,8 @@ impl Survey {
 }
 
 impl ContestLog {
-    /// Under which load what it saw is kept; as it was meant where nobody looked for other work.
+    /// Returns the load for which the session counts, or `None` to leave it out. Without a measurement of other
+    /// processes it counts as idle.
     fn kept_as(&self) -> Option<Load> {
         let Some(around) = &self.around else { return Some(Load::Idle) };
         let shares = self.sizes.iter().map(|size| disturbed(&size.log));

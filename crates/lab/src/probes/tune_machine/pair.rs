@@ -1,4 +1,4 @@
-//! Which ends are measured: `file:pipe@DIR` on the command line, in jobs and in results.
+//! The ends to measure, written `file:pipe@DIR` on the command line, in jobs and in results.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -10,42 +10,42 @@ use crate::arms::transfer::{Medium, Stream};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ends {
-    /// Where bytes come from.
+    /// The end from which bytes are read.
     pub source: EndKind,
     pub sink: EndKind,
 }
 
-/// What an end is made of.
+/// The kind of an end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndKind {
     Memory,
-    /// Memory that no cache holds, as a sink of copies from the like.
+    /// Memory that is not in any cache, as a sink of copies from uncached memory.
     Cold,
-    /// Memory, as a sink of one size again and again.
+    /// Memory, as the sink of repeated copies of one size.
     Repeated,
-    /// A byte, again and again: what memory is filled with.
+    /// A repeated byte with which memory is filled.
     Fill,
     File(PathBuf),
-    /// A pipe; a thread of ours is at its other end.
+    /// A pipe with a thread of this process at its other end.
     Pipe,
-    /// A unix stream socket, likewise.
+    /// A Unix stream socket with a thread of this process at its other end.
     Unix,
-    /// A TCP connection over loopback, likewise.
+    /// A TCP connection over loopback with a thread of this process at its other end.
     Tcp,
-    /// As a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
+    /// A TCP sink whose reader requests 1 MiB at a time instead of the usual 64 KiB.
     TcpLarge,
-    /// Memory of a process of its own; another one's is at the other end.
+    /// Memory of a separate process; the other end is another process.
     Process(Held),
 }
 
-/// What memory of a process it is.
+/// The kind of memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Held {
-    /// Its own, on ordinary pages.
+    /// Private memory on ordinary pages.
     Plain,
-    /// As a source: lent by the channel, with the data born in it.
+    /// As a source: memory lent by the channel, in which the data is produced directly.
     Loan,
-    /// As a sink: made for each buffer, on huge pages where the kernel has them.
+    /// As a sink: memory allocated for each buffer, on huge pages if the kernel has them.
     Huge,
 }
 
@@ -88,7 +88,7 @@ impl EndKind {
         }
     }
 
-    /// The planner's word for it.
+    /// Returns the planner's kind of this end.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Memory | Self::Cold | Self::Repeated | Self::Fill | Self::Process(_) => {
@@ -100,7 +100,7 @@ impl EndKind {
         }
     }
 
-    /// What a mechanism is given there.
+    /// Returns the medium that a mechanism gets for this end.
     pub(super) fn medium(&self) -> Medium<'_> {
         match self {
             Self::Memory | Self::Cold | Self::Repeated | Self::Fill | Self::Process(_) => {
@@ -120,21 +120,21 @@ impl EndKind {
 }
 
 impl Ends {
-    /// Memory to memory, or a byte to memory: kernels are compared there, not mechanisms.
+    /// Returns `true` for memory to memory, or a byte to memory. Kernels are compared there instead of mechanisms.
     pub fn are_memory(&self) -> bool {
         matches!(self.source, EndKind::Memory | EndKind::Fill)
             && matches!(self.sink, EndKind::Memory | EndKind::Cold | EndKind::Repeated)
     }
 
-    /// A byte to memory: the kernels are those that fill.
+    /// Returns `true` for a byte to memory, for which fill kernels are compared.
     pub fn are_fill(&self) -> bool {
         self.source == EndKind::Fill
     }
 
-    /// What is measured when a person names this pair: `process:process` stands for every memory
-    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them and of one
-    /// size again and again, `fill:memory` for fills likewise, and
-    /// `file:tcp` for two readers, for which mechanism is fastest may go by what reads.
+    /// Returns the pairs that are measured if the user names this pair. `process:process` stands for all kinds of
+    /// memory that matter between two processes. `memory:memory` stands for copies inside and outside the caches and
+    /// repeated copies of one size, `fill:memory` for the same kinds of fills. `file:tcp` stands for two kinds of
+    /// readers, because the fastest mechanism may depend on the reader.
     pub fn each(self) -> Vec<Self> {
         if let (EndKind::File(_), EndKind::Tcp) = (&self.source, &self.sink) {
             let large = Self { source: self.source.clone(), sink: EndKind::TcpLarge };
@@ -161,8 +161,7 @@ impl Ends {
         sources.into_iter().flat_map(with_sinks).collect()
     }
 
-    /// What the sink is like before, to go on after the pair's name; empty where it goes without
-    /// saying.
+    /// Returns a description of the sink's state to append to the name of the pair; empty for the usual state.
     pub fn sink_words(&self, state: SinkState) -> &'static str {
         match (&self.sink, state) {
             (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
@@ -176,7 +175,7 @@ impl Ends {
         }
     }
 
-    /// Why two such ends do not go together.
+    /// Returns an error if these two ends cannot be combined.
     fn check(&self) -> Result<(), &'static str> {
         let is_process = |end: &EndKind| matches!(end, EndKind::Process(_));
         match (&self.source, &self.sink) {
@@ -198,7 +197,7 @@ impl Ends {
         }
     }
 
-    /// The folders of its files.
+    /// Returns the directories of the files.
     pub fn folders(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.source, &self.sink].into_iter().filter_map(EndKind::folder)
     }
@@ -207,8 +206,8 @@ impl Ends {
 impl FromStr for Ends {
     type Err = String;
 
-    /// `file:file@DIR`, `file:file@FROM,TO`, `file:tcp@DIR`, `pipe:file@DIR`, `memory:memory`,
-    /// `process:process`; a file without a folder lies in the current one.
+    /// Parses `file:file@DIR`, `file:file@FROM,TO`, `file:tcp@DIR`, `pipe:file@DIR`, `memory:memory` or
+    /// `process:process`. A file without a directory is in the current directory.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kinds, folders) = match text.split_once('@') {
             Some((kinds, folders)) => (kinds, Some(folders)),

@@ -1,8 +1,8 @@
-//! Regret: how much longer the planner's choice took than the best way in hindsight.
+//! Regret: the extra time of the planner's choice compared with the best mechanism in hindsight.
 //!
-//! The best is picked on one half of the rounds and scored on the other, so that the luck that made
-//! it look best does not count against the planner; then the halves change places. What the best of
-//! one half loses to the best of the other is the floor that no choice can beat.
+//! The best mechanism is picked on one half of the rounds and scored on the other half; then the halves are swapped.
+//! This way the luck that made it look best does not count against the planner. The loss of one half's best on the
+//! other half is the floor that no choice can beat.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,18 +25,18 @@ use crate::measure::{
 /// The regret at one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Bytes per transfer, a size that the profile has not seen.
+    /// Bytes per transfer; a size that is not in the profile.
     pub size: u64,
-    /// What the planner took.
+    /// The planner's choice.
     pub chosen: Way,
-    /// What was best on either half of the rounds.
+    /// The best mechanism on each half of the rounds.
     pub best: [Way; 2],
-    /// Its time over the best one's, less 1; below 0 if the best of one half was not that of the
-    /// other.
+    /// The time of the choice divided by that of the best, minus 1. Negative if the two halves have different best
+    /// mechanisms.
     pub regret: f64,
-    /// The same of the best itself.
+    /// The regret of the best mechanism itself.
     pub floor: f64,
-    /// The same of each way, if it were always taken.
+    /// The regret of always using one mechanism, for each of them.
     pub always: BTreeMap<String, f64>,
 }
 
@@ -44,35 +44,35 @@ pub struct Point {
 #[derive(Clone, Debug, Serialize)]
 pub struct Regret {
     pub pair: Ends,
-    /// What else the machine did.
+    /// The background load.
     pub load: Load,
-    /// What the sink was like before.
+    /// The state of the sink before each transfer.
     pub sink_state: SinkState,
-    /// Whether the sink may share pages with the source.
+    /// `true` if the sink may share pages with the source.
     pub zero_copy: bool,
-    /// Every size that could be scored.
+    /// All sizes that could be scored.
     pub points: Vec<Point>,
-    /// Those that could not: too few rounds, or what the planner took did not work there.
+    /// Sizes that could not be scored: too few rounds, or the planner's choice did not work there.
     pub unscored: Vec<u64>,
     pub planner: RegretSpread,
     pub floor: RegretSpread,
-    /// Always the same way at its default.
+    /// The regret of always using one mechanism at its default.
     pub always: BTreeMap<String, RegretSpread>,
 }
 
-/// Regrets in three numbers, as fractions.
+/// Summary of regrets, as fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RegretSpread {
     pub mean: f64,
-    /// Nineteen of twenty lie below.
+    /// The 95th percentile.
     pub p95: f64,
     pub worst: f64,
-    /// Sizes it is about: a way that was too slow to be sampled at some has fewer.
+    /// The number of sizes. A mechanism that was too slow to be sampled at some sizes has fewer.
     pub sizes: usize,
 }
 
 impl RegretSpread {
-    /// Of these regrets; all 0 of none.
+    /// Returns the summary of these regrets; all 0 without values.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
         let at = |share| quantile(values, share).unwrap_or(0.0);
@@ -81,8 +81,8 @@ impl RegretSpread {
     }
 }
 
-/// The regrets of a profile on what a later survey found: one for those who need copies, and one
-/// for those who do not where that makes a difference.
+/// Returns the regrets of a profile on a later survey. The first is for callers that need private copies. The second,
+/// if it makes a difference, is for callers that accept shared pages.
 pub fn regrets(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Regret> {
     let of = |needs: Guarantees| {
         let (mut points, mut unscored) = (Vec::new(), Vec::new());
@@ -143,8 +143,8 @@ fn point(
     hindsight(&costs, &chosen).map(|point| Point { size, ..point })
 }
 
-/// The logarithm of what one way costs against another, given by what both cost in each session: on
-/// the even and on the odd rounds.
+/// Returns the logarithm of the cost of one mechanism relative to another, on the even and on the odd rounds.
+/// `sessions` contains the costs of both in each session.
 pub(super) fn halves(sessions: &[(Costs, Costs)]) -> Option<[f64; 2]> {
     let half = |parity: usize| {
         let ratios = sessions.iter().map(|(way, other)| way.half(parity).against(other));
@@ -153,7 +153,7 @@ pub(super) fn halves(sessions: &[(Costs, Costs)]) -> Option<[f64; 2]> {
     Some([half(0)?, half(1)?])
 }
 
-/// The arithmetic: costs are logarithms, one for each half.
+/// Computes the regret from costs given as logarithms, one for each half.
 pub(super) fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
     let of = |way: &Way| costs.iter().find(|(known, _)| known == way).map(|(_, cost)| *cost);
     let chosen_cost = of(chosen)?;
@@ -162,7 +162,7 @@ pub(super) fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point
     };
     let best = [best(0)?.clone(), best(1)?.clone()];
     let picked = [of(&best[0])?, of(&best[1])?];
-    // The best of one half, scored on the other.
+    // The best mechanism of one half, scored on the other.
     let lost = |cost: [f64; 2]| {
         let on = |half: usize| (cost[1 - half] - picked[half][1 - half]).exp() - 1.0;
         f64::midpoint(on(0), on(1))

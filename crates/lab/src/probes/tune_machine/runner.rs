@@ -1,4 +1,4 @@
-//! Where sessions run: in processes of their own, or, for tests and the sentinel, in this one.
+//! Runs sessions in separate processes or, for tests and the sentinel, in this process.
 
 use std::{
     io::{self, BufRead},
@@ -29,17 +29,17 @@ use crate::{
 };
 
 pub trait Runner {
-    /// Runs one, under its load. A session that fails says so in its log.
+    /// Runs one session under its load. A failure is reported in the log.
     fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
 
-    /// How busy the machine is with other work, between two sessions; `None` if nobody looks. Then all that
-    /// was measured is kept as it was meant.
+    /// Returns how busy the machine is with other processes, between two sessions. `None` if it is not measured; then
+    /// all results are kept under the intended load.
     fn busy(&mut self) -> Option<Busy> {
         None
     }
 }
 
-/// In this process; it makes no load.
+/// Runs sessions in this process, without background load.
 #[derive(Debug, Default)]
 pub struct InProcess;
 
@@ -51,17 +51,17 @@ impl Runner for InProcess {
     }
 }
 
-/// In fresh processes of this program, each a `helper survey`.
+/// Runs each session in a fresh process of this program, as `helper survey`.
 #[derive(Clone, Debug)]
 pub struct Spawned {
     pub program: PathBuf,
-    /// The machine is taken to be idle, whatever else it does.
+    /// `true` if the machine is assumed to be idle, independent of what it does.
     pub assumes_idle: bool,
 }
 
-/// A session that was told to stop removes its files and ends by itself.
+/// Time for a cancelled session to remove its files and exit.
 const GRACE: Duration = Duration::from_secs(10);
-/// Sessions may overrun: the least number of rounds is taken in any case.
+/// Allowed overrun factor: a session always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
@@ -106,11 +106,10 @@ impl Spawned {
     }
 }
 
-/// The other side of [`Spawned`]. Ends early when standard input ends or an interrupt comes, and
-/// cleans up.
+/// Session side of [`Spawned`]. Ends early and cleans up if standard input is closed or an interrupt arrives.
 pub fn serve() -> Result<(), String> {
     let job: ContestJob = job()?;
-    // It fails for no signal that exists.
+    // Installing the handler fails only for signals that do not exist.
     let _ = signal::catch_interrupts();
     let gone = Arc::new(AtomicBool::new(false));
     let watched = Arc::clone(&gone);

@@ -1,19 +1,19 @@
-//! One session that looks at every tuning of every mechanism, and picks those worth measuring.
-//! Its samples decide nothing else: what was picked because it looked good is measured anew.
+//! The scouting session: tries every tuning of every mechanism and picks those worth measuring. Its samples are not
+//! used otherwise, because a tuning that was picked for looking good must be measured again.
 
 use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
 use super::job::{ContestLog, Way};
 use crate::measure::{outcome::PerByte, sample::Metric};
 
-/// Few: a tuning that matters shows.
+/// A few rounds are enough: a tuning that matters is visible.
 pub(super) const ROUNDS: usize = 4;
-/// Tunings that are measured beside the defaults.
+/// Number of tunings that are measured in addition to the defaults.
 const MOST_PICKED: usize = 4;
-/// A tuning this many times slower than the best way is of no use.
+/// A tuning that is slower than the best mechanism by this factor is useless.
 const IN_REACH: f64 = 1.25;
 
-/// A few of the sizes: small, middle and large.
+/// Returns a few of the sizes: small, middle and large.
 pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
     let at = |share: usize| grid.get(grid.len() * share / 8).copied();
     let mut sizes: Vec<u64> = [2, 4, 6].into_iter().filter_map(at).collect();
@@ -21,8 +21,8 @@ pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
     sizes
 }
 
-/// The tunings that were faster than their mechanism's default at some size, and near the best way
-/// there; the greatest gains first.
+/// Returns the tunings that at some size were faster than their mechanism's default and near the best mechanism,
+/// largest gain first.
 pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
     let mut gains: Vec<(f64, Way)> = Vec::new();
     let Some(keys) = &log.ends else { return Vec::new() };
@@ -52,7 +52,8 @@ pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
     picked
 }
 
-/// Whether a tuning can make a difference at this size: two buffers that hold all of it cannot.
+/// Returns `true` if a tuning can make a difference at this size. Two buffer sizes that both hold the whole transfer
+/// cannot.
 fn is_other_work(way: &Way, knobs: &[Knob], size: u64) -> bool {
     way.tuning.iter().any(|(name, value)| {
         let knob = knobs.iter().find(|knob| knob.name == name);

@@ -1,5 +1,5 @@
-//! The sentinel: three cells of a profile measured again in some 50 ms. It notices that the machine
-//! is not what it was when no key of the profile has changed.
+//! The sentinel: measures three cells of a profile again in about 50 ms. It detects that the machine has changed
+//! although no key of the profile has.
 
 use serde::Serialize;
 use std::{path::Path, time::Duration};
@@ -18,7 +18,7 @@ use crate::measure::{Stop, outcome::PerByte, sample::Metric, stats::Random};
 const CELLS: usize = 3;
 const ROUNDS: usize = 6;
 const FOR_EACH: Duration = Duration::from_millis(15);
-/// One transfer must be far shorter than the time for a cell.
+/// A cell qualifies only if one transfer takes at most this long.
 const LONGEST: Duration = Duration::from_micros(500);
 
 /// One cell, then and now.
@@ -29,19 +29,19 @@ pub struct Look {
     pub way: Way,
     pub size: u64,
     pub was: Ratio,
-    /// What it is now, in this one short burst.
+    /// The current ratio, from one short burst.
     pub is: Ratio,
-    /// Whether that is outside of twice the noise, and the intervals do not meet.
+    /// `true` if the difference exceeds twice the noise and the intervals do not overlap.
     pub drifted: bool,
 }
 
-/// Measures a few cells again, with files in `folder` or in memory. Cells whose ends cannot be made
-/// there are left out; an empty answer says nothing.
+/// Measures a few cells again, with files in `folder` or in memory. Cells whose ends cannot be created there are
+/// skipped. An empty result means that no cell could be measured.
 pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     let places = [folder.to_owned(), "/dev/shm".into()];
     let mut cells: Vec<&Cell> = profile.cells.iter().filter(|cell| is_quick(cell)).collect();
-    // The surest cells first.
+    // Cells with the narrowest intervals first.
     cells.sort_by(|a, b| (a.wall.hi / a.wall.lo).total_cmp(&(b.wall.hi / b.wall.lo)));
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for cell in cells {
@@ -57,7 +57,7 @@ pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
     looks
 }
 
-/// Whether it can be measured in a moment, and compares two ways.
+/// Returns `true` if the cell is quick to measure and compares two mechanisms.
 fn is_quick(cell: &Cell) -> bool {
     let took = Duration::try_from_secs_f64(cell.ns_per_byte * cell.size as f64 / 1e9);
     let reference = EndKeys::of(cell).contest().is_reference(&cell.mechanism);
@@ -67,7 +67,7 @@ fn is_quick(cell: &Cell) -> bool {
         && took.is_ok_and(|took| took < LONGEST)
 }
 
-/// Such ends as a cell is about, if they can be made with files in `place`.
+/// Returns the ends of a cell, if they can be created with files in `place`.
 fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
     let end = |key: &str| match key {
         "memory" => Some(EndKind::Memory),

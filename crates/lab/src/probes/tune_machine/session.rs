@@ -1,4 +1,4 @@
-//! One session: all ways on one pair, size by size, in a process of its own.
+//! One session: all mechanisms on one pair, size by size, in a process of its own.
 
 use std::time::{Duration, Instant};
 use thalweg_core::Unfit;
@@ -16,7 +16,7 @@ use crate::measure::{
     stats::Random,
 };
 
-/// Measures, and answers line by line. A session that was stopped has no last line.
+/// Measures and reports line by line. If the session is cancelled, the last line is missing.
 pub fn run(job: &ContestJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
     let session = Session { job, stop, began: Instant::now() };
     match session.run(answer) {
@@ -58,8 +58,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// All ways at one size: tried, checked, calibrated, sampled. Answers what a transfer of the
-    /// reference took.
+    /// Measures all mechanisms at one size: tries, verifies, calibrates and samples them. Returns the duration of one
+    /// transfer of the reference.
     fn size(
         &self,
         place: &dyn Arena,
@@ -98,7 +98,7 @@ impl Session<'_> {
         let transfers = place.fitting((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
         reference.repeats = transfers as u32;
         arms[1..].iter_mut().for_each(|arm| place.fill(arm, share.sample, transfers));
-        // Two rounds are taken also where the trials have used the time up.
+        // Two rounds always run, even if the trials have used up the time.
         let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
         let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);
         let log = self.rounds((&took_part, arms), until, random)?;
@@ -111,7 +111,7 @@ impl Session<'_> {
         Ok(one)
     }
 
-    /// Whether the first way is what the others are compared with.
+    /// Returns `true` if this is the mechanism with which the others are compared.
     fn is_reference(&self, way: &Way) -> bool {
         way.tuning.is_default() && self.job.ends.contest().is_reference(&way.name)
     }

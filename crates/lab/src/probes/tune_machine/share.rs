@@ -1,25 +1,25 @@
-//! How a session's time is shared among its sizes: large ones need more, and those that would not
-//! get their least number of rounds are left out.
+//! Distributes a session's time over its sizes. Large sizes get more; sizes without time for the minimum number of
+//! rounds are skipped.
 
 use std::time::Duration;
 
-/// Checking a way and warming it up costs about as much as so many samples.
+/// Verifying and warming up a mechanism costs about as much as this number of samples.
 const SET_UP: usize = 3;
-/// As long as a sample should be; longer ones are better spent on more rounds.
+/// Maximum duration of a sample. Beyond it, the time is better spent on more rounds.
 const LONGEST: Duration = Duration::from_millis(20);
 const SHORTEST: Duration = Duration::from_micros(200);
-/// Sessions are what counts, so a few rounds of each are enough.
+/// Minimum number of rounds. A few are enough, because intervals are computed over sessions.
 pub(super) const LEAST_ROUNDS: usize = 2;
 
-/// What one size gets.
+/// The share of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share {
-    /// Time for all of it.
+    /// Total time for the size.
     pub allotted: Duration,
     pub sample: Duration,
 }
 
-/// The sizes of a session, and what is known of how long they take.
+/// The sizes of a session, and the observed speed.
 pub(super) struct Shares {
     sizes: Vec<u64>,
     rounds: usize,
@@ -32,8 +32,8 @@ impl Shares {
         Self { sizes: sizes.to_vec(), rounds, per_byte: 0.0 }
     }
 
-    /// What the `n`-th size gets of what is left, if `ways` take part; `None` if it does not fit.
-    /// The first size always does.
+    /// Returns the share of the `n`-th size in the remaining time for this number of mechanisms; `None` if the time
+    /// is too short. The first size always gets a share.
     pub fn next(&self, n: usize, ways: usize, left: Duration) -> Option<Share> {
         let in_a_round = (ways + 1) as f64;
         let times = |rounds: usize| in_a_round * (rounds + SET_UP) as f64;
@@ -58,7 +58,7 @@ impl Shares {
         })
     }
 
-    /// One transfer of the `n`-th size took so long.
+    /// Records the duration of one transfer of the `n`-th size.
     pub fn learn(&mut self, n: usize, took: Duration) {
         self.per_byte = took.as_secs_f64() / self.sizes[n].max(1) as f64;
     }

@@ -1,4 +1,4 @@
-//! From the samples of sessions to the cells of a profile.
+//! Computes the cells of a profile from the samples of sessions.
 
 use std::collections::BTreeSet;
 use thalweg_core::profile::{Cell, Load, Ratio, SinkState};
@@ -17,26 +17,26 @@ use crate::measure::{
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub ends: Ends,
-    /// What else the machine did.
+    /// The background load.
     pub load: Load,
-    /// What the sink was like before.
+    /// The state of the sink before each transfer.
     pub sink_state: SinkState,
     pub sessions: Vec<ContestLog>,
 }
 
 impl Survey {
-    /// How a profile names the ends; `None` if no session got as far.
+    /// Returns the names of the ends in a profile; `None` if no session created them.
     pub fn keys(&self) -> Option<&EndKeys> {
         self.sessions.iter().find_map(|session| session.ends.as_ref())
     }
 
-    /// Sizes that at least one session did, rising.
+    /// Returns the sizes that at least one session measured, ascending.
     pub fn sizes(&self) -> Vec<u64> {
         let sizes = self.sessions.iter().flat_map(|s| &s.sizes).map(|log| log.size);
         sizes.collect::<BTreeSet<u64>>().into_iter().collect()
     }
 
-    /// The ways that did it right in every session, at one size; the reference first.
+    /// Returns the mechanisms that worked correctly in every session at one size, the reference first.
     pub fn ways(&self, size: u64) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::new();
         for way in self.logs(size).flat_map(|log| &log.ways) {
@@ -47,7 +47,7 @@ impl Survey {
         ways
     }
 
-    /// Whether a way was found unfit in any session: once wrong is wrong.
+    /// Returns `true` if a mechanism failed in any session: one failure excludes it.
     fn failed(&self, way: &Way) -> bool {
         self.sessions.iter().any(|session| session.unfit.contains_key(way))
     }
@@ -56,12 +56,12 @@ impl Survey {
         self.sessions.iter().flat_map(|s| &s.sizes).filter(move |log| log.size == size)
     }
 
-    /// The sessions in which a way took part at one size, and its number there.
+    /// Returns the sessions in which a mechanism took part at one size, with its index there.
     fn with(&self, size: u64, way: &Way) -> impl Iterator<Item = (&SizeLog, usize)> {
         self.logs(size).filter_map(move |log| Some((log, log.arm(way)?)))
     }
 
-    /// What two ways cost at one size, in each session that has both.
+    /// Returns the costs of two mechanisms at one size, for each session that has both.
     pub(super) fn costs(
         &self,
         size: u64,
@@ -75,7 +75,7 @@ impl Survey {
         both.collect()
     }
 
-    /// The ratio of one way to another at one size, over sessions.
+    /// Returns the ratio of one mechanism to another at one size, over sessions.
     pub fn ratio(&self, size: u64, pair: (&Way, &Way), metric: Metric) -> Option<Ratio> {
         if pair.0 == pair.1 {
             return Some(Ratio::ONE);
@@ -85,14 +85,14 @@ impl Survey {
         ratio_of_sessions(&sessions, &mut resampling(size))
     }
 
-    /// The noise floor at one size, from the A/A pairs of all sessions: both halves of a pair are
-    /// of one round, so what differs between sessions is not in them.
+    /// Returns the noise floor at one size, from the A/A pairs of all sessions. Both halves of a pair are from one
+    /// round, so the variation between sessions does not affect it.
     pub fn noise(&self, size: u64, metric: Metric) -> f64 {
         let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(&metric)).collect();
         noise_floor(&doubled, &mut resampling(size))
     }
 
-    /// A cell for every way at every size that has an interval.
+    /// Returns a cell for every mechanism at every size that has an interval.
     pub fn cells(&self, at: &str) -> Vec<Cell> {
         let Some(keys) = self.keys() else { return Vec::new() };
         let mut cells = Vec::new();
@@ -139,20 +139,20 @@ impl Survey {
         median(&costs.collect::<Vec<_>>())
     }
 
-    /// Sessions and rounds that a way took part in.
+    /// Returns the number of sessions and rounds in which a mechanism took part.
     fn behind(&self, size: u64, way: &Way) -> (u32, u32) {
         let rounds = self.with(size, way).map(|(log, arm)| log.log.rounds_of(arm) as u32);
         let rounds = rounds.filter(|rounds| *rounds > 0);
         rounds.fold((0, 0), |(sessions, sum), rounds| (sessions + 1, sum + rounds))
     }
 
-    /// The most that it held in any session.
+    /// Returns the maximum memory over all sessions.
     fn memory(&self, size: u64, way: &Way) -> Option<u64> {
         self.with(size, way).filter_map(|(log, arm)| *log.memory.get(arm)?).max()
     }
 }
 
-/// The same for the same samples, so that two looks at them never disagree.
+/// Seeded by the size, so that repeated evaluations of the same samples agree.
 fn resampling(size: u64) -> Random {
     Random::new(size)
 }

@@ -1,4 +1,4 @@
-//! What the planner makes of a survey: for each size the winner, the runner-up and how sure it is.
+//! The planner's choices on a survey: for each size the winner, the runner-up and the certainty.
 
 use serde::Serialize;
 use thalweg_core::{
@@ -17,50 +17,51 @@ use crate::measure::{outcome::Outcome, sample::Metric, stats::Verdict};
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub pair: Ends,
-    /// What else the machine did.
+    /// The background load.
     pub load: Load,
-    /// What the sink was like before.
+    /// The state of the sink before each transfer.
     pub sink_state: SinkState,
-    /// Whether the sink may share pages with the source.
+    /// `true` if the sink may share pages with the source.
     pub zero_copy: bool,
     pub size: u64,
-    /// What the planner takes.
+    /// The planner's choice.
     pub winner: Way,
     /// The best of the others.
     pub runner_up: Option<Way>,
-    /// The winner's time, or processor time, against the runner-up's.
+    /// The wall time (or CPU time) of the winner relative to the runner-up.
     pub ratio: Option<Ratio>,
     pub noise: f64,
-    /// The word for it; anything but `faster` is a tie, or a safer way that is as good.
+    /// The verdict on that ratio. Anything but `faster` is a tie, or a safer mechanism of equal speed.
     pub verdict: Option<Verdict>,
 }
 
-/// What is moved, and what must hold of it.
+/// A transfer and its requirements.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub size: u64,
-    /// What is not given up.
+    /// The required guarantees.
     pub needs: Guarantees,
     pub prefer: Prefer,
-    /// What else the machine does.
+    /// The background load.
     pub load: Load,
-    /// What the sink is like before.
+    /// The state of the sink before each transfer.
     pub sink_state: SinkState,
 }
 
-/// The facts of a job between ends that a profile names; `None` if the keys are none.
+/// Returns the facts of a job between ends named in a profile; `None` if the names are unknown.
 pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
     let source = EndFacts::of_key(&keys.source, &keys.options[0])?;
     let mut sink = EndFacts::of_key(keys.sink(), &keys.options[1])?;
     sink.filled = asked.sink_state == SinkState::Resident;
     if let (Some(from), Some(to)) = (&source.fs, &mut sink.fs) {
-        // Which device it was is not known: alike file systems are taken for the same one.
+        // The profile does not record the device: equal file systems are assumed to be the same one.
         to.dev = u64::from((&from.name, from.options()) != (&to.name, to.options()));
     }
     Some(Facts { source, sink, len: Some(asked.size), needs: asked.needs })
 }
 
-/// The planner's verdict on such a job, among what was measured: what was not measured was not seen to work.
+/// Returns the planner's plan for such a job among the measured mechanisms. A mechanism without measurements is not
+/// known to work.
 pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Plan> {
     let facts = facts_between(keys, asked)?;
     let known = profile.known(&facts, asked.load);
@@ -73,7 +74,7 @@ pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Pl
     Some(Plan::make(&facts, &request, Some(profile)))
 }
 
-/// A row for every size of a survey; two where giving promises up changes the choice.
+/// Returns a row for every size of a survey; two rows if weaker guarantees change the choice.
 pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
     let Some(keys) = survey.keys() else { return Vec::new() };
     let mut rows = Vec::new();
@@ -101,7 +102,7 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
     let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
     let ratios = others
         .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
-    // The fastest of the others is the one against which the winner looks worst.
+    // The fastest of the others is the one with the largest ratio of the winner to it.
     let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
     let noise = survey.noise(size, metric);
     let ratio = best.as_ref().map(|(ratio, _)| *ratio);
@@ -119,7 +120,7 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
     }
 }
 
-/// What counts for a preference; memory is judged by the planner, and its rows show time.
+/// Returns the metric for a preference. The planner judges memory, and its rows show wall time.
 pub(super) fn metric_of(prefer: Prefer) -> Metric {
     if prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall }
 }

@@ -1,4 +1,4 @@
-//! One arm against the best of others, place by place.
+//! Compares one arm with the best of several rivals, place by place.
 
 use super::{
     Judged,
@@ -12,10 +12,10 @@ use crate::{
     study::result::{ClaimVerdict, Place},
 };
 
-/// The arm, its rivals, the cells, and what is compared.
+/// The arm, its rivals, the cells and the metric.
 pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);
 
-/// What every place came to.
+/// Returns one result for each place.
 pub(super) fn against(
     board: &Board<'_>,
     contest: Contest<'_>,
@@ -33,8 +33,8 @@ pub(super) fn against(
     vec![nowhere(text, Vec::new(), within)]
 }
 
-/// Nobody need be chosen as the best, which of several that are alike would be a matter of chance:
-/// each ratio has to hold.
+/// Every ratio must hold, so no rival is selected as the best. With several similar rivals that selection would
+/// depend on chance.
 fn in_place(
     board: &Board<'_>,
     (arm, rivals, _, metric): Contest<'_>,
@@ -69,7 +69,7 @@ fn in_place(
         let (without, all) = (absent.len(), rivals.len());
         worst.why = format!("{}; {without} of {all} not compared: {}", worst.why, one.why);
     }
-    // Who cannot run is not the best; who ran in too few sessions may be.
+    // A rival that cannot run is ignored. A rival with too few sessions might be the best, so the result stays open.
     let open = absent.iter().any(|why| why.verdict == ClaimVerdict::Undecided);
     if open && worst.evidence.verdict == ClaimVerdict::Reproduced {
         worst.evidence.verdict = ClaimVerdict::Undecided;

@@ -1,4 +1,4 @@
-//! What a run has to say on a place: arms that ran, arms that could not, probes.
+//! Read access to the results of a run for the checks: arms, missing arms and probes, by place.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// Why there is no figure.
+/// The reason why a figure does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
-    /// Not runnable if an arm cannot run; undecided if nobody ran it, or only once.
+    /// `NotRunnable` if an arm cannot run; `Undecided` if it was not run or has only one session.
     pub verdict: ClaimVerdict,
     pub why: String,
 }
@@ -30,17 +30,17 @@ impl Absent {
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     pub ratio: Ratio,
-    /// How many sessions the interval is over.
+    /// The number of sessions behind the interval.
     pub sessions: usize,
-    /// The interval is about the figure itself and not about its logarithm: a correlation.
+    /// `true` if the interval is on a linear instead of a logarithmic scale (for a correlation).
     pub linear: bool,
-    /// The share of its samples that others disturbed.
+    /// The fraction of its samples that other processes disturbed.
     pub disturbed: f64,
 }
 
 impl Figure {
-    /// With the interval that it needs as one of so many (Bonferroni): each of them errs so rarely that
-    /// all together err once in twenty.
+    /// Returns the figure with a wider interval, as needed for one of `many` (Bonferroni): all intervals together are
+    /// correct with 95 % probability.
     #[must_use]
     pub fn one_of(self, many: usize) -> Self {
         let factor = widening(self.sessions, many);
@@ -53,7 +53,7 @@ impl Figure {
         Self { ratio: Ratio { ratio, lo, hi }, ..self }
     }
 
-    /// The same with everything divided.
+    /// Returns the figure divided by `divisor`.
     #[must_use]
     pub fn over(self, divisor: f64) -> Self {
         let Ratio { ratio, lo, hi } = self.ratio;
@@ -62,14 +62,14 @@ impl Figure {
     }
 }
 
-/// What was measured for a study.
+/// The results of one study.
 pub struct Board<'b> {
     pub study: &'b Study,
     pub result: &'b StudyResult,
 }
 
 impl<'b> Board<'b> {
-    /// How much a difference must exceed.
+    /// Returns the noise that a difference must exceed.
     pub fn noise(&self) -> f64 {
         self.result.noise
     }
@@ -78,7 +78,7 @@ impl<'b> Board<'b> {
         self.result.protocol.seed
     }
 
-    /// The places of a cell in which anything was run; under one load, or any.
+    /// Returns the places of a cell in which an arm ran, under one load or under all.
     pub fn places(&self, cell: &str, load: Option<Load>) -> Vec<&'b Place> {
         let mut places: Vec<&Place> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);
@@ -91,8 +91,8 @@ impl<'b> Board<'b> {
         places
     }
 
-    /// The places of these cells that the study has, and this run left out: a shorter run looks at
-    /// fewer of them, and its verdict is of those.
+    /// Returns the places of these cells that the study has and this run left out. The verdict of a shorter run
+    /// covers fewer places.
     pub fn left_out(&self, cells: &[String], load: Option<Load>) -> Vec<At> {
         let mut all = Vec::new();
         for cell in cells.iter().filter_map(|name| self.study.cell(name)) {
@@ -106,7 +106,7 @@ impl<'b> Board<'b> {
         all
     }
 
-    /// The one place that a check names.
+    /// Returns the single place that a check names.
     pub fn place(&self, at: &At) -> Result<&'b Place, Absent> {
         let mut places = self.places(&at.cell, Some(at.load)).into_iter();
         let wanted = |place: &&Place| at.size.as_ref().is_none_or(|size| place.size == *size);
@@ -114,7 +114,7 @@ impl<'b> Board<'b> {
         found.ok_or_else(|| Absent::undecided("this run left the place out"))
     }
 
-    /// An arm in a place. One that failed under way wherever it began is one that cannot run.
+    /// Returns an arm in a place. An arm that failed in all its sessions counts as not runnable.
     pub fn arm(&self, name: &str, place: &Place) -> Result<&'b ArmResult, Absent> {
         let found = self.result.arms.iter().find(|arm| arm.name == name && arm.place == *place);
         let ran = found.filter(|arm| arm.sessions.iter().any(|session| !session.unchecked));
@@ -130,7 +130,7 @@ impl<'b> Board<'b> {
         })
     }
 
-    /// Log ratios of two arms in a place, session by session: two at least.
+    /// Returns the log ratios of two arms in a place, per session; at least two sessions.
     pub fn paired(
         &self,
         [a, b]: &[String; 2],
@@ -141,7 +141,7 @@ impl<'b> Board<'b> {
         if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
     }
 
-    /// The ratio of two arms in a place.
+    /// Returns the ratio of two arms in a place.
     pub fn ratio(
         &self,
         arms: &[String; 2],
@@ -152,13 +152,13 @@ impl<'b> Board<'b> {
         self.over(&sessions, self.disturbed(arms, &[place]))
     }
 
-    /// The ratio over sessions, each given by the log ratios of its rounds.
+    /// Returns the ratio over sessions, each given by the log ratios of its rounds.
     pub fn over(&self, sessions: &[Vec<f64>], disturbed: f64) -> Result<Figure, Absent> {
         let ratio = ratio_over(sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))?;
         Ok(Figure { ratio, sessions: sessions.len(), linear: false, disturbed })
     }
 
-    /// The share of these arms' samples in these places that others disturbed.
+    /// Returns the fraction of these arms' samples in these places that other processes disturbed.
     pub fn disturbed(&self, arms: &[String], places: &[&Place]) -> f64 {
         let of_it = |arm: &&ArmResult| arms.contains(&arm.name) && places.contains(&&arm.place);
         let sessions = self.result.arms.iter().filter(of_it).flat_map(|arm| &arm.sessions);
@@ -169,7 +169,7 @@ impl<'b> Board<'b> {
         disturbed as f64 / all.max(1) as f64
     }
 
-    /// Logarithms of an arm's costs by session.
+    /// Returns the logarithms of an arm's costs by session.
     pub fn costs(
         &self,
         arm: &str,
@@ -179,7 +179,8 @@ impl<'b> Board<'b> {
         Ok(figures::costs(self.arm(arm, place)?, metric))
     }
 
-    /// What this probe found for a check of a claim, by its number or, better, by what it was asked.
+    /// Returns the results of a probe for a check of a claim. They are found by the probe's parameters, or by the
+    /// number of the check in older results.
     pub fn probe(
         &self,
         (claim, number): (&str, usize),
@@ -195,7 +196,7 @@ impl<'b> Board<'b> {
     }
 }
 
-/// One session says nothing of the next one.
+/// Returns the error for fewer than two sessions: a single session does not show the variation between sessions.
 pub fn too_few(sessions: usize) -> Absent {
     Absent::undecided(match sessions {
         0 => "no session has both".to_owned(),

@@ -1,4 +1,4 @@
-//! Whether two benchmarks put their arms in the same order, and how far each agrees with itself.
+//! Computes how well the orders of arms in two benchmarks agree, and how well each benchmark agrees with itself.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-/// Session by session what the arms of one benchmark cost, in the order of the arms.
+/// The costs of the arms of one benchmark, per session, in the order of the arms.
 type Rows = BTreeMap<usize, Vec<f64>>;
 
-/// Spearman's correlation of what arms cost in two places, judged against its own ceiling: two benchmarks whose
-/// order is a matter of chance correlate little, whatever they measure.
+/// Computes Spearman's correlation between the costs of arms in two places, and compares it with its ceiling.
+/// Benchmarks whose order is random correlate little, whatever they measure.
 pub(super) fn rank_correlation(
     board: &Board<'_>,
     (arms, places): ([&[String]; 2], &[At; 2]),
@@ -50,17 +50,17 @@ pub(super) fn rank_correlation(
     judged
 }
 
-/// Fewer have no order worth a word.
+/// The minimum number of arms for which an order is meaningful.
 const FEWEST: usize = 3;
 
-/// Arms that run in both places.
+/// The arms that run in both places.
 struct Able {
     arms: [Vec<String>; 2],
     absent: Vec<Absent>,
 }
 
 impl Able {
-    /// What the answer is not about, in words.
+    /// Returns text that names the arms that the answer does not cover.
     fn limited(&self, all: usize) -> String {
         let Some(first) = self.absent.first() else { return String::new() };
         let more = self.absent.len() - 1;
@@ -70,8 +70,8 @@ impl Able {
     }
 }
 
-/// Leaves out pairs of which an arm cannot run on this machine. What the others say is an answer, about them. One that the
-/// run left out leaves the answer open.
+/// Leaves out pairs with an arm that cannot run on this machine; the answer then covers the others. An arm that the
+/// run left out makes the answer undecided.
 fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result<Able, Absent> {
     let places = [board.place(&places[0])?, board.place(&places[1])?];
     let mut able = Able { arms: [Vec::new(), Vec::new()], absent: Vec::new() };
@@ -93,7 +93,8 @@ fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result
     }
 }
 
-/// Of both places the sessions that have all arms, and the share of the samples that other work disturbed.
+/// Returns, for both places, the sessions that have all arms, and the fraction of samples that other processes
+/// disturbed.
 fn sides(
     board: &Board<'_>,
     (arms, places): ([&[String]; 2], &[At; 2]),
@@ -121,14 +122,14 @@ fn figure(board: &Board<'_>, [a, b]: &[Rows; 2], disturbed: f64) -> Result<Figur
     let values: Vec<f64> = both.collect();
     let found = interval_of_sessions(&values, &mut Random::new(board.seed()));
     let found = found.ok_or_else(|| too_few(values.len()))?;
-    // The interval of a few sessions knows nothing of the bounds of a correlation.
+    // The interval of a few sessions can exceed the bounds of a correlation.
     let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
     let ratio = Ratio { ratio: found.middle, lo, hi };
     Ok(Figure { ratio, sessions: values.len(), linear: true, disturbed })
 }
 
-/// The most that two benchmarks can be expected to correlate: the geometric mean of how each correlates with
-/// itself between two sessions. `None` of fewer than two.
+/// Returns the highest correlation to expect between two benchmarks: the geometric mean of the correlations of each
+/// with itself between two sessions. `None` with fewer than two sessions.
 fn ceiling([a, b]: &[Rows; 2]) -> Option<f64> {
     Some((itself(a)?.max(0.0) * itself(b)?.max(0.0)).sqrt())
 }
@@ -143,7 +144,7 @@ fn itself(rows: &Rows) -> Option<f64> {
     (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64)
 }
 
-/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
+/// Spearman's rank correlation: Pearson's correlation of the ranks, with equal ranks for ties.
 pub(super) fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Every kind of check: the figure, its interval, and on which side of the line it lies.
+//! Evaluates every kind of check: computes the figure with its interval and compares it with the range.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
 
 use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 
-/// What one check of a claim came to; several where it has several rows.
+/// Returns the results of one check of a claim; several if the check has several rows.
 pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Vec<Judged> {
     match check {
         Check::Ratio { arms, at, metric, within, note } => {
@@ -86,7 +86,7 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
     }
 }
 
-/// The rows of a published table, each by itself; each says which of them the run left out.
+/// Evaluates the rows of a published table separately. The text names the rows that the run left out.
 fn rows(
     board: &Board<'_>,
     (arms, at, metric): (&[String; 2], &At, Metric),
@@ -122,7 +122,7 @@ fn mean_ratio(
             sessions.entry(session).or_default().extend(median(&ratios).map(f64::exp));
         }
     }
-    // One that lacks a size has the mean of others, which is another figure.
+    // A session that lacks a size would have the mean over other sizes, which is not comparable.
     sessions.retain(|_, ratios| ratios.len() == places.len());
     let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
     let means: Vec<Vec<f64>> = sessions.values().map(|ratios| vec![mean(ratios).ln()]).collect();
@@ -144,7 +144,7 @@ fn load_ratio(
     board.over(&both, board.disturbed(&[arm.to_owned()], &places))
 }
 
-/// A probe decides by what it saw, the same in every session.
+/// A probe is decided by its findings, which must agree in every session.
 fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged {
     let sessions = found.map_or(&[][..], |found| found.sessions.as_slice());
     let findings: Vec<_> = sessions.iter().filter_map(|s| s.finding.as_ref()).collect();

@@ -1,4 +1,4 @@
-//! One ratio in several places: everywhere, somewhere, and on both sides of a line.
+//! One ratio in several places: in all of them, in at least one, or on both sides of a range.
 
 use super::{
     Judged,
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// Two arms, the cells, and what is compared.
+/// Two arms, the cells and the metric.
 pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
 
-/// Every ratio of two arms in some cells, and what kept others from being one.
+/// Returns every ratio of two arms in these cells, and the reasons for missing ones.
 fn across<'b>(
     board: &Board<'b>,
     (arms, cells, metric): Across<'_>,
@@ -35,15 +35,15 @@ fn across<'b>(
     (found, absent)
 }
 
-/// What a verdict over several places is not about, in words.
+/// Returns text that names the places that a verdict over several places does not cover.
 pub(super) fn left_out(board: &Board<'_>, cells: &[String], load: Option<Load>) -> String {
     not_in_this_run(&board.left_out(cells, load))
 }
 
-/// More names than these make nobody wiser.
+/// Maximum number of names to list.
 const ENOUGH: usize = 8;
 
-/// The same of these places: how many, and which.
+/// Returns text with the number and names of these places.
 pub(super) fn not_in_this_run(places: &[At]) -> String {
     let Some(first) = places.first() else { return String::new() };
     let one_cell = places.iter().all(|at| at.cell == first.cell);
@@ -58,14 +58,14 @@ pub(super) fn not_in_this_run(places: &[At]) -> String {
     format!(" ({all} more of the study not in this run: {named}{more})")
 }
 
-/// Without any figure: what kept them away.
+/// Returns the result without any figure, with the reason why none exists.
 pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
     let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
     let why = absent.into_iter().next().unwrap_or_else(left_out);
     judged(text, Err(why), within, 0.0)
 }
 
-/// `it is at least 2 in 3 of 4 places`, and how many the run left out.
+/// Returns text like `it is at least 2 in 3 of 4 places`, with the number of places that the run left out.
 fn in_places(
     board: &Board<'_>,
     (holds, all): (usize, usize),
@@ -75,8 +75,8 @@ fn in_places(
     format!("it is {} in {holds} of {all} places{left_out}", words::range(within))
 }
 
-/// The judgement at the place that `pick` takes for the decisive one, and what kept others from being
-/// looked at; none of that is left where there is no place at all.
+/// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure.
+/// Without any place, the reasons are consumed.
 fn at_one(
     board: &Board<'_>,
     of_arms: Across<'_>,
@@ -97,7 +97,7 @@ fn at_one(
     (decisive, absent)
 }
 
-/// How bad it is when a place says so.
+/// Returns the rank of a verdict, from good to bad.
 fn rank(verdict: ClaimVerdict) -> u8 {
     match verdict {
         Reproduced => 0,
@@ -106,15 +106,15 @@ fn rank(verdict: ClaimVerdict) -> u8 {
     }
 }
 
-/// The place where it holds least decides; one that nobody could look at leaves it open. That it was
-/// picked as the worst of several is answered for where all checks of the claim come together.
+/// The place where the condition holds least decides; a place without a figure leaves the claim undecided. The
+/// correction for picking the worst of several places is applied where all checks of the claim are combined.
 pub(super) fn everywhere(
     board: &Board<'_>,
     of_arms: Across<'_>,
     within: [f64; 2],
     note: Option<&String>,
 ) -> Judged {
-    // Among places alike, the one whose ratio lies farthest to the wrong side.
+    // Among places with equal verdicts, the ratio that is furthest on the wrong side.
     let badness = |(_, Figure { ratio, .. }): &(&Place, Figure), verdict| {
         let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
         (rank(verdict), out)
@@ -135,7 +135,7 @@ pub(super) fn everywhere(
     worst
 }
 
-/// The place where it holds best decides, with the interval that the best of so many needs.
+/// The place where the condition holds best decides. Its interval is widened as for the best of several.
 pub(super) fn somewhere(
     board: &Board<'_>,
     of_arms: Across<'_>,
@@ -156,9 +156,9 @@ pub(super) fn somewhere(
         let said = words::as_one_of(best.of, &joint.ratio);
         best.why = format!("{}; {said}", best.why);
     }
-    // Only where it holds nowhere is it contradicted: no single place is picked for that.
+    // Only a failure in all places contradicts the claim, so no single place is picked and no correction is needed.
     best.of = 1;
-    // What nobody could look at might have been the place.
+    // The condition might hold in a place without a figure.
     if best.evidence.verdict == Contradicted && !absent.is_empty() {
         best.evidence.verdict = Undecided;
         best.why = format!("{}; {} more could not be looked at", best.why, absent.len());
@@ -166,7 +166,7 @@ pub(super) fn somewhere(
     best
 }
 
-/// The lowest ratio is to lie surely below the range, the highest surely above: two checks.
+/// Two checks: the lowest ratio lies below the range with certainty, and the highest lies above it with certainty.
 pub(super) fn opposite(
     board: &Board<'_>,
     of_arms: Across<'_>,
@@ -178,7 +178,7 @@ pub(super) fn opposite(
     if found.is_empty() {
         return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
     }
-    // An end of the range itself would be neither.
+    // The ends of the range itself count as neither side.
     let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
     [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
 }

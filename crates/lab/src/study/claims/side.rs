@@ -1,4 +1,4 @@
-//! On which side of a range an interval lies, and the verdict that makes.
+//! Determines on which side of a range an interval lies, and the resulting verdict.
 
 use thalweg_core::profile::Ratio;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The verdict on one figure, which must differ from the edges of the range by more than the noise.
+/// Returns the verdict on one figure, which must differ from the ends of the range by more than the noise.
 pub(super) fn judged(
     text: String,
     figure: Result<Figure, Absent>,
@@ -62,7 +62,8 @@ fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) ->
     Evidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
-/// Inside, outside, or neither. The interval of a ratio reaches at least as far as the noise of costs.
+/// Returns whether the interval is inside, outside, or neither. The interval of a ratio is at least as wide as the
+/// noise of costs.
 pub(super) fn side(figure: &Figure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
     let (ratio, noise) = (&figure.ratio, if figure.linear { 0.0 } else { noise });
     let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));

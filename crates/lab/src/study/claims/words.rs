@@ -1,4 +1,4 @@
-//! Figures and ranges in words.
+//! Formats figures and ranges as text.
 
 use crate::{
     measure::sample::Metric,
@@ -20,7 +20,7 @@ pub fn of(note: Option<&String>, what: &str, where_: &str) -> String {
     }
 }
 
-/// Three digits that matter.
+/// Formats a number with three significant digits.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 || (size >= 1.0 && value.fract() == 0.0) {
@@ -36,7 +36,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// `0.257 [0.254, 0.263]`, or how wide the interval is that leaves it open.
+/// Returns text like `0.257 [0.254, 0.263]`, or the width of the interval if it is too wide.
 pub fn interval(ratio: &Ratio, no_information: bool) -> String {
     let [middle, lo, hi] = [ratio.ratio, ratio.lo, ratio.hi].map(number);
     if no_information {
@@ -46,16 +46,16 @@ pub fn interval(ratio: &Ratio, no_information: bool) -> String {
     }
 }
 
-/// `as one of 8 the interval is [0.91, 1.20]`.
+/// Returns the interval after the correction for multiple comparisons, as text.
 pub fn as_one_of(many: usize, joint: &Ratio) -> String {
     let (lo, hi) = (number(joint.lo), number(joint.hi));
     format!("as one of {many} (Bonferroni) its interval is [{lo}, {hi}]")
 }
 
-/// So many samples that others disturbed are worth a word.
+/// The fraction of disturbed samples from which the text mentions them.
 const MUCH: f64 = 0.1;
 
-/// `; other work disturbed 40 % of its samples`, where that is worth a word.
+/// Returns `; other work disturbed 40 % of its samples`, or an empty text below `MUCH`.
 pub fn disturbed(share: f64) -> String {
     if share < MUCH {
         return String::new();
@@ -63,7 +63,7 @@ pub fn disturbed(share: f64) -> String {
     format!("; other work disturbed {:.0} % of its samples", share * 100.0)
 }
 
-/// `at least 2`.
+/// Returns text like `at least 2`.
 pub fn range([lo, hi]: [f64; 2]) -> String {
     match (lo.is_finite() && lo > 0.0, hi.is_finite()) {
         _ if (lo - hi).abs() < f64::EPSILON => format!("exactly {}", number(lo)),
@@ -74,7 +74,7 @@ pub fn range([lo, hi]: [f64; 2]) -> String {
     }
 }
 
-/// What a ratio is of: `on the clock`, `of processor time`.
+/// Returns the name of a metric in text.
 pub fn metric(metric: Metric) -> &'static str {
     match metric {
         Metric::Wall => "clock",
@@ -82,12 +82,12 @@ pub fn metric(metric: Metric) -> &'static str {
     }
 }
 
-/// `zero-null 16GiB`, with the load unless the machine was idle.
+/// Returns text like `zero-null 16GiB`, with the load unless it is idle.
 pub fn place(place: &Place) -> String {
     at(&place.cell, Some(&place.size), place.load)
 }
 
-/// The same of a place that a check names.
+/// Like [`place`], for a place named by a check.
 pub fn named(place: &At) -> String {
     at(&place.cell, place.size.as_deref(), place.load)
 }
@@ -105,7 +105,7 @@ fn at(cell: &str, size: Option<&str>, load: Load) -> String {
     text
 }
 
-/// A published figure as text.
+/// Returns a published figure as text.
 pub fn published(value: &toml::Value) -> String {
     match value {
         toml::Value::Float(value) => number_as_written(*value),

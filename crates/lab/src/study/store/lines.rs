@@ -1,4 +1,4 @@
-//! The lines of a result's JSON: broken on the upper levels alone, so that a file stays readable and short.
+//! Formats a result's JSON with line breaks on the upper levels only, so that the file is readable and short.
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
@@ -6,17 +6,17 @@ use std::io;
 
 use crate::study::result::StudyResult;
 
-/// The levels of a result down to a sample: result, arms, arm, sessions, session, samples.
+/// The number of levels down to a sample: result, arms, arm, sessions, session, samples.
 const TO_SAMPLES: usize = 6;
-/// Those down to an arm, a ratio, a claim.
+/// The number of levels down to an arm, a ratio or a claim.
 const TO_ARMS: usize = 2;
 
-/// A result as JSON in which each sample has one line.
+/// Returns a result as JSON with one line per sample.
 pub fn to_text(result: &StudyResult) -> Result<String, serde_json::Error> {
     in_lines(result, TO_SAMPLES)
 }
 
-/// A result as JSON in which each arm, ratio and claim has one line.
+/// Returns a result as JSON with one line per arm, ratio and claim.
 pub(super) fn by_arms(result: &StudyResult) -> Result<String, serde_json::Error> {
     in_lines(result, TO_ARMS)
 }
@@ -30,11 +30,11 @@ fn in_lines(result: &StudyResult, deepest: usize) -> Result<String, serde_json::
     String::from_utf8(text).map_err(|e| serde_json::Error::io(io::Error::other(e)))
 }
 
-/// Lines and blanks on the upper levels, none below.
+/// A formatter with line breaks and indentation on the upper levels, and none below.
 struct Shallow {
     pretty: PrettyFormatter<'static>,
     depth: usize,
-    /// The last level that gets lines.
+    /// The deepest level with line breaks.
     deepest: usize,
 }
 

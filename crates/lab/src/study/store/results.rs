@@ -1,4 +1,4 @@
-//! A result in two files: `STUDY.json` with what was found, `STUDY.csv.gz` with the samples it was found in.
+//! Stores a result in two files: `STUDY.json` with the findings, `STUDY.csv.gz` with the samples behind them.
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::Deserialize;
@@ -18,27 +18,27 @@ use crate::study::{
     sum,
 };
 
-/// The schema of a result that has its samples inside, as `--json` prints it.
+/// The schema of a result that contains its samples, as printed by `--json`.
 const WHOLE: u32 = 1;
-/// The schema of a result whose samples lie in the file that it names.
+/// The schema of a result with its samples in a separate file.
 const APART: u32 = 2;
 
-/// Why a file gives no result.
+/// The reason why a file does not contain a usable result.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
-    /// It is something else, or damaged.
+    /// The file is something else or damaged.
     #[error("{}: no result of `thalweg study`: {reason}", path.display())]
     NoResult { path: PathBuf, reason: String },
-    /// A later version wrote it.
+    /// A later version wrote the file.
     #[error("{}: schema {schema}, and this version reads {WHOLE} and {APART}: use the thalweg that wrote it, or a newer one", path.display())]
     Newer { path: PathBuf, schema: u64 },
 }
 
-/// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`; answers
-/// the path of the first. An earlier result of that second is not overwritten: the later one is
-/// `STUDY-2.json`, and so on. Fails in a directory that another user can write.
+/// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`, and returns the path of the
+/// JSON file. An existing result of the same second is not overwritten; the new one becomes `STUDY-2.json`, and so
+/// on. Fails in a directory that another user can write.
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
@@ -47,7 +47,7 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
     let samples = compressed(&samples).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let more = (2..).map(|number| format!("{}-{number}", result.study));
     for name in std::iter::once(result.study.clone()).chain(more) {
-        // The samples come first: where the JSON stands, what it names stands too.
+        // The samples are written first: if the JSON file exists, the file that it names exists too.
         let beside = folder.join(format!("{name}.csv.gz"));
         if !write_new(&beside, &samples)? {
             continue;
@@ -57,7 +57,7 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
         let text = lines::by_arms(&bare).map_err(|e| StoreError::of(&path, e.to_string()));
         match text.and_then(|text| write_new(&path, text.as_bytes())) {
             Ok(true) => return Ok(path),
-            // An older version kept a result of that second in one file.
+            // An older version stored a result of that second in a single file.
             Ok(false) => drop(fs::remove_file(&beside)),
             Err(error) => {
                 let _ = fs::remove_file(&beside);
@@ -68,8 +68,8 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
     unreachable!("the numbers do not end")
 }
 
-/// Judges the kept samples of a result by its study as it is now and writes the verdicts into its file,
-/// of which the samples stay as they are. Answers the result before and after.
+/// Judges the saved samples of a result by the current text of its study, and writes the verdicts to its file. The
+/// samples do not change. Returns the result before and after.
 pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError> {
     let before = load(path)?;
     let mut after = before.clone();
@@ -89,7 +89,7 @@ pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError
     Ok([before, after])
 }
 
-/// Another processor's logarithm may end otherwise: a figure that differs by no more is written as it was.
+/// The logarithm on another CPU may differ in the last digits: figures that differ by no more are kept unchanged.
 fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     for new in &mut after.ratios {
@@ -131,7 +131,7 @@ fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
     }
 }
 
-/// The file that a result says has its samples; `None` where they lie inside.
+/// Returns the file name of the samples; `None` if they are in the result itself.
 fn samples_beside(path: &Path) -> Result<Option<String>, ResultError> {
     #[derive(Deserialize)]
     struct Named {
@@ -145,7 +145,7 @@ fn samples_beside(path: &Path) -> Result<Option<String>, ResultError> {
     Ok(named.map_err(no)?.samples)
 }
 
-/// Writes a file that appears when it is whole; false if there is one of its name.
+/// Writes a file atomically. Returns `false` if a file of that name exists.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
     let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let written = Destination::in_folder(folder, name, false).and_then(|mut file| {
@@ -159,7 +159,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
     }
 }
 
-/// The result as it is kept beside the file that has its samples.
+/// Returns the result without samples, as it is saved next to the file with the samples.
 pub(super) fn without_samples(result: &StudyResult, samples: String) -> StudyResult {
     let mut bare = StudyResult { schema: APART, samples: Some(samples), ..result.clone() };
     for session in bare.arms.iter_mut().flat_map(|arm| &mut arm.sessions) {
@@ -174,15 +174,14 @@ pub(super) fn compressed(text: &str) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Just enough of a file to say what it is.
+/// The fields that identify a file as a result.
 #[derive(Deserialize)]
 struct Label {
     study: Option<serde_json::Value>,
     schema: Option<serde_json::Value>,
 }
 
-/// Reads a saved result with its samples, whether they lie inside or beside it. What comes back has
-/// them inside.
+/// Reads a saved result with its samples, from the same or a separate file. The returned result contains its samples.
 pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
     let no = |reason: String| ResultError::NoResult { path: path.to_owned(), reason };
     let text = read(path)?;
@@ -212,7 +211,7 @@ pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
     Ok(result)
 }
 
-/// A result from the text of one file that has the samples inside.
+/// Parses a result from a file that contains its samples.
 pub fn parse_result(text: &[u8]) -> Result<StudyResult, String> {
     let result: StudyResult = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     if result.schema == WHOLE {
@@ -235,7 +234,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ResultError> {
 fn decompressed(path: &Path) -> Result<String, ResultError> {
     let packed = read(path)?;
     let mut text = String::new();
-    // A few bytes may claim to be more than any memory holds.
+    // A few compressed bytes may expand to more than fits into memory.
     let unpacked = GzDecoder::new(packed.as_slice()).take(LARGEST_RESULT).read_to_string(&mut text);
     match unpacked {
         Ok(length) if length as u64 == LARGEST_RESULT => {

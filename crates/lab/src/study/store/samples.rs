@@ -1,4 +1,4 @@
-//! Every sample of a run as CSV, a line each: what `--csv` writes, and what is kept beside a result.
+//! All samples of a run as CSV, one per line: the output of `--csv` and the file saved with a result.
 
 use std::{borrow::Cow, collections::HashMap, fmt::Write, str::FromStr, time::Duration};
 
@@ -7,12 +7,12 @@ use crate::{
     study::result::{ArmResult, RoundSample, StudyResult},
 };
 
-/// The columns that every version has.
+/// The columns that all versions have.
 const FIRST: &str = "study,arm,cell,size,bytes,load,session,round,operations,wall_seconds,\
 user_seconds,sys_seconds,minor_faults,major_faults,voluntary_switches,involuntary_switches,\
 bytes_moved,calls,stolen_ticks,dirtied_pages,written_pages,cpu_pressure_us,io_pressure_us,\
 memory_pressure_us,calls_kind,far_user_seconds,far_sys_seconds,told";
-/// Those that came later: results of earlier versions end before them.
+/// The columns added later; results of earlier versions do not have them.
 const LATER: &str = ",waited_seconds,busy_ticks";
 
 pub fn csv(results: &[StudyResult]) -> String {
@@ -50,7 +50,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
     }
 }
 
-/// As RFC 4180 wants it.
+/// Quotes a field according to RFC 4180.
 fn quoted(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()
@@ -59,7 +59,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The session of an arm that a line belongs to.
+/// The session of an arm to which a line belongs.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     arm: String,
@@ -69,10 +69,10 @@ struct Key {
     session: usize,
 }
 
-/// Puts the samples of a CSV back into the sessions they were taken in.
+/// Puts the samples of a CSV back into the sessions in which they were taken.
 ///
 /// # Errors
-/// A line that is no sample, or one of a session that the result does not have.
+/// If a line is not a sample, or its session is not part of the result.
 pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
     let no_head = || "its first line is not that of samples".to_owned();
     let after = csv.strip_prefix(FIRST).ok_or_else(no_head)?;
@@ -148,7 +148,7 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// The sample of a line that has to have so many fields.
+    /// Parses the sample of a line, which must have the expected number of fields.
     fn sample(&self, columns: usize) -> Option<RoundSample> {
         let has_later = columns > self::columns(FIRST);
         let calls = if self.0.get(17)?.is_empty() { None } else { Some(self.get(17)?) };

@@ -1,5 +1,5 @@
-//! `tuned` on published distributions of sizes, of which tuning knows nothing: batches of drawn sizes
-//! in later, fresh processes, scored like the sizes.
+//! Evaluates `tuned` on published size distributions that tuning did not see: batches of random sizes in later, fresh
+//! processes, scored like the single sizes.
 
 use serde::Serialize;
 use std::{fmt::Write, path::Path, time::Duration};
@@ -28,25 +28,25 @@ use crate::{
 /// The regret on one distribution.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
-    /// Its name, as in studies/data/fleet-sizes.txt.
+    /// The name, as in studies/data/fleet-sizes.txt.
     pub distribution: String,
-    /// How much memory the copies cycled over.
+    /// The memory over which the copies cycle.
     pub residency: String,
-    /// The regret, with the batch as its size.
+    /// The regret; its size is that of the batch.
     #[serde(flatten)]
     pub point: Point,
 }
 
-/// Memory that copies cycle over, and the bytes of a batch.
+/// The memory over which copies cycle, and the bytes of a batch.
 const PLACES: [(&str, &str, u64); 2] = [("l1", "64KiB", 64 << 10), ("l2", "256KiB", 256 << 10)];
 const SAMPLE: Duration = Duration::from_millis(5);
-/// What a place takes besides its rounds: warming up and calibrating.
+/// Cost of a place besides its rounds, in rounds: warm-up and calibration.
 const GETTING_READY: usize = 3;
-/// Both halves of the rounds need some.
+/// Minimum number of rounds, so that both halves have some.
 const LEAST_ROUNDS: usize = 4;
 
-/// Measures in processes of `program` for about a quarter of the plan's time, and scores `tuned`
-/// against every kernel alone.
+/// Measures in processes of `program` for about a quarter of the plan's time, and scores `tuned` against every single
+/// kernel.
 pub fn held_out(
     plan: &Plan<'_>,
     program: &Path,
@@ -94,7 +94,7 @@ fn ways() -> impl Iterator<Item = &'static str> {
     std::iter::once(LIBC).chain(others.map(|row| row.name))
 }
 
-/// One cell for each distribution of memcpy and each residency; the arms are the kernels.
+/// Returns a study with one cell for each memcpy distribution and residency. The arms are the kernels.
 fn study() -> String {
     let mut text = "schema = 1\nid = \"fleet\"\ntitle = \"fleet\"\nsummary = \"fleet\"\n\
                     [source]\ntitle = \"google/fleetbench\"\n"
@@ -154,7 +154,7 @@ fn point(arms: &[&ArmResult], metric: Metric) -> Option<Point> {
     hindsight(&costs.collect::<Vec<_>>(), &Way::plain(tuned::COPY.name))
 }
 
-/// The kernel of an arm: the word before its cell.
+/// Returns the kernel of an arm: the word before the name of its cell.
 fn way_of(arm: &ArmResult) -> &str {
     arm.name.split(' ').next().unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Two processes: a way is an arm of the channel, opened and sampled as the work `bulk` does it for
-//! studies, and chosen as the channel does it for its users. The first arm that works is the reference.
+//! Two processes. The mechanisms are the arms of the channel, opened and sampled like the work `bulk` of studies, and
+//! chosen as by the channel itself. The first arm that works is the reference.
 
 use std::{io, path::Path};
 use thalweg_channel::bulk::{
@@ -43,7 +43,7 @@ impl Contest for Channel {
         [PROCESS, LOAN].contains(&keys.source.as_str())
     }
 
-    /// Which arms take part shows when they are tried.
+    /// Independent of the arms: which of them work is found by trying.
     fn keys(&self, ends: &Ends) -> Result<EndKeys, String> {
         let source = if ends.source == EndKind::Process(Held::Loan) { LOAN } else { PROCESS };
         let sink = if ends.sink == EndKind::Process(Held::Huge) { HUGE } else { PROCESS };
@@ -51,7 +51,7 @@ impl Contest for Channel {
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
-    /// What is smaller goes as a message; what is larger takes more memory than many have.
+    /// Smaller buffers are sent as messages; larger ones need more memory than many machines have.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match depth {
             Depth::Quick => octaves(16, 28, 3),
@@ -66,8 +66,8 @@ impl Contest for Channel {
         }
     }
 
-    /// Two processes that move one buffer are busy on two processors, and how they do on one is no
-    /// question.
+    /// Only measured idle. Two processes that move a buffer use two CPUs; their speed on a single CPU is not of
+    /// interest.
     fn counts_under(&self, load: Load) -> bool {
         load == Load::Idle
     }
@@ -87,12 +87,12 @@ impl Contest for Channel {
         Ok(known.collect())
     }
 
-    /// What a sender takes there, if that was measured.
+    /// Returns the sender's choice, if it is based on a measurement.
     fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
         let facts = facts(keys, asked);
         let options = Options { needs: asked.needs, ..Options::default() };
         let plan = choose(&facts, &options, Some(profile));
-        // The list goes on where nothing was measured; that is no choice to be judged.
+        // The list also contains arms without measurements; such a choice is not evaluated.
         let best = plan.chosen().filter(|best| best.evidence.is_some())?;
         Some(Way { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
     }
@@ -117,7 +117,7 @@ impl Contest for Channel {
     }
 }
 
-/// What the channel knows of a buffer between such ends.
+/// Returns what the channel knows about a buffer between these ends.
 fn facts(keys: &EndKeys, asked: &Asked) -> Facts {
     Facts {
         destination: match (keys.sink.as_str(), asked.sink_state) {
@@ -131,8 +131,8 @@ fn facts(keys: &EndKeys, asked: &Asked) -> Facts {
     }
 }
 
-/// The arms that a request of the default kind may take. From lent memory only those that give it
-/// back: what a new loan costs shows when it is written to, which is no part of a transfer.
+/// Returns the arms that a default request may use. From lent memory, only arms that return the loan take part: the
+/// cost of a new loan arises when it is written, which is not part of a transfer.
 fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
     let mut ways = Vec::new();
     for arm in
@@ -156,19 +156,19 @@ fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
     ways
 }
 
-/// Where the two meet, and what they move.
+/// The two processes and their buffers.
 struct Processes {
     folder: Folder,
-    /// Where the bytes come from.
+    /// The kind of memory the bytes come from.
     source: From,
-    /// Where they land.
+    /// The kind of memory the bytes go to.
     residency: Residency,
-    /// Bytes of a buffer.
+    /// Bytes per buffer.
     size: u64,
 }
 
 impl Processes {
-    /// Nothing is started yet.
+    /// Creates the place without starting any process.
     fn new(ends: &Ends, state: SinkState) -> io::Result<Self> {
         let is_lent = ends.source == EndKind::Process(Held::Loan);
         let source = if is_lent { From::Born } else { From::Private };
@@ -188,14 +188,14 @@ impl Arena for Processes {
         Ok(())
     }
 
-    /// Each way may keep a buffer of its own, at either side.
+    /// Each mechanism may keep its own buffer on both sides.
     fn has_room(&self, size: u64, ways: usize) -> bool {
         let most = size.saturating_mul(2).saturating_mul(ways as u64);
         memory_available().is_none_or(|available| most <= available)
     }
 
-    /// Has the two processes agree on an arm; looks at the bytes that arrive, and whether what is
-    /// done to the source afterwards shows there.
+    /// Opens an arm between the two processes and verifies the bytes that arrive. Also checks whether later changes
+    /// of the source show in the destination.
     fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
         let job = Job {
             arm: &way.name,
@@ -203,7 +203,7 @@ impl Arena for Processes {
             bytes: self.size,
             scratch: self.folder.path(),
             studies: self.folder.path(),
-            // This very program, whatever its file is called by now.
+            // This executable, even if its file was renamed.
             program: Path::new("/proc/self/exe"),
         };
         let mut arm: Box<dyn Arm> =

@@ -1,5 +1,5 @@
-//! Memory: kernels that copy, or fill, between two buffers. None that is made of others takes part;
-//! the C library's is the reference.
+//! Memory: kernels that copy or fill between two buffers. Kernels that combine others do not take part. The C
+//! library's function is the reference.
 
 use std::{cell::RefCell, io};
 use thalweg_core::{
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// One list of kernels, in one place.
+/// The kernels of one list, measured in one state of memory.
 pub(super) struct Kernels {
     ends: Ends,
     keys: [&'static str; 2],
@@ -35,23 +35,23 @@ pub(super) struct Kernels {
     list: &'static List,
 }
 
-/// What is copied, or filled.
+/// The state of memory, and the lengths of copies or fills.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the caches as far as it fits, and of drawn lengths where it is short.
+    /// Cached as far as the size fits; short operations have random lengths.
     Hot,
-    /// Of one length, at lines.
+    /// One fixed length, aligned to cache lines.
     Repeated,
-    /// In no cache.
+    /// Not in any cache.
     Cold,
 }
 
 struct List {
-    /// Every kernel that is not made of others.
+    /// Returns all kernels that do not combine others.
     single: fn() -> Vec<&'static str>,
-    /// What has this name, if this processor can run it.
+    /// Returns the kernel with this name, if this CPU can run it.
     ready: fn(&str) -> Option<Kernel>,
-    /// All places of the list are about the same.
+    /// Returns the bands of `tuned`, which all places of the list share.
     bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
 }
 
@@ -123,13 +123,14 @@ impl Contest for Kernels {
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
-    /// Most calls are for a few bytes; and a step of two octaves is what a band is drawn from. Closer
-    /// where caches end, since kernels differ most there.
+    /// Most calls are for a few bytes, and a step of two octaves is enough for bands. Steps are smaller near cache
+    /// sizes, where kernels differ most.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match (self.place, depth) {
-            // What is larger is no more in the caches when it is hot.
+            // Larger sizes are not cached even when hot.
             (Place::Cold, _) => return octaves(4, 20, 2),
-            // Without a branch below 16 bytes a mixture gains, and 8 again and again lose.
+            // Below 16 bytes, a branch-free kernel is better for mixed sizes and worse for repeated copies of 8
+            // bytes.
             (Place::Repeated, Depth::Quick) => return octaves(2, SHORT.ilog2(), 1),
             (Place::Repeated, Depth::Standard) => return half_octaves(2, SHORT.ilog2()),
             (Place::Hot, Depth::Quick) => return octaves(4, 26, 2),
@@ -142,7 +143,7 @@ impl Contest for Kernels {
         sizes
     }
 
-    /// What is only measured idle counts under every load.
+    /// A place that is measured only idle is valid under every load.
     fn counts_under(&self, load: Load) -> bool {
         self.place != Place::Repeated || load == Load::Idle
     }
@@ -159,7 +160,7 @@ impl Contest for Kernels {
         name == LIBC
     }
 
-    /// All at their defaults take part anyway.
+    /// All kernels take part at their defaults anyway.
     fn known<'p>(&self, _: &'p Profile, _: &Ends) -> Result<Vec<&'p Cell>, String> {
         Ok(Vec::new())
     }
@@ -212,13 +213,14 @@ impl Kernels {
     }
 }
 
-/// The powers of two from one to another, and what lies halfway between two: the odd ones take other branches.
+/// Returns the powers of two between two exponents, and the sizes halfway between them. The odd sizes take other
+/// branches.
 fn half_octaves(least: u32, most: u32) -> Vec<u64> {
     let halves = (least..most).map(|power| (1 << power) + (1 << (power - 1)));
     octaves(least, most, 1).into_iter().chain(halves).collect()
 }
 
-/// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.
+/// Returns the sizes around the end of a cache: from an eighth of it to twice its size, in half octaves.
 fn leaving(cache: u64) -> impl Iterator<Item = u64> {
     (-6..=2).map(move |halves| (cache as f64 * (f64::from(halves) / 2.0).exp2()) as u64)
 }

@@ -1,5 +1,4 @@
-//! Real ends: mechanisms between files, pipes, sockets and memory. The one that always works is the
-//! reference.
+//! Mechanisms between files, pipes, sockets and memory. The one that always works is the reference.
 
 use std::{cell::RefCell, io};
 use thalweg_core::{
@@ -128,18 +127,19 @@ impl Mechanisms {
     }
 }
 
-/// Transfers between such ends.
+/// Creates transfers between these ends.
 pub(in super::super) fn whole<'s>(
     ends: &Ends,
     state: SinkState,
     stop: &'s Stop<'s>,
 ) -> io::Result<Whole<'s>> {
-    // A mechanism that promises less may take part: the planner knows which requests need more.
+    // Mechanisms with weaker guarantees take part as well: the planner knows which requests need more.
     let terms = Terms { state, needs: Guarantees::SHARED, stop };
     Whole::between(ends.source.medium(), ends.sink.medium(), terms)
 }
 
-/// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
+/// Returns the planner's facts about these ends and their names in a profile, or the reason why they cannot be
+/// created.
 pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
     let stop = || Ok(());
     let made = whole(ends, SinkState::Fresh, &stop).and_then(|mut whole| {
@@ -152,14 +152,14 @@ pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String>
     Ok((facts, keys))
 }
 
-/// How a profile names ends of which the planner knows this.
+/// Returns the names in a profile of ends with these facts.
 fn keys_of(ends: &Ends, facts: &Facts) -> EndKeys {
     let reads = if ends.sink == EndKind::TcpLarge { LARGE_READS } else { "" };
     let options = [&facts.source, &facts.sink].map(EndFacts::options);
     EndKeys { source: facts.source.key(), sink: facts.sink.key() + reads, options }
 }
 
-/// A mechanism that says its copies are stable is tried: a change of the source must not show.
+/// Verifies a mechanism that claims stable copies: a later change of the source must not show in the sink.
 fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &Ends) -> Result<(), Unfit> {
     if !alias::applies(pair) || !pair.gives.stable {
         return Ok(());
@@ -177,10 +177,10 @@ fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &Ends) -> Resu
     }
 }
 
-/// Two ends that are made for every transfer.
+/// Two ends that are recreated for every transfer.
 pub(in super::super) struct Between<'s>(pub RefCell<Whole<'s>>);
 
-// Files of one sample: more would measure the folder.
+// Maximum number of files per sample. With more, the cost of the directory would be measured.
 const MOST_FILES: u64 = 256;
 
 impl Arena for Between<'_> {

@@ -1,4 +1,4 @@
-//! The same tables in four languages.
+//! Writes the tables in four languages.
 
 use std::fmt::Write;
 
@@ -90,13 +90,13 @@ pub(super) fn toml(header: &[String], tables: &[Table]) -> String {
     text
 }
 
-/// A key of TOML: in quotes unless it is a plain word, for a profile may have knobs of the future.
+/// Returns a TOML key, quoted unless it is a bare key, because a profile may have knobs of a later version.
 fn key(knob: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if knob.chars().all(is_plain) { knob.to_owned() } else { format!("{knob:?}") }
 }
 
-/// Knobs with plain numbers.
+/// Returns the knobs as `NAME=VALUE` with plain numbers.
 fn exact(way: &Way) -> String {
     let knobs: Vec<String> =
         way.tuning.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
