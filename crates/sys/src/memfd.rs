@@ -50,9 +50,7 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
         }
     })
     .map_err(FailedCall::of("memfd_create"))?;
-    gate(Call::Ftruncate, 0)
-        .and_then(|_| rustix::fs::ftruncate(&fd, len))
-        .map_err(FailedCall::of("ftruncate"))?;
+    set_size(&fd, len)?;
     // A signal interrupts the allocation of much memory.
     rustix::io::retry_on_intr(|| {
         gate(Call::Fallocate, 0)?;
@@ -60,6 +58,12 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     })
     .map_err(FailedCall::of("fallocate"))?;
     Ok(fd)
+}
+
+/// Gives new memory its size. A signal interrupts ftruncate too (ftruncate(2)).
+pub(crate) fn set_size(fd: impl AsFd, len: u64) -> Result<(), FailedCall> {
+    rustix::io::retry_on_intr(|| crate::io::ftruncate(&fd, len))
+        .map_err(FailedCall::of("ftruncate"))
 }
 
 /// Seals memory that its maker has mapped for writing: from now on the size is fixed and nobody
