@@ -51,6 +51,23 @@ def test_threads_of_this_process_copy_a_tree_and_who_comes_again_finds_it(tmp_pa
     assert again.was_there and (again.files, again.bytes) == (0, 0)
 
 
+class Twice(ThreadPoolExecutor):
+    """Runs each part of the work twice at the same time, as Dask does with one whose worker it has lost sight of."""
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        super().submit(*call, **named)
+        return super().submit(*call, **named)
+
+
+def test_parts_that_an_engine_runs_twice_do_not_move_every_byte_twice(tmp_path: Path) -> None:
+    tree, copy = plant(tmp_path), tmp_path / "copy"
+    with Twice(2) as pool:
+        report = thalweg.copy_tree(tree, copy, executor=pool, **SLOW)
+    expect_equal(tree, copy)
+    assert report.files == count(tree) and 6 << 20 <= report.bytes < 10 << 20
+    assert sum(worker.bytes for worker in report.workers) + sum(share.bytes for share in report.shares) == report.bytes
+
+
 def test_threads_of_an_executor_share_it_and_a_relative_path_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

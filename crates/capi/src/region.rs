@@ -54,7 +54,7 @@ impl Memory {
                 .map_err(|failed| Failure::system(failed.call, failed.errno))?,
             POSIX => region::posix(length)
                 .map(|fd| Home::File(fd.into()))
-                .map_err(|errno| Failure::system("shm_open", errno))?,
+                .map_err(|failed| Failure::system(failed.call, failed.errno))?,
             SYSV => Segment::create(length).map(Home::Segment).map_err(|errno| {
                 let limits = "; the limits are kernel.shmmax, shmall and shmmni";
                 Failure::system("shmget", errno).hint(limits)

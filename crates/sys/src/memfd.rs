@@ -52,9 +52,7 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
         }
     })
     .map_err(FailedCall::of("memfd_create"))?;
-    gate(Call::Ftruncate, 0)
-        .and_then(|_| rustix::fs::ftruncate(&fd, len))
-        .map_err(FailedCall::of("ftruncate"))?;
+    set_size(&fd, len)?;
     // A signal may interrupt the allocation of a large block (EINTR).
     rustix::io::retry_on_intr(|| {
         gate(Call::Fallocate, 0)?;
@@ -62,6 +60,12 @@ pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     })
     .map_err(FailedCall::of("fallocate"))?;
     Ok(fd)
+}
+
+/// Sets the size of new memory. Retries EINTR (ftruncate(2)).
+pub(crate) fn set_size(fd: impl AsFd, len: u64) -> Result<(), FailedCall> {
+    rustix::io::retry_on_intr(|| crate::io::ftruncate(&fd, len))
+        .map_err(FailedCall::of("ftruncate"))
 }
 
 /// Seals memory that its creator has mapped for writing. Its size is then fixed, and no other

@@ -7,7 +7,7 @@
 use crate::Errno;
 use crate::fault::{Call, uncounted};
 use crate::io::last_errno;
-use crate::memfd;
+use crate::memfd::{self, FailedCall};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 pub use rustix::fs::SealFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -235,29 +235,30 @@ impl Segment {
 
 /// Creates POSIX shared memory of `len` bytes and unlinks its name at once. Pass the descriptor to other processes.
 /// Makes three calls. Unlike a memfd, it cannot be sealed: any process with the descriptor may shrink it.
-pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
+pub fn posix(len: usize) -> Result<OwnedFd, FailedCall> {
     const TRIES: u32 = 100;
-    check_len(len)?;
+    let failed = FailedCall::of("shm_open");
+    check_len(len).map_err(&failed)?;
     for n in 0..TRIES {
         let name = format!("/thalweg-{}-{n}", std::process::id());
-        let name = std::ffi::CString::new(name).map_err(|_| Errno::INVAL)?;
+        let name = std::ffi::CString::new(name).map_err(|_| failed(Errno::INVAL))?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::shm_open(name.as_ptr(), flags, 0o600) };
         if fd < 0 {
             match last_errno() {
                 Errno::EXIST => continue,
-                errno => return Err(errno),
+                errno => return Err(failed(errno)),
             }
         }
         // SAFETY: shm_open has just returned this descriptor, which only this function has.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the name is a C string.
         unsafe { libc::shm_unlink(name.as_ptr()) };
-        rustix::fs::ftruncate(&fd, len as u64)?;
+        memfd::set_size(&fd, len as u64)?;
         return Ok(fd);
     }
-    Err(Errno::EXIST)
+    Err(failed(Errno::EXIST))
 }
 
 /// `F_ADD_SEALS` (fcntl(2)). EBUSY: `WRITE` while a writable mapping exists. EPERM: sealed against further seals.
@@ -382,5 +383,24 @@ mod tests {
         assert_eq!(left.count(), 0);
         let read = Region::of_file(&fd, 8192, Sharing::Read).unwrap();
         assert!(!read.is_writable());
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn a_failed_size_of_new_memory_is_that_of_ftruncate_and_a_signal_is_no_failure() {
+        use crate::fault::{Call, Effect, Rule, Script};
+        type Maker = fn() -> Result<OwnedFd, FailedCall>;
+        let makers: [(&str, Maker); 2] =
+            [("posix", || posix(8192)), ("memfd", || memfd::create("test", 8192))];
+        for (name, maker) in makers {
+            let refusal = Rule::always(Call::Ftruncate, Effect::Errno(Errno::FBIG));
+            let refused = Script::new(vec![refusal]).run(maker).value.err();
+            let expected = FailedCall { call: "ftruncate", errno: Errno::FBIG };
+            assert_eq!(refused, Some(expected), "{name}");
+            let signal = Rule::once(Call::Ftruncate, 1, Effect::Errno(Errno::INTR));
+            let run = Script::new(vec![signal]).run(maker);
+            assert_eq!((run.value.err(), run.fired), (None, 1), "{name}");
+        }
+        assert_eq!(posix(0).unwrap_err(), FailedCall { call: "shm_open", errno: Errno::INVAL });
     }
 }

@@ -249,6 +249,37 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     CHECK(tw_arm_probe(tw_arm_count(), &error) == TW_USAGE);
 }
 
+/* What the library thinks of every arm for this peer, and which it takes. */
+static char *explained(const char *folder, int pair)
+{
+    tw_bulk_options options = TW_BULK_OPTIONS_INIT;
+    tw_link *link;
+    tw_sender *sender;
+    char *json;
+    by_pair = pair;
+    pid_t child = other(folder, count_down, NULL, &link);
+    options.needs = 0;
+    OK(tw_sender_open(&link, &options, &sender, &error));
+    OK(tw_sender_explain_json(sender, &json, &error));
+    for (int n = 0; n < 2; n++)
+        OK(tw_sender_send(sender, "hello", 5, &error));
+    tw_sender_close(sender);
+    ended_well(child);
+    by_pair = 0;
+    return json;
+}
+
+/* SO_PEERCRED of a pair made before fork(2) names the process that made it, on both sides. */
+static void a_pair_made_before_fork_offers_what_a_listener_does(const char *folder)
+{
+    char *listener = explained(folder, 0), *pair = explained(folder, 1);
+    if (strcmp(listener, pair))
+        fprintf(stderr, "listener: %s\npair: %s\n", listener, pair);
+    CHECK(!strcmp(listener, pair));
+    tw_string_free(listener);
+    tw_string_free(pair);
+}
+
 int main(int argc, char **argv)
 {
     size_t worked = 0;
@@ -284,5 +315,7 @@ int main(int argc, char **argv)
     }
     CHECK(worked >= 2);
     choices_are_told_and_nonsense_is_refused(argv[1]);
+    if (ways == 2)
+        a_pair_made_before_fork_offers_what_a_listener_does(argv[1]);
     return 0;
 }

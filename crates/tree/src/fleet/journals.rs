@@ -142,11 +142,26 @@ impl Journals {
     /// Returns the number of other workers that may still be working: they left no report and are not known to be
     /// dead.
     pub fn at_work(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> usize {
-        let is_at_work = |reading: &&Reading| {
-            let name = &reading.name;
-            name != me && report(folder, name).is_none() && !is_dead(folder, name, me)
-        };
-        self.workers.values().filter(is_at_work).count()
+        self.names_at_work(folder, me).count()
+    }
+
+    /// Returns the place of this worker among those of its rank that may be working, by name; `None` if it is alone.
+    /// An engine may run a part of the work twice, or give a rank to a new worker while the old one still has it.
+    pub fn place_in_rank(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> Option<u32> {
+        let of_rank = || self.names_at_work(folder, me).filter(|name| name.rank == me.rank);
+        let before = of_rank().filter(|name| *name < me).count();
+        of_rank().next().map(|_| u32::try_from(before).unwrap_or(u32::MAX))
+    }
+
+    fn names_at_work<'a>(
+        &'a self,
+        folder: BorrowedFd<'a>,
+        me: &'a WorkerName,
+    ) -> impl Iterator<Item = &'a WorkerName> {
+        let names = self.workers.values().map(|reading| &reading.name);
+        names.filter(move |name| {
+            *name != me && report(folder, name).is_none() && !is_dead(folder, name, me)
+        })
     }
 
     /// Returns the records of all workers, including the reports of those that ended.
@@ -338,6 +353,31 @@ mod tests {
         fs::write(&path, &whole).unwrap();
         journals.refresh(folder.as_fd(), &index).unwrap();
         assert!(journals.done.has(5));
+    }
+
+    #[test]
+    fn workers_of_one_rank_see_each_other_until_one_ends() {
+        let here = tempfile::tempdir().unwrap();
+        let folder = fs::File::open(here.path()).unwrap();
+        let index = index(10);
+        let names = [5, 6, 7].map(|began| WorkerName::of_this(1, Some(began)));
+        let other = WorkerName::of_this(2, Some(1));
+        let begin = |name| Own::begin(folder.as_fd(), name, 7, (None, false)).unwrap();
+        let places = || {
+            let mut journals = Journals::new(7, &index);
+            journals.refresh(folder.as_fd(), &index).unwrap();
+            names.each_ref().map(|name| journals.place_in_rank(folder.as_fd(), name))
+        };
+        let _other = begin(&other);
+        let first = begin(&names[0]);
+        assert_eq!(places()[0], None);
+        let (second, third) = (begin(&names[1]), begin(&names[2]));
+        assert_eq!(places(), [Some(0), Some(1), Some(2)]);
+        drop(first);
+        assert_eq!(places()[1..], [Some(0), Some(1)]);
+        drop(third);
+        assert_eq!(places()[1], None);
+        drop(second);
     }
 
     #[test]

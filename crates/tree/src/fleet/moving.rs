@@ -62,7 +62,10 @@ impl Assignment<'_> {
         let mut run = Run::new(&options, &watch, Me::looking_at(&place.tree, &options));
         run.concurrency = Concurrency::Workers;
         let copy = CopyShared::new(run);
-        let share = Share::new(&plan.index, self.member.rank, self.member.size);
+        // If the journals cannot be read now, some tasks are only done twice.
+        let _ = journals.refresh(place.fd.as_fd(), &plan.index);
+        let beside = journals.place_in_rank(place.fd.as_fd(), &self.name);
+        let share = Share::beside(&plan.index, (self.member.rank, self.member.size), beside);
         let shared = Shared { share, journals: journals.clone(), looked: Instant::now() };
         let moving = Moving {
             place,

@@ -15,7 +15,7 @@ pub(crate) const MOST: usize = 64 << 10;
 const LONGEST_HOST: usize = 64;
 
 /// The unique name of a worker, as used in its file names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkerName {
     pub host: String,
     pub pid: u32,

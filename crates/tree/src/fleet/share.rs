@@ -43,6 +43,14 @@ impl Share {
         share
     }
 
+    /// Creates the order for a worker that has this place among others of its rank; `None` if it is alone. Two that
+    /// follow one order would do each task at the same time. Therefore it has no own tasks: it helps from the end.
+    pub fn beside(index: &[Indexed], (rank, size): (u32, u32), place: Option<u32>) -> Self {
+        let Some(place) = place else { return Self::new(index, rank, size) };
+        let size = size.max(1);
+        Self::new(index, size.saturating_add(rank.saturating_add(place) % size), size)
+    }
+
     /// Returns `true` if all its own tasks are processed.
     pub fn helps(&self) -> bool {
         self.own >= self.order.len()
@@ -115,6 +123,20 @@ mod tests {
         // A worker beyond the fleet size has no own tasks.
         assert_eq!(all(7, 4, 3), [4, 1, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 1, 1), [2, 1, 0]);
+    }
+
+    #[test]
+    fn workers_of_one_rank_take_other_orders_and_come_to_every_task() {
+        let order = |rank, size, place| -> Vec<usize> {
+            let mut share = Share::beside(&index(7), (rank, size), place);
+            let none = Bits::new(7);
+            std::iter::from_fn(|| share.next(&none)).collect()
+        };
+        assert_eq!(order(1, 3, None), [1, 4, 5, 2, 6, 3, 0]);
+        assert_eq!(order(1, 3, Some(0)), [4, 1, 5, 2, 6, 3, 0]);
+        assert_eq!(order(1, 3, Some(1)), [5, 2, 6, 3, 0, 4, 1]);
+        assert_eq!(order(0, 0, Some(u32::MAX)), [6, 5, 4, 3, 2, 1, 0]);
+        assert_eq!(order(u32::MAX, u32::MAX, Some(u32::MAX)).len(), 7);
     }
 
     #[test]

@@ -3,6 +3,7 @@ package dev.thalweg.internal;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -275,6 +276,25 @@ public final class Libc {
             throw new IllegalArgumentException(shown + ": a name must hold no NUL and no half of a surrogate pair");
         }
         return arena.allocateFrom(text);
+    }
+
+    /**
+     * Waits for one descriptor by {@code poll}.
+     *
+     * @param fd           the descriptor
+     * @param events       POLLIN, POLLOUT
+     * @param milliseconds how long at most; 0 only looks
+     * @return whether the next call on it would not wait; an error and a hang-up count
+     * @throws SystemCallException no memory is left
+     */
+    public static boolean isReady(int fd, short events, int milliseconds) throws SystemCallException {
+        try (Arena scratch = Arena.ofConfined()) {
+            // struct pollfd: int fd, short events, short revents.
+            MemorySegment asked = scratch.allocate(8, 4);
+            asked.set(JAVA_INT, 0, fd);
+            asked.set(JAVA_SHORT, 4, events);
+            return POLL.on("descriptor " + fd, asked, 1L, milliseconds) > 0;
+        }
     }
 
     /**

@@ -30,6 +30,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     Endpoint(int fd, String name) {
         this.fd = fd;
         this.name = name;
+        Waiting.neverBlocks(fd);
     }
 
     /**
@@ -79,22 +80,26 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      *
      * @param into native memory
      * @return bytes read; 0 at the end
-     * @throws IOException the read failed
+     * @throws IOException the read failed; {@link java.nio.channels.ClosedByInterruptException} after an interrupt, which
+     *                     leaves the end open and the thread's interrupt status set
      */
     public long read(MemorySegment into) throws IOException {
-        return using(fd -> Libc.READ.on(name, fd, into, into.byteSize()));
+        return using(fd -> Waiting.done(
+                "read", name, fd, Waiting.POLLIN, () -> Libc.READ.attempt(fd, into, into.byteSize())));
     }
 
     /**
      * Writes all of it.
      *
      * @param bytes native memory
-     * @throws IOException the write failed; a part may have been written
+     * @throws IOException the write failed; a part may have been written. An interrupt ends it as {@link #read}
      */
     public void write(MemorySegment bytes) throws IOException {
         using(fd -> {
             for (long at = 0; at < bytes.byteSize(); ) {
-                at += Libc.WRITE.on(name, fd, bytes.asSlice(at), bytes.byteSize() - at);
+                var rest = bytes.asSlice(at);
+                at += Waiting.done(
+                        "write", name, fd, Waiting.POLLOUT, () -> Libc.WRITE.attempt(fd, rest, rest.byteSize()));
             }
             return 0L;
         });

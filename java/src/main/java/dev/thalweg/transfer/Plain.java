@@ -15,7 +15,9 @@ final class Plain implements Transfer.Mover {
     private static final int EINVAL = 22;
     private static final int ENOSYS = 38;
     private static final int EPERM = 1;
+    private static final int SPLICE_F_NONBLOCK = 2;
     private static final int SPLICE_F_MORE = 4;
+    private static final int SPLICE_FLAGS = SPLICE_F_NONBLOCK | SPLICE_F_MORE;
     private static final int SEEK_CUR = 1;
     /** So little that an interrupt is seen soon, so much that the calls do not count. */
     private static final long PIECE = 1 << 20;
@@ -33,33 +35,43 @@ final class Plain implements Transfer.Mover {
 
     @Override
     public Report move(int source, int sink, Transfer.Options options) throws IOException {
-        var run = new Run(options);
+        var run = new Run(source, sink, options);
         boolean moved = options.needs().isEmpty()
                 && (run.by("splice", most -> Libc.SPLICE.attempt(
-                                source, MemorySegment.NULL, sink, MemorySegment.NULL, Math.min(most, PIECE), SPLICE_F_MORE))
+                                source, MemorySegment.NULL, sink, MemorySegment.NULL, Math.min(most, PIECE), SPLICE_FLAGS))
                         || run.by("sendfile", most -> Libc.SENDFILE.attempt(
                                 sink, source, MemorySegment.NULL, Math.min(most, PIECE))));
         if (!moved) {
-            run.readAndWrite(source, sink);
+            run.readAndWrite();
         }
         return run.report();
     }
 
     /** One transfer. */
     private static final class Run {
+        private final int source;
+        private final int sink;
         private final Transfer.Options options;
         private final long began = System.nanoTime();
         private String mechanism = "read-write";
         private long moved;
 
-        Run(Transfer.Options options) {
+        Run(int source, int sink, Transfer.Options options) {
+            this.source = source;
+            this.sink = sink;
             this.options = options;
         }
 
         /** False: the kernel does not do this between these ends, and nothing was moved. */
-        boolean by(String name, Step step) throws TransferException {
+        boolean by(String name, Step step) throws IOException {
             while (left() > 0) {
                 long got = step.move(left());
+                if (got == -Libc.EAGAIN) {
+                    // The errno of a call on both ends does not say which of them has to be waited for.
+                    boolean full = Libc.isReady(source, Waiting.POLLIN, 0);
+                    Waiting.until(full ? sink : source, full ? Waiting.POLLOUT : Waiting.POLLIN, this::look);
+                    continue;
+                }
                 if (moved == 0 && (got == -EINVAL || got == -ENOSYS || got == -EPERM)) {
                     return false;
                 }
@@ -70,34 +82,52 @@ final class Plain implements Transfer.Mover {
                 if (got == 0) {
                     break;
                 }
-                went(got);
+                moved += got;
+                look();
             }
             return true;
         }
 
-        void readAndWrite(int source, int sink) throws TransferException {
+        void readAndWrite() throws IOException {
             try (Arena arena = Arena.ofConfined()) {
                 var buffer = arena.allocate(BUFFER, Long.BYTES);
                 while (left() > 0) {
                     long got = Libc.READ.attempt(source, buffer, Math.min(left(), BUFFER));
+                    if (got == -Libc.EAGAIN) {
+                        Waiting.until(source, Waiting.POLLIN, this::look);
+                        continue;
+                    }
                     if (got < 0) {
                         throw failed("read", got);
                     }
                     if (got == 0) {
                         break;
                     }
-                    for (long at = 0; at < got; ) {
-                        long wrote = Libc.WRITE.attempt(sink, buffer.asSlice(at), got - at);
-                        if (wrote < 0) {
-                            // A file takes back what was read and not written; a pipe has lost it.
-                            Libc.LSEEK.attempt(source, at - got, SEEK_CUR);
-                            throw failed("write", wrote);
-                        }
-                        at += wrote;
-                        moved += wrote;
-                    }
-                    went(0);
+                    deliver(buffer.asSlice(0, got));
+                    look();
                 }
+            }
+        }
+
+        private void deliver(MemorySegment bytes) throws IOException {
+            long at = 0;
+            try {
+                while (at < bytes.byteSize()) {
+                    long wrote = Libc.WRITE.attempt(sink, bytes.asSlice(at), bytes.byteSize() - at);
+                    if (wrote == -Libc.EAGAIN) {
+                        Waiting.until(sink, Waiting.POLLOUT, this::look);
+                        continue;
+                    }
+                    if (wrote < 0) {
+                        throw failed("write", wrote);
+                    }
+                    at += wrote;
+                    moved += wrote;
+                }
+            } catch (IOException failure) {
+                // A file takes back what was read and not written; a pipe has lost it.
+                Libc.LSEEK.attempt(source, at - bytes.byteSize(), SEEK_CUR);
+                throw failure;
             }
         }
 
@@ -109,16 +139,18 @@ final class Plain implements Transfer.Mover {
             return options.length() == Transfer.ALL ? Long.MAX_VALUE : options.length() - moved;
         }
 
-        private void went(long bytes) throws TransferException {
-            moved += bytes;
+        private void look() throws TransferException {
             boolean goesOn;
             try {
-                goesOn = options.watcher().test(moved) && !Thread.currentThread().isInterrupted();
+                goesOn = options.watcher().test(moved);
             } catch (Throwable thrown) {
                 throw stopped(thrown);
             }
             if (!goesOn) {
                 throw stopped(null);
+            }
+            if (Thread.currentThread().isInterrupted()) {
+                throw TransferException.interrupted(moved);
             }
         }
 

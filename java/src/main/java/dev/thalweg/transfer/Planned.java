@@ -26,6 +26,7 @@ final class Planned implements Transfer.Mover {
     private static final int TW_OK = 0;
     private static final int TW_USAGE = 2;
     private static final int TW_UNSUPPORTED = 4;
+    private static final int TW_STOPPED = 5;
     private static final long MESSAGE = 488;
     private static final long MECHANISM = 36;
 
@@ -127,6 +128,7 @@ final class Planned implements Transfer.Mover {
     private static final class Watched {
         private final LongPredicate watcher;
         private Throwable thrown;
+        private boolean interrupted;
 
         Watched(LongPredicate watcher) {
             this.watcher = watcher;
@@ -134,7 +136,9 @@ final class Planned implements Transfer.Mover {
 
         int progress(long moved, MemorySegment user) {
             try {
-                return watcher.test(moved) && !Thread.currentThread().isInterrupted() ? 0 : 1;
+                boolean goesOn = watcher.test(moved);
+                interrupted = goesOn && Thread.currentThread().isInterrupted();
+                return goesOn && !interrupted ? 0 : 1;
             } catch (Throwable caught) {
                 thrown = caught;
                 return 1;
@@ -157,6 +161,9 @@ final class Planned implements Transfer.Mover {
     private static void check(int status, MemorySegment error, Watched watched) throws TransferException {
         if (status == TW_OK) {
             return;
+        }
+        if (status == TW_STOPPED && watched.interrupted) {
+            throw TransferException.interrupted(number(ERROR, error, "moved"));
         }
         String message = error.getString(offset(ERROR, "message"));
         switch (status) {

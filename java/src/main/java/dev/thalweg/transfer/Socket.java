@@ -134,11 +134,13 @@ public final class Socket extends Endpoint {
          * Waits for the next connection.
          *
          * @return it
-         * @throws IOException the listener was closed meanwhile
+         * @throws IOException the listener was closed meanwhile; {@link java.nio.channels.ClosedByInterruptException}
+         *                     after an interrupt, which leaves the listener open
          */
         public Socket accept() throws IOException {
             return end.using(fd -> {
-                long got = Libc.ACCEPT4.on(end.toString(), fd, MemorySegment.NULL, MemorySegment.NULL, SOCK_CLOEXEC);
+                long got = Waiting.done("accept4", end.toString(), fd, Waiting.POLLIN, () -> Libc.ACCEPT4.attempt(
+                        fd, MemorySegment.NULL, MemorySegment.NULL, SOCK_CLOEXEC));
                 return new Socket((int) got, "a connection to " + end);
             });
         }

@@ -23,8 +23,8 @@ import dev.thalweg.internal.Native;
  * {@code sendfile} where the kernel takes them.
  *
  * <p>The ends' positions move by what was moved. A transfer ends at the end of its source, after its length, or by an
- * interrupt of its thread, which is seen within some tens of milliseconds while bytes flow; a source that is silent
- * holds it up until then.
+ * interrupt of its thread, also while it waits for a source that is silent or a sink that is full. Unlike the JDK's
+ * channels the ends stay open.
  */
 public final class Transfer {
     /** Everything until the source ends. */
@@ -131,8 +131,9 @@ public final class Transfer {
      * Moves the bytes.
      *
      * @return what was done; a source that ends early is no failure
-     * @throws TransferException             it failed, was stopped or interrupted under way, with what had arrived; the
-     *                                       thread's interrupt status stays set
+     * @throws TransferException             it failed, was stopped or interrupted, with what had arrived. After an interrupt
+     *                                       its cause is a {@link java.nio.channels.ClosedByInterruptException}, the thread's
+     *                                       interrupt status stays set and both ends stay open
      * @throws IOException                   an end is closed
      * @throws UnsupportedOperationException a mechanism was named or {@link Guarantee#DURABLE} asked for, and the native
      *                                       library is not there
@@ -147,6 +148,9 @@ public final class Transfer {
 
     Report runBy(Mover mover) throws IOException {
         return source.using(from -> sink.using(to -> {
+            if (Thread.currentThread().isInterrupted()) {
+                throw TransferException.interrupted(0);
+            }
             try {
                 Report report = mover.move(from, to, options);
                 forward(mover, from, to, report.bytes());

@@ -1,6 +1,7 @@
 package dev.thalweg.transfer;
 
 import java.io.IOException;
+import java.nio.channels.ClosedByInterruptException;
 
 /** A transfer ended before its source did. What had arrived by then is a true prefix of the source. */
 public final class TransferException extends IOException {
@@ -21,6 +22,11 @@ public final class TransferException extends IOException {
         super(message, cause);
         this.moved = moved;
         this.errno = 0;
+    }
+
+    /** An interrupt, as the JDK's channels report it, but with both ends open. */
+    static TransferException interrupted(long moved) {
+        return new TransferException("interrupted after " + moved + " bytes", moved, new ClosedByInterruptException());
     }
 
     /**

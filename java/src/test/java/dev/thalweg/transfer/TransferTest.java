@@ -13,17 +13,22 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -194,6 +199,123 @@ class TransferTest {
             var refused = Transfer.between(zeros, nowhere).watchedBy(moved -> false);
             assertTrue(assertThrows(TransferException.class, () -> refused.runBy(mover)).moved() > 0);
         }
+    }
+
+    /** An end that a transfer waits for, for ever if nothing ends the wait. */
+    enum Stuck {
+        FULL_PIPE,
+        FULL_SOCKET,
+        SILENT_PIPE,
+        SILENT_SOCKET
+    }
+
+    static List<Arguments> waits() {
+        var cases = new ArrayList<Arguments>();
+        for (Way way : Way.values()) {
+            for (Stuck stuck : Stuck.values()) {
+                cases.add(Arguments.of(way, stuck, true));
+                cases.add(Arguments.of(way, stuck, false));
+            }
+        }
+        return cases;
+    }
+
+    @ParameterizedTest
+    @MethodSource("waits")
+    void anInterruptEndsAWaitAndLeavesBothEndsOpen(Way way, Stuck stuck, boolean copied) throws Exception {
+        var mover = way.mover();
+        byte[] bytes = content(8 << 20);
+        Path from = Files.write(folder.resolve("from"), bytes);
+        boolean full = stuck == Stuck.FULL_PIPE || stuck == Stuck.FULL_SOCKET;
+        var ends = stuck == Stuck.FULL_PIPE || stuck == Stuck.SILENT_PIPE ? pipe() : List.<Endpoint>of(Socket.pair());
+        var in = ends.get(1);
+        try (var file = full ? Endpoint.reading(from) : Endpoint.creating(folder.resolve("to"));
+                var out = ends.get(0)) {
+            var source = full ? file : out;
+            var sink = full ? in : file;
+            var waits = new CountDownLatch(1);
+            var seen = new AtomicLong(-1);
+            var transfer = (copied ? Transfer.between(source, sink) : Transfer.between(source, sink).needing())
+                    .watchedBy(moved -> {
+                        if (seen.getAndSet(moved) == moved) {
+                            waits.countDown();
+                        }
+                        return true;
+                    });
+            var failure = new CompletableFuture<TransferException>();
+            var worker = new Thread(() -> {
+                try {
+                    var thrown = assertThrows(TransferException.class, () -> transfer.runBy(mover));
+                    assertTrue(Thread.currentThread().isInterrupted());
+                    failure.complete(thrown);
+                } catch (Throwable wrong) {
+                    failure.completeExceptionally(wrong);
+                }
+            });
+            worker.setDaemon(true);
+            worker.start();
+            // A blocked transfer never calls its watcher, and ends with the ends.
+            assertTrue(waits.await(30, TimeUnit.SECONDS), "no look while it waits");
+            worker.interrupt();
+            var thrown = failure.get(120, TimeUnit.SECONDS);
+            assertTrue(thrown.getCause() instanceof ClosedByInterruptException, thrown.toString());
+            assertEquals(0, thrown.errno());
+            if (full) {
+                assertTrue(thrown.moved() > 0, thrown.getMessage());
+                in.close();
+                byte[] arrived = rest(out);
+                assertEquals(thrown.moved(), arrived.length);
+                assertArrayEquals(Arrays.copyOf(bytes, arrived.length), arrived);
+                assertEquals(bytes.length - arrived.length, rest(source).length);
+            } else {
+                assertEquals(0, thrown.moved());
+                try (Arena arena = Arena.ofConfined()) {
+                    in.write(arena.allocateFrom("still open"));
+                    assertEquals(11, out.read(arena.allocate(100)));
+                }
+            }
+        } finally {
+            in.close();
+        }
+    }
+
+    private static List<Endpoint> pipe() throws IOException {
+        var pipe = Pipe.open();
+        return List.of(pipe.source(), pipe.sink());
+    }
+
+    @Test
+    void anInterruptedThreadMovesAndReadsNothing() throws Exception {
+        try (var pipe = Pipe.open();
+                var listener = Socket.Listener.open(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+                var zeros = Endpoint.reading(Path.of("/dev/zero"));
+                var arena = Arena.ofShared()) {
+            var transfer = Transfer.between(zeros, pipe.sink());
+            var buffer = arena.allocate(100);
+            others.submit(() -> {
+                        Thread.currentThread().interrupt();
+                        assertEquals(0, assertThrows(TransferException.class, transfer::run).moved());
+                        assertThrows(ClosedByInterruptException.class, () -> pipe.source().read(buffer));
+                        assertThrows(ClosedByInterruptException.class, () -> pipe.sink().write(buffer));
+                        assertThrows(ClosedByInterruptException.class, listener::accept);
+                        assertTrue(Thread.interrupted());
+                        return null;
+                    })
+                    .get();
+            assertEquals(100, transfer.withLength(100).run().bytes());
+            assertEquals(100, pipe.source().read(buffer));
+        }
+    }
+
+    private static byte[] rest(Endpoint source) throws IOException {
+        var got = new ByteArrayOutputStream();
+        try (Arena arena = Arena.ofConfined()) {
+            var buffer = arena.allocate(1 << 16);
+            for (long count = source.read(buffer); count > 0; count = source.read(buffer)) {
+                got.write(buffer.asSlice(0, count).toArray(ValueLayout.JAVA_BYTE));
+            }
+        }
+        return got.toByteArray();
     }
 
     @ParameterizedTest
