@@ -1,6 +1,6 @@
 //! The attacker looks at everything in the shared directory while a command runs.
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fstat, open};
 use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
@@ -73,7 +73,9 @@ fn look(folder: &Path, depth: usize, loot: &mut Loot) {
             continue;
         }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        if open(&path, flags | OFlags::RDWR, Mode::empty()).is_ok() {
+        // Another thread may have replaced the entry by one of the attacker.
+        let opened = open(&path, flags | OFlags::RDWR, Mode::empty());
+        if opened.is_ok_and(|fd| fstat(fd).is_ok_and(|stat| stat.st_uid == 0)) {
             loot.wrong.push(format!("the attacker may write {}", path.display()));
         }
         let is_known = |(_, file): &(PathBuf, File)| {
