@@ -1,6 +1,6 @@
 //! A study: a published experiment restated as data, and its result on this machine.
 //!
-//! Reading order: [`file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms, `run`
+//! Reading order: [`mod@file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms, `run`
 //! starts each session in a fresh process, `session` runs inside that process, `claims` turns intervals into
 //! verdicts, and [`result`] defines the JSON that is saved.
 
