@@ -47,7 +47,8 @@ fuzz_target!(|bytes: &[u8]| {
         receive(near, mode, Some(end));
     }
     drop(far);
-    assert_eq!(open_files(), before, "descriptors were left open");
+    // A helper thread of the input before may have closed one since.
+    assert!(open_files() <= before, "descriptors were left open");
 });
 
 /// Disables trust: the peer is this process, so its claims about its own memory would be accepted.

@@ -2,17 +2,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{study::{
+use thalweg_lab::{
+    arms::CATALOGUE,
+    study::{
         file::Study,
         places::places,
         preset::{Preset, Settings},
-    }, arms::CATALOGUE};
+    },
+};
 
 fuzz_target!(|text: &str| {
     let Ok(study) = Study::parse(text, &CATALOGUE) else { return };
     for preset in [Preset::QUICK, Preset::STANDARD] {
         if let Ok(places) = places(&study, &Settings::of(preset, 1)) {
-            assert!(places.iter().all(|place| place.bytes > 0 && study.cell(&place.cell).is_some()));
+            assert!(
+                places.iter().all(|place| place.bytes > 0 && study.cell(&place.cell).is_some())
+            );
         }
     }
 });

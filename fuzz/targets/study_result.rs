@@ -2,7 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{study::{claims, file::Study, store}, arms::CATALOGUE};
+use thalweg_lab::{
+    arms::CATALOGUE,
+    study::{claims, file::Study, store},
+};
 
 const RESULT: &str = include_str!("../../crates/lab/tests/data/result-1.json");
 const STUDY: &str = r#"
