@@ -29,7 +29,7 @@ final class Phase {
     private static final VarHandle WORD = ValueLayout.JAVA_INT.varHandle();
     // Behind the phase: whether test cases come by shared memory, which the first worker learns and the later ones ask.
     private static final long SHARED_INPUT = Integer.BYTES;
-    // And whether the worker ends by its own exit, not by a signal.
+    // Nonzero if the worker ends by its own exit and not by a signal.
     private static final long EXITS = 2 * Integer.BYTES;
     private static final int BYTES = 3 * Integer.BYTES;
 

@@ -3,13 +3,13 @@ package dev.thalweg.afl;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Predicate;
 
-/** One run of the input, and what was thrown in it: by the input itself, or uncaught in a thread that it started. */
+/** Runs an input and collects the exceptions: those that it throws, and uncaught ones in threads that it started. */
 final class Run {
     private final AflTarget.Input input;
     private final Predicate<Throwable> isCrash;
     private final AtomicReference<Throwable> uncaught = new AtomicReference<>();
 
-    /** Takes over what is uncaught in threads without a handler of their own. */
+    /** Installs the default handler of uncaught exceptions. */
     Run(AflTarget.Input input, AflTarget.Options options) {
         this.input = input;
         this.isCrash = options.isCrash();
@@ -20,7 +20,7 @@ final class Run {
         });
     }
 
-    /** Runs it, and returns the crash or what was expected; null if nothing was thrown. */
+    /** Runs the input. Returns a crash if there was one, else an expected exception, else null. */
     Throwable on(byte[] bytes) {
         uncaught.set(null);
         Throwable own = null;

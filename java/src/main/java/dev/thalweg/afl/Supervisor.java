@@ -108,8 +108,8 @@ final class Supervisor {
     }
 
     /**
-     * The wait status (wait(2)) of what Process reports: 128 + N for a process that signal N ended, and for one that exited
-     * with that value. By an exit AFL++ means no crash, unless AFL_CRASH_EXITCODE names its value.
+     * Returns the wait status (wait(2)) for the exit value of Process, which is 128 + N for death by signal N and for an exit with
+     * that value. AFL++ takes an exit for no crash, unless AFL_CRASH_EXITCODE names its value.
      */
     private int waitStatus(int exit) {
         return !phase.exits() && DEADLY.contains(exit - 128) ? exit - 128 : exit << 8;

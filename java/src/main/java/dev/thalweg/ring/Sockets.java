@@ -101,8 +101,7 @@ final class Sockets {
     }
 
     /**
-     * {@code poll(2)} until the deadline, rounded up to milliseconds: a wait of less would be none. A virtual thread looks
-     * again and again instead of blocking.
+     * Calls {@code poll(2)} until the deadline, rounded up to a millisecond. A virtual thread polls repeatedly without blocking.
      */
     static long poll(MemorySegment polled, long count, Deadline deadline) {
         if (VirtualPause.isNeeded()) {

@@ -3,8 +3,8 @@ package dev.thalweg.ring;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * The pauses of one wait of a virtual thread. A call that blocks in the kernel would keep the carrier thread, and the peer
- * may need that carrier; so the thread yields first and then parks, each time for longer.
+ * Pauses of one waiting virtual thread. A call that blocks in the kernel would keep the carrier thread, which the peer may
+ * need. The thread therefore yields first and then parks, each time for longer.
  */
 final class VirtualPause {
     private static final int YIELDS = 64;
@@ -14,12 +14,12 @@ final class VirtualPause {
     private int yields;
     private long nanos = FIRST_NANOS;
 
-    /** Whether this thread may not block in the kernel. */
+    /** Returns true if this thread is virtual and must not block in the kernel. */
     static boolean isNeeded() {
         return Thread.currentThread().isVirtual();
     }
 
-    /** Lets other threads run. An interrupt is kept for the caller. */
+    /** Lets other threads run. Keeps the interrupt status. */
     void once(Deadline deadline) {
         if (yields < YIELDS) {
             yields++;

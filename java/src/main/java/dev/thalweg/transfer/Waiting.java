@@ -31,7 +31,7 @@ final class Waiting {
 
     /**
      * Makes the calls on this end fail instead of block. The flag belongs to the open file description, so it must have been
-     * opened by this process and not be shared with another one. What has an offset never blocks in poll's sense.
+     * opened by this process and not be shared with another one. Files with an offset are left alone: poll never waits for them.
      */
     static void neverBlocks(int fd) {
         if (Libc.LSEEK.attempt(fd, 0L, SEEK_CUR) == -ESPIPE) {
