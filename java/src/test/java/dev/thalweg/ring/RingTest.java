@@ -117,14 +117,18 @@ class RingTest {
         try (var ring = Pair.of(SMALL)) {
             var waits = new CompletableFuture<Throwable>();
             var waiter = Thread.ofPlatform().start(() -> {
-                try {
-                    ring.consumer().receive(LONG).close();
-                    waits.complete(null);
-                } catch (Exception failure) {
-                    waits.complete(failure);
+                while (!waits.isDone()) {
+                    try {
+                        ring.consumer().receive(LONG).close();
+                        waits.complete(null);
+                    } catch (IllegalStateException refused) {
+                        // The test has entered the end at the same moment.
+                    } catch (Exception failure) {
+                        waits.complete(failure);
+                    }
                 }
             });
-            while (ring.consuming().tryEnter()) {
+            while (!waits.isDone() && ring.consuming().tryEnter()) {
                 ring.consuming().leave();
                 Thread.onSpinWait();
             }
