@@ -13,7 +13,7 @@ import java.util.zip.CRC32C;
 /**
  * One end of a message ring on JDK 17, with nothing but the class library: both memory files are mapped by the paths
  * that a helper offers ({@code /proc/PID/fd/N}), who also does the handshake, for a descriptor cannot be received here.
- * The layout is that of docs/formats.md, and nothing else is taken from this repository.
+ * The layout is that of docs/reference/formats.md, and nothing else is taken from this repository.
  *
  * <pre>{@code java JoinByMapping.java produce|consume OWN COUNT EPOCH CAPACITY CHECKSUMS}</pre>
  *

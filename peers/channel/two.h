@@ -1,4 +1,4 @@
-/* Two processes that pass bytes by one way, as a worker of a study (docs/formats.md). A program fills in a
+/* Two processes that pass bytes by one way, as a worker of a study (docs/reference/formats.md). A program fills in a
  * `struct way` and calls two_main: A speaks with the lab and sends, B receives into memory of its own.
  * The Rust peers are built alike: what is timed is the same in all of them.
  *

@@ -1,4 +1,4 @@
-//! The header of an array's message, as specified in docs/formats.md. Data from a peer is validated before use.
+//! The header of an array's message, as specified in docs/reference/formats.md. Data from a peer is validated before use.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

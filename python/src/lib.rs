@@ -1,5 +1,5 @@
 //! The extension module behind the package `thalweg`, which is documented in `thalweg/__init__.py` and
-//! docs/python.md.
+//! docs/reference/python.md.
 //!
 //! It has no state of its own. Reading order:
 //! - `error` and `wait`

@@ -1,4 +1,4 @@
-//! Messages that are larger than their ring. They are sent in parts, as specified in docs/formats.md, and reassembled
+//! Messages that are larger than their ring. They are sent in parts, as specified in docs/reference/formats.md, and reassembled
 //! in the receiver's own memory. Data from a peer is validated before use.
 
 use crate::header::{BEFORE, Layout};

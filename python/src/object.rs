@@ -1,4 +1,4 @@
-//! The header of an object's message, as specified in docs/formats.md: a pickle, and its out-of-band buffers. Data
+//! The header of an object's message, as specified in docs/reference/formats.md: a pickle, and its out-of-band buffers. Data
 //! from a peer is validated before use.
 
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-"""What README.md and docs/python.md print runs as it stands, and the stubs say what there is."""
+"""What README.md and docs/reference/python.md print runs as it stands, and the stubs say what there is."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE, ROOT, Start, ended, skip
 
-PAGES = ["README.md", "docs/python.md", "python/README.md"]
+PAGES = ["README.md", "docs/reference/python.md", "python/README.md"]
 
 
 def blocks(page: str) -> list[str]:

@@ -28,7 +28,7 @@ def beside(work: Callable[[], object]) -> threading.Thread:
 
 
 def part(serial: int, total: int, at: int, data: bytes) -> bytes:
-    """As docs/formats.md has it."""
+    """As docs/reference/formats.md has it."""
     return struct.pack("<8sHHIQQ", b"THALWEGL", 1, 0, serial, total, at) + data
 
 

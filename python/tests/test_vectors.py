@@ -1,4 +1,4 @@
-"""The golden vectors of arrays, written and read by us and by `arrays.py`, which knows docs/formats.md alone."""
+"""The golden vectors of arrays, written and read by us and by `arrays.py`, which knows docs/reference/formats.md alone."""
 
 import json
 import socket

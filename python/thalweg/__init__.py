@@ -7,7 +7,7 @@
         ...
 
 The bytes go through shared memory without names and without a daemon; a process that is killed is told of at once
-(`PeerDied`) and leaves nothing behind. docs/python.md has the whole of it.
+(`PeerDied`) and leaves nothing behind. docs/reference/python.md has the whole of it.
 """
 
 from importlib import import_module

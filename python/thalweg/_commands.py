@@ -1,6 +1,6 @@
 """What the command tells of this machine, as data; and bytes between open files, moved by it.
 
-Each function is the command of its name in a process of its own: docs/json.md has every field.
+Each function is the command of its name in a process of its own: docs/reference/json.md has every field.
 """
 
 from __future__ import annotations

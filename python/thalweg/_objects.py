@@ -1,6 +1,6 @@
 """Objects in messages: pickled by protocol 5, with the memory of their arrays left out of the pickle and laid behind it.
 
-docs/formats.md has the bytes. A pickle can run anything in the process that loads it.
+docs/reference/formats.md has the bytes. A pickle can run anything in the process that loads it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The worker protocol, version 1 (docs/formats.md), for Java programs that studies measure; worker.h is the same for C.
+ * The worker protocol, version 1 (docs/reference/formats.md), for Java programs that studies measure; worker.h is the same for C.
  *
  * <p>A program times itself, between {@link #begin} and {@link #end}. Allocating, checking and warming up lie outside.
  */

@@ -1,5 +1,5 @@
 /* The ring of thalweg-packets (crates/packets), step for step, round DPDK's rte_memcpy, which is a
- * header and can only be compiled in. It speaks the worker protocol (docs/formats.md), a packet being an
+ * header and can only be compiled in. It speaks the worker protocol (docs/reference/formats.md), a packet being an
  * operation. Run with copy=libc it is the same program as ours with the kernel `libc`: what the two
  * differ by is the price of the language. Study 004 builds it. By hand, with Debian's libdpdk-dev (whose
  * own flags ask for SSE; the later -march wins):

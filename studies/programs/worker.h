@@ -1,4 +1,4 @@
-/* The worker protocol, version 1 (docs/formats.md), for programs that studies measure.
+/* The worker protocol, version 1 (docs/reference/formats.md), for programs that studies measure.
  *
  * A program fills in a `struct worker` and calls worker_main. Everything it times it times itself,
  * between worker_begin and worker_end; allocating and checking lie outside. One thread only, unless

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes and reads arrays in messages, by docs/formats.md alone; standard library only.
+"""Writes and reads arrays in messages, by docs/reference/formats.md alone; standard library only.
 
     arrays.py vectors DIR     checks the golden vectors of DIR
     arrays.py bless DIR       writes them anew

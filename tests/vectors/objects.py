@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes and takes apart messages of objects, by docs/formats.md alone; standard library only.
+"""Writes and takes apart messages of objects, by docs/reference/formats.md alone; standard library only.
 
     objects.py vectors DIR     checks the golden vectors of DIR
     objects.py bless DIR       writes them anew

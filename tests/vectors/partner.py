@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One side of an exchange of messages, by docs/formats.md alone; standard library only.
+"""One side of an exchange of messages, by docs/reference/formats.md alone; standard library only.
 
     partner.py send|receive ADDRESS COUNT [OPTION...]
     partner.py vectors DIR             writes the golden vectors anew and compares

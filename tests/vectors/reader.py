@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads message rings from dumps, by docs/formats.md alone; standard library only.
+"""Reads message rings from dumps, by docs/reference/formats.md alone; standard library only.
 
     reader.py ring PRODUCER CONSUMER   prints what is committed and not released, as JSON
     reader.py vectors DIR              checks the golden vectors of DIR

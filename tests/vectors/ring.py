@@ -1,4 +1,4 @@
-"""Message rings between living processes, by docs/formats.md alone; standard library only.
+"""Message rings between living processes, by docs/reference/formats.md alone; standard library only.
 
 `offer` makes a Producer, `ask` a Consumer, over a connected SEQPACKET socket.
 

@@ -297,7 +297,7 @@ void tw_link_close(tw_link *link);
  *
  * One producer, one consumer. Messages are written and read in place; no system call while both sides
  * are awake. What was not committed does not exist; what was committed arrives, in order, whole, also
- * when the producer is killed a moment later. docs/formats.md has every byte. */
+ * when the producer is killed a moment later. docs/reference/formats.md has every byte. */
 
 typedef struct tw_producer tw_producer;
 typedef struct tw_consumer tw_consumer;

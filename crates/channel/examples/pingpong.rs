@@ -1,5 +1,5 @@
 //! A message to another process and one back, over two rings: for measuring, on a quiet machine.
-//! The other process may be `PingPong` of `java/src/test` (docs/java.md).
+//! The other process may be `PingPong` of `java/src/test` (docs/reference/java.md).
 //!
 //! `cargo run --release -p thalweg-channel --example pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]`
 //!

@@ -1,4 +1,4 @@
-//! Every byte that two processes share, as docs/formats.md specifies it: the fixed fields and the words
+//! Every byte that two processes share, as docs/reference/formats.md specifies it: the fixed fields and the words
 //! of a memory file, the frames, and the handshake messages. Parsers only read bytes that were copied
 //! to private memory first.
 

@@ -29,6 +29,8 @@ pub mod alias;
 pub mod atomic_file;
 pub mod bands;
 mod buffers;
+#[doc(hidden)]
+pub mod cadence;
 pub mod cancel;
 #[doc(hidden)]
 pub mod changed;

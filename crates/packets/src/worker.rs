@@ -1,4 +1,4 @@
-//! Serves a study: the worker protocol (docs/formats.md) over stdin and stdout, with one kernel. One operation is one packet.
+//! Serves a study: the worker protocol (docs/reference/formats.md) over stdin and stdout, with one kernel. One operation is one packet.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::thread::available_parallelism;

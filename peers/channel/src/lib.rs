@@ -1,4 +1,4 @@
-//! Two processes that pass bytes by one way, as a worker of a study (docs/formats.md): the skeleton
+//! Two processes that pass bytes by one way, as a worker of a study (docs/reference/formats.md): the skeleton
 //! of the Rust peers, built like `two.h`, which says what the jobs are. A speaks with the lab and
 //! sends, B receives into memory of its own.
 //!

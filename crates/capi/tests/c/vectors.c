@@ -1,4 +1,4 @@
-/* Reads message rings from dumps, by docs/formats.md alone, as tests/vectors/reader.py does:
+/* Reads message rings from dumps, by docs/reference/formats.md alone, as tests/vectors/reader.py does:
  *   vectors ring PRODUCER.hex CONSUMER.hex    what is committed and not released, as JSON
  *   vectors handshake FILE.hex                the messages of a handshake, as JSON
  * A dump that the format does not allow is an error on standard error, and 1. */

@@ -330,7 +330,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     run(Command::new(program).env("LD_LIBRARY_PATH", folder.path()));
 }
 
-/// docs/c.md promises that its programs compile and run.
+/// docs/reference/c.md promises that its programs compile and run.
 #[test]
 fn the_programs_in_the_guide_compile_and_run() {
     let folder = tempfile::tempdir().unwrap();

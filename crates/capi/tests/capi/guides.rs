@@ -1,4 +1,4 @@
-//! What docs/java.md prints compiles as it stands, and the pages' `receive` and `send` in C, Rust and Java talk to each
+//! What docs/reference/java.md prints compiles as it stands, and the pages' `receive` and `send` in C, Rust and Java talk to each
 //! other, every one to every other.
 
 use crate::support;
@@ -58,7 +58,7 @@ fn the_programs_of_the_page_about_java_compile_as_they_stand_and_run() {
     let test = "the_programs_of_the_page_about_java_compile_as_they_stand_and_run";
     let folder = tempfile::tempdir().unwrap();
     let blocks = in_java();
-    assert!(blocks.len() >= 5, "{} programs in docs/java.md", blocks.len());
+    assert!(blocks.len() >= 5, "{} programs in docs/reference/java.md", blocks.len());
     let Some(built) = java(test) else { return };
     for (text, number) in blocks.iter().zip(0..) {
         // The others are told a path, and run in the test below.
@@ -99,7 +99,7 @@ fn c(folder: &Path) -> Program {
     Program { language: "C", receive: build("receive"), send: build("send") }
 }
 
-/// The examples of the crate `thalweg`, which are what docs/rust.md prints: a test of that crate compares them.
+/// The examples of the crate `thalweg`, which are what docs/reference/rust.md prints: a test of that crate compares them.
 fn rust() -> Program {
     let example = |name| Command::new(thalweg_testing::example(name));
     Program { language: "Rust", receive: example("receive"), send: example("send") }

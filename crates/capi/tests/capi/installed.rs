@@ -1,4 +1,4 @@
-//! The C library as it is installed, into a folder that no loader looks into: programs of docs/c.md by pkg-config and by
+//! The C library as it is installed, into a folder that no loader looks into: programs of docs/reference/c.md by pkg-config and by
 //! CMake, in the words of the page.
 
 use crate::support;
@@ -51,9 +51,9 @@ fn programs_of_the_guide_run_as_written_after_an_installation() {
         return skip("capi/pkg-config", "pkg-config is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
-    let page = fs::read_to_string(root().join("../../docs/c.md")).unwrap();
+    let page = fs::read_to_string(root().join("../../docs/reference/c.md")).unwrap();
     let written = "cc program.c $(pkg-config --cflags --libs thalweg) -o program";
-    assert!(page.contains(written), "docs/c.md builds otherwise by now");
+    assert!(page.contains(written), "docs/reference/c.md builds otherwise by now");
     for name in guide_in(&folder) {
         run(Command::new("bash")
             .args(["-ec", &written.replace("program", &name)])

@@ -1,5 +1,5 @@
 //! Transfers several files over one link, in order. Each file arrives complete and with a verified
-//! checksum, or not at all. A failure of one file does not stop the others. `docs/formats.md` specifies
+//! checksum, or not at all. A failure of one file does not stop the others. `docs/reference/formats.md` specifies
 //! the format.
 //!
 //! A file consists of a head, the reply to it, the data, an empty buffer, a tail, and the reply to

@@ -1,5 +1,5 @@
 //! The golden vectors in `tests/vectors/`: Rust writes them, byte for byte, and reads them; so do
-//! programs in Python that were written from docs/formats.md alone. `THALWEG_BLESS=1` writes the
+//! programs in Python that were written from docs/reference/formats.md alone. `THALWEG_BLESS=1` writes the
 //! files anew.
 
 use rustix::fd::{AsFd, OwnedFd};

@@ -68,12 +68,27 @@ fn runnable(page: &Path) -> Vec<String> {
     blocks.map(|rest| rest.split_once("\n```").expect("its end").0.to_owned()).collect()
 }
 
+/// README.md and every page below docs.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md")];
+    let mut directories = vec![root().join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
 #[test]
 fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut count = 0;
-    for page in pages.chain([root().join("README.md")]) {
+    for page in pages() {
         for block in runnable(&page) {
             let scratch = Scratch::new();
             let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
@@ -116,7 +131,7 @@ fn every_guarantee_names_a_test_that_exists() {
     for folder in ["crates", "python/tests", "java/src/test"] {
         test_sources(&root().join(folder), &mut sources);
     }
-    let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/explanation/guarantees.md")).unwrap();
     let rows: Vec<_> =
         page.lines().filter(|line| line.starts_with("| ") && !line.contains("| test |")).collect();
     assert!(rows.len() > 30, "{} rows", rows.len());
@@ -139,7 +154,7 @@ fn five_lines_of_the_readme_fuzz_a_java_parser() {
     let begins = "(cd java && mvn -q package dependency:copy";
     let mut lines = block("README.md", begins);
     assert_eq!(lines.len(), 5, "{lines:#?}");
-    assert_eq!(lines, block("docs/java.md", begins), "the pages differ");
+    assert_eq!(lines, block("docs/reference/java.md", begins), "the pages differ");
     for program in ["mvn", "afl-fuzz"] {
         if !is_installed(program) {
             return skip(test, &format!("{program} is not installed"));
@@ -188,7 +203,7 @@ impl Drop for Ending {
 fn the_guides_programs_of_study_003_send_a_file() {
     let test = "the_guides_programs_of_study_003_send_a_file";
     let Some(jdk) = jdk(test) else { return };
-    let lines = block("docs/java.md", "javac --release 25");
+    let lines = block("docs/reference/java.md", "javac --release 25");
     let ([build @ .., server, client], true) = (&lines[..], lines.len() > 3) else {
         panic!("{lines:#?}");
     };

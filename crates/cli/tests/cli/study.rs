@@ -307,7 +307,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 #[test]
 fn the_examples_of_the_page_run_in_a_fresh_folder_and_wrong_ones_get_the_right_error() {
     let scratch = Scratch::new();
-    let page = include_str!("../../../../docs/studies.md");
+    let page = include_str!("../../../../docs/reference/studies.md");
     let (studies, programs) = (blocks(page, "toml"), blocks(page, "c"));
     assert_eq!((studies.len(), programs.len()), (3, 1));
     at_home(&scratch, &["study", "--new", "mine"]).ended(0);

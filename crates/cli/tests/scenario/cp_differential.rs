@@ -2,7 +2,7 @@
 //! Results, exit codes and the lines of `-v` are compared. The cases are the same every day; `THALWEG_CASES=2000` tries
 //! more, `THALWEG_SEED` others.
 //!
-//! Left out, with the reasons that docs/cp.md gives: existing files with several names (they are replaced, not written
+//! Left out, with the reasons that docs/reference/cp.md gives: existing files with several names (they are replaced, not written
 //! into), and `-n` together with `-i` (`-n` always wins).
 
 use crate::support::{
@@ -140,7 +140,7 @@ impl Case {
         Self { setup: setup.join("\n"), words }
     }
 
-    /// Whether it is one of the differences that docs/cp.md tells of, or of cp 9.1's own mistakes.
+    /// Whether it is one of the differences that docs/reference/cp.md tells of, or of cp 9.1's own mistakes.
     fn is_accepted(&self) -> bool {
         let has = |word: &str| self.words.iter().any(|said| said.starts_with(word));
         let backs_up = has("-b") || has("-S") || has("--backup");

@@ -1,4 +1,4 @@
-//! The JSON of every command is what docs/schemas says, and docs/json.md names every field of it.
+//! The JSON of every command is what docs/reference/schemas says, and docs/reference/json.md names every field of it.
 
 use rustix::process::Signal;
 use serde_json::Value;

@@ -73,8 +73,10 @@ fn a_tree_is_fetched_again_only_where_it_differs_and_the_answer_is_as_documented
     let root = shared(&scratch);
     let served = Served::on(&root);
     let dst = scratch.join("dst");
-    let schema =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/answer.json"));
+    let schema = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/schemas/answer.json"
+    ));
     let schema = serde_json::from_str(&schema.unwrap()).unwrap();
     for (moved, unchanged) in [(201, 0), (0, 201)] {
         let json = run(&mut fetch(&served, &dst, &[])).expect(0).json();

@@ -1,5 +1,5 @@
 //! A copy kernel in this process, with a fixed size or random sizes. Parameters select the use of the copy, the
-//! location of its memory, and the number of threads; docs/kernels.md lists them.
+//! location of its memory, and the number of threads; docs/reference/kernels.md lists them.
 
 mod buffers;
 mod drawn;

@@ -1,5 +1,5 @@
 //! Lists the articles as Markdown: the content of each, where it is run, both verdicts on every machine, and the
-//! sizes that a saved run leaves out. Generates docs/articles.md.
+//! sizes that a saved run leaves out. Generates docs/benchmarks/articles.md.
 
 use std::fmt::Write;
 

@@ -49,7 +49,7 @@ pub struct Article {
     pub items: Vec<Item>,
 }
 
-/// One piece of an article's content. docs/articles.md is generated from items and claims.
+/// One piece of an article's content. docs/benchmarks/articles.md is generated from items and claims.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {

@@ -123,7 +123,7 @@ fn keys_of<T: serde::de::DeserializeOwned>(before: &str) -> Vec<String> {
 
 #[test]
 fn the_page_about_studies_names_all_that_a_study_may_say() {
-    let page = fs::read_to_string(folder().join("../docs/studies.md")).unwrap();
+    let page = fs::read_to_string(folder().join("../docs/reference/studies.md")).unwrap();
     let mut names = keys_of::<Study>("");
     names.extend(keys_of::<Article>(""));
     names.extend(keys_of::<Item>(""));
@@ -157,7 +157,7 @@ fn the_page_about_studies_names_all_that_a_study_may_say() {
         let shown = [format!("`{name}"), format!("[{name}"), format!(".{name}]")];
         assert!(
             shown.iter().any(|shown| page.contains(shown)),
-            "docs/studies.md does not name {name}"
+            "docs/reference/studies.md does not name {name}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The programs of docs/rust.md: they are the examples of this crate, and do what the page says.
+//! The programs of docs/reference/rust.md: they are the examples of this crate, and do what the page says.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ fn run(name: &str) -> String {
 
 #[test]
 fn the_programs_of_the_guide_are_the_examples() {
-    let guide = fs::read_to_string(root().join("../../docs/rust.md")).unwrap();
+    let guide = fs::read_to_string(root().join("../../docs/reference/rust.md")).unwrap();
     let blocks = guide.split("```rust\n").skip(1).map(|rest| rest.split_once("```\n").unwrap().0);
     let examples = ["copy", "messages", "receive", "send"];
     let read = |name| fs::read_to_string(root().join(format!("examples/{name}.rs"))).unwrap();

@@ -171,4 +171,4 @@ command differ. Else the answer is `no difference shown`, which does not say tha
 Exit status: 0 done; 1 --fail-if holds; 2 usage; 3 a command failed, printed something else, or gave no
 number, and nothing is said of it.
 
-Words that are new to you (arm, round, noise): docs/glossary.md.";
+Words that are new to you (arm, round, noise): docs/reference/glossary.md.";

@@ -28,7 +28,7 @@ const SPEED: &str = "Speed";
 ///
 /// A file that is replaced becomes another inode: other hard links to it keep the old contents, and
 /// another user's file becomes ours where its owner cannot be kept. Where its folder takes no new
-/// file it is written into, as cp does. --inplace writes into it always. docs/copy.md has more.
+/// file it is written into, as cp does. --inplace writes into it always. docs/guides/copy.md has more.
 ///
 /// Standard output carries what was asked for and nothing else: the lines of -v and --dry-run, the
 /// screen of --tune, the object of --json. The summary goes to standard error: where that is a

@@ -9,7 +9,7 @@ use crate::args::flag;
 /// Runs published experiments on this machine and says which of their claims hold here
 ///
 /// Without a study, lists them. A study is a TOML file: one of the folder `studies`, one that this binary
-/// carries, or any path; docs/studies.md says how one is written.
+/// carries, or any path; docs/reference/studies.md says how one is written.
 /// Each run is a number of fresh processes; in each, the ways take turns in random order. A verdict
 /// comes from the interval over the processes.
 #[derive(Args, Debug)]
@@ -93,4 +93,4 @@ memory, and more widely, with what is fair and usual today. Each is reproduced o
 the whole interval says so, by more than the noise of the run; else it is undecided. Exit status 1: a
 way delivered wrong bytes; 3: some could not run here, and the rest is shown.
 
-Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";
+Words that are new to you (arm, cell, round, session, regret): docs/reference/glossary.md.";

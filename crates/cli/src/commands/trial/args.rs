@@ -79,4 +79,4 @@ With --server, wall and printed numbers are the program's, cpu and maxrss the se
 Exit status: 0 done; 1 the program failed, or gave no number, as it is or in some arm; 2 usage;
 4 nothing can be preloaded into it.
 
-Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";
+Words that are new to you (arm, cell, round, session, regret): docs/reference/glossary.md.";

@@ -93,7 +93,7 @@ Examples:
   thalweg tune --check                            is the planner right on sizes it has not seen?
   thalweg tune --emit c > thalweg_measured.h      this machine's thresholds, for another program
 
-Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";
+Words that are new to you (arm, cell, round, session, regret): docs/reference/glossary.md.";
 
 #[cfg(test)]
 mod tests {

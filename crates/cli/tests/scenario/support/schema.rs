@@ -1,4 +1,4 @@
-//! As much of JSON Schema as docs/schemas uses: type, enum, items, properties, required, and no
+//! As much of JSON Schema as docs/reference/schemas uses: type, enum, items, properties, required, and no
 //! properties besides. What it does not know it refuses.
 
 use serde_json::Value;

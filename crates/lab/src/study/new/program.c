@@ -1,5 +1,5 @@
 /* A file copied by read and write. The lab starts this once a session and asks: warm, run N, check
- * (docs/formats.md, "The worker protocol"). Only what lies between worker_begin and worker_end is timed. */
+ * (docs/reference/formats.md, "The worker protocol"). Only what lies between worker_begin and worker_end is timed. */
 #include "worker.h"
 
 #include <fcntl.h>

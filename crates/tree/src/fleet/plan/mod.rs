@@ -1,4 +1,4 @@
-//! The plan of a fleet: numbered tasks, each with some files or a range of one. docs/formats.md describes the format.
+//! The plan of a fleet: numbered tasks, each with some files or a range of one. docs/reference/formats.md describes the format.
 
 mod bytes;
 mod error;

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * What both ends of a ring share: the two memories, the link, and waiting for the other. The steps are those of
- * {@code docs/formats.md}, "Sleeping and waking"; they were tried in every order under loom, in Rust.
+ * {@code docs/reference/formats.md}, "Sleeping and waking"; they were tried in every order under loom, in Rust.
  */
 final class End implements Runnable {
     /** How the other end went. */

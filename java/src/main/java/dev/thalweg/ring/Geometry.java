@@ -7,7 +7,7 @@ import java.util.Arrays;
 import dev.thalweg.internal.Libc;
 
 /**
- * The fixed fields of a page, as {@code docs/formats.md} lays them down. What is parsed was copied to private memory.
+ * The fixed fields of a page, as {@code docs/reference/formats.md} lays them down. What is parsed was copied to private memory.
  *
  * @param header    bytes before the data
  * @param capacity  bytes of data: a power of two

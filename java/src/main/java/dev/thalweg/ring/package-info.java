@@ -1,5 +1,5 @@
 /**
- * Messages between two processes over sealed shared memory, in the format of {@code docs/formats.md}: the other end may
+ * Messages between two processes over sealed shared memory, in the format of {@code docs/reference/formats.md}: the other end may
  * be written in Rust, C or Java.
  *
  * <p>A {@link dev.thalweg.ring.Producer} writes messages, a {@link dev.thalweg.ring.Consumer} reads them where they

@@ -1,0 +1,68 @@
+//! The few intervals and limits of waiting: how often a wait is interrupted to look around, how often progress is
+//! published, how often an attempt is repeated.
+//!
+//! Waits for the same reason share one constant. A module that needs another value declares it beside its use, with the
+//! reason for the difference.
+
+use std::time::{Duration, Instant};
+
+/// Longest time for which a blocked thread does not notice a cancellation.
+pub const CANCEL_CHECK: Duration = Duration::from_millis(100);
+
+/// Interval at which a worker adds its progress to shared counters; a shorter one makes the workers contend for them.
+pub const PROGRESS_FLUSH: Duration = Duration::from_millis(50);
+
+/// Number of attempts at an operation that another process can spoil, such as creating an entry under an unused name.
+pub const ATTEMPTS: usize = 100;
+
+/// Pause before another attempt when a resource is exhausted (EMFILE, ENFILE) or a change by another process is in progress.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// A point in time at which a wait ends, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// A wait without a time limit.
+    pub const NEVER: Self = Self(None);
+
+    /// A wait that ends `limit` from now. A `limit` beyond what the clock can represent never ends.
+    #[must_use]
+    pub fn after(limit: Duration) -> Self {
+        Self(Instant::now().checked_add(limit))
+    }
+
+    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] if there is none.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        self.0.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns whether the deadline passed.
+    #[must_use]
+    pub fn passed(self) -> bool {
+        self.0.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Returns the time until the next check for cancellation: [`CANCEL_CHECK`], or less if the deadline is earlier.
+    #[must_use]
+    pub fn until_check(self) -> Duration {
+        self.remaining().min(CANCEL_CHECK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_passes_once_and_a_wait_without_one_never_ends() {
+        assert!(Deadline::after(Duration::ZERO).passed());
+        assert_eq!(Deadline::after(Duration::ZERO).remaining(), Duration::ZERO);
+        for endless in [Deadline::NEVER, Deadline::after(Duration::MAX)] {
+            assert!(!endless.passed());
+            assert_eq!(endless.remaining(), Duration::MAX);
+            assert_eq!(endless.until_check(), CANCEL_CHECK);
+        }
+    }
+}
