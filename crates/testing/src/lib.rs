@@ -9,10 +9,12 @@ mod executable;
 pub mod jdk;
 mod message;
 mod process;
+mod sample;
 mod skip;
 
 pub use dice::{Dice, from_env};
 pub use executable::{example, executable, script};
 pub use message::message;
 pub use process::{again, alone, lock, open_files, peak_resident};
+pub use sample::{Sample, sample_share};
 pub use skip::{has_tools, skip};

@@ -70,6 +70,7 @@ fn table(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
 const NO_TUNABLES: &[&str] = &["--tunables", "none"];
 
 #[test]
+#[ignore = "measures real programs, for long: the audit suite `whole`"]
 fn programs_that_run_and_end_give_a_table() {
     let test = "programs_that_run_and_end_give_a_table";
     let scratch = Scratch::new();
@@ -96,6 +97,7 @@ fn programs_that_run_and_end_give_a_table() {
 }
 
 #[test]
+#[ignore = "measures real programs, for long: the audit suite `whole`"]
 fn a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop() {
     let test = "a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop";
     let scratch = Scratch::new();
@@ -131,6 +133,7 @@ public class Copies {
 ";
 
 #[test]
+#[ignore = "measures real programs, for long: the audit suite `whole`"]
 fn a_virtual_machine_gives_a_table() {
     let test = "a_virtual_machine_gives_a_table";
     let scratch = Scratch::new();
@@ -169,6 +172,7 @@ fn redis_server(scratch: &Scratch) -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "measures real programs, for long: the audit suite `whole`"]
 fn a_server_is_tried_by_what_its_client_prints() {
     let test = "a_server_is_tried_by_what_its_client_prints";
     let scratch = Scratch::new();
@@ -215,6 +219,7 @@ http {
 ";
 
 #[test]
+#[ignore = "measures real programs, for long: the audit suite `whole`"]
 fn a_web_server_is_tried_by_the_requests_it_answers() {
     let test = "a_web_server_is_tried_by_the_requests_it_answers";
     let scratch = Scratch::new();

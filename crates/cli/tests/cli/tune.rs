@@ -148,6 +148,7 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
 }
 
 #[test]
+#[ignore = "measures for real, for long: the audit suite `whole`"]
 fn ways_between_processes_are_measured_cited_and_checked() {
     let scratch = Scratch::new();
     let pair = ["--pair", "loan:process"];
@@ -198,6 +199,7 @@ fn ways_between_processes_are_measured_cited_and_checked() {
 }
 
 #[test]
+#[ignore = "measures for real, for long: the audit suite `whole`"]
 fn kernels_are_checked_on_distributions_of_sizes_that_tuning_did_not_use() {
     let scratch = Scratch::new();
     let measure = |more: &[&str]| tune(&scratch, &[&["--pair", "memory:memory"], more].concat());
@@ -260,6 +262,7 @@ fn an_interrupt_leaves_the_old_profile_and_no_files() {
 }
 
 #[test]
+#[ignore = "measures for real, for long: the audit suite `whole`"]
 fn an_ordinary_user_can_measure() {
     if !rustix::process::geteuid().is_root() {
         // Then every other test here has shown it.

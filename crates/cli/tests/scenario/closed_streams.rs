@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::support::{Scratch, names, shell};
+use thalweg_testing::Sample;
 
 /// Commands that print results on standard output.
 const PRINTING: &[&str] = &[
@@ -43,8 +44,9 @@ const PRINTING: &[&str] = &[
 
 #[test]
 fn results_that_cannot_be_written_are_an_error() {
+    let mut sample = Sample::new("results_that_cannot_be_written", 3);
     for output in [">/dev/full", ">&-"] {
-        for command in PRINTING {
+        for command in sample.of(PRINTING) {
             let scratch = Scratch::new();
             let line = format!(
                 "echo x >a; mkdir tree many; echo y >tree/f; echo y >many/f; $T {command} {output}"

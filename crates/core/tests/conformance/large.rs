@@ -13,7 +13,7 @@ use crate::{
     case::{movers, plan_of},
     ends::{GUARD, pattern},
 };
-use thalweg_testing::skip;
+use thalweg_testing::{Sample, skip};
 
 const SIZE: u64 = (2 << 30) + (5 << 20) + 77;
 
@@ -60,7 +60,7 @@ fn more_than_two_gib_arrive_whole() {
     }
     let nowhere = OpenOptions::new().write(true).open("/dev/null").unwrap();
     let (source, file) = (sparse(folder), tempfile::tempfile_in(folder).unwrap());
-    for mechanism in movers() {
+    for mechanism in Sample::new("large", 3).of(movers()) {
         let info = mechanism.info();
         for (sink, target) in [(Kind::Null, &nowhere), (Kind::File, &file)] {
             if info.pair(Kind::File, sink).is_none() {

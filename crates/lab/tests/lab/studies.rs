@@ -10,6 +10,7 @@ use thalweg_lab::{
     arms::{CATALOGUE, Job},
     study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Load, Study},
 };
+use thalweg_testing::Sample;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
@@ -82,10 +83,12 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     let none = toml::Table::new();
     let studies = folder();
     let job = Job { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
+    let mut sample = Sample::new("the_parameters_of_every_arm_and_probe_are_taken", 3);
     for study in &self::studies() {
         let places =
             study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
-        for (cell, name) in places {
+        // One arm of each study at least.
+        for (cell, name) in sample.of(places) {
             let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
             let work = CATALOGUE.arm_kind(&arm.work).unwrap();
             // Nothing is allocated yet; a program may have been built for some sizes alone.

@@ -2,14 +2,14 @@
 
 use super::program::Language::{self, C, Java, Python};
 use super::rust::{delays, how_many, ways};
-use thalweg_testing::{Dice, from_env};
+use thalweg_testing::{Dice, sample_share};
 
 const PAIRS: [[Language; 2]; 6] =
     [[C, C], [C, Java], [C, Python], [Java, Java], [Java, Python], [Python, Python]];
 
-/// Every second pair, by chance the odd or the even ones: either half has all languages. `THALWEG_PAIRS=1` takes all.
+/// Every second pair, by chance the odd or the even ones: either half has all languages. `THALWEG_SAMPLE=1` takes all.
 fn pairs(test: &str) -> impl Iterator<Item = [Language; 2]> {
-    let step = from_env("THALWEG_PAIRS", 2) as usize;
+    let step = sample_share(2) as usize;
     let first = Dice::new(test).within(0..step as u64) as usize;
     PAIRS
         .into_iter()

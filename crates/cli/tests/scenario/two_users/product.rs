@@ -1,5 +1,5 @@
-//! Every command that creates files, with the traps of the other user. `THALWEG_TRAPS=1` tries all traps with each command,
-//! 3 a third of them, which differs from run to run.
+//! Every command that creates files, with the traps of the other user. A run tries some of the traps with each
+//! command; they differ from run to run. `THALWEG_SAMPLE=1` tries all.
 
 use super::{
     arena::Arena,
@@ -16,7 +16,7 @@ use crate::support::{
     skip,
     skip::is_root,
 };
-use thalweg_testing::{Dice, from_env};
+use thalweg_testing::{Dice, sample_share};
 
 /// What the kernel offers to the command.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ fn every_command(test: &str, place: Place, kernel: Kernel, rows: impl Fn(&Row) -
     arena.save_result();
     let mut failed = Vec::new();
     // One in so many pairs of a command and a trap, which meet each command and each trap.
-    let step = from_env("THALWEG_TRAPS", 3) as usize;
+    let step = sample_share(6) as usize;
     let start = Dice::new(test).within(0..step as u64) as usize;
     let mut count = 0;
     for (n, row) in ROWS.iter().filter(|row| rows(row)).enumerate() {

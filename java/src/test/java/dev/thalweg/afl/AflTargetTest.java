@@ -21,9 +21,11 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
+import dev.thalweg.Sample;
 import dev.thalweg.SharedMemory;
 import org.example.fuzzed.Flawed;
 import org.example.fuzzed.Json;
@@ -98,12 +100,16 @@ class AflTargetTest {
         nobodyIsLeft();
     }
 
+    static List<Arguments> verdicts() {
+        return Sample.of(List.of(
+            Arguments.of("exit0", 0), Arguments.of("exit1", 1), Arguments.of("exit130", 130), Arguments.of("exit134", 134),
+            Arguments.of("halt0", 0), Arguments.of("halt1", 1), Arguments.of("halt130", 130), Arguments.of("expects", 0),
+            Arguments.of("nothing", 0), Arguments.of("thread", -1), Arguments.of("virtual", -1), Arguments.of("throw", -1)), 4);
+    }
+
     /** By the fork server, by a single run under a tool, and by hand. */
     @ParameterizedTest
-    @CsvSource({
-        "exit0,0", "exit1,1", "exit130,130", "exit134,134", "halt0,0", "halt1,1", "halt130,130", "expects,0",
-        "nothing,0", "thread,-1", "virtual,-1", "throw,-1"
-    })
+    @MethodSource("verdicts")
     void aRunHasOneVerdict(String input, int exit) throws Exception {
         var fuzzer = new Fuzzer(folder);
         boolean crash = exit < 0;
