@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::Site};
+use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::ScratchSite};
 
 use crate::error::{Failure, Status, TwError};
 use crate::{guard, handle, json, text};
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn tw_probe_json(
         let named = unsafe { folder.as_ref() }.map(|at| unsafe { text::path(at, "folder") });
         let folder = named.transpose()?.unwrap_or_else(std::env::temp_dir);
         let found = by_name(&name).ok_or_else(|| no_such(&name))?;
-        let answers = probe::all(found, &Site::at(folder));
+        let answers = probe::all(found, &ScratchSite::at(folder));
         *json = text::handed_out(&json::probes(&answers));
         Ok(())
     };

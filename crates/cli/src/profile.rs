@@ -9,7 +9,7 @@ use std::{
 use thalweg_channel::bulk::PROCESS;
 use thalweg_core::{
     Kind, Profile,
-    driver::Look,
+    driver::ContestResult,
     profile::{FILL, ProfileError, Stale},
 };
 
@@ -106,8 +106,9 @@ impl Saved {
 
     /// Saves which mechanisms turned out much slower than measured in this copy, and removes such observations of
     /// earlier copies that no longer hold.
-    pub fn learn(&self, looks: &[Look]) {
-        let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(Look::teaches)) else {
+    pub fn learn(&self, looks: &[ContestResult]) {
+        let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(ContestResult::teaches))
+        else {
             return;
         };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();

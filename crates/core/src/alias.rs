@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::{Kind, Mechanism, Pair, Unfit, probe, scratch::Site};
+use crate::{Kind, Mechanism, Pair, Unfit, probe, scratch::ScratchSite};
 
 /// The bytes found in the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +23,7 @@ pub fn applies(pair: Pair) -> bool {
 }
 
 /// Moves a page, overwrites the source, and examines the sink.
-pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<Alias, Unfit> {
+pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result<Alias, Unfit> {
     let (before, after) = (probe::pattern(1), probe::pattern(2));
     let mut scratch = probe::tried(mechanism, pair, site, &before)?;
     let failed = |e| Unfit::because(format!("alias probe: {e}"));

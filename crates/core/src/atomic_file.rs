@@ -61,12 +61,12 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
     dir: D,
     name: N,
     /// The temporary name; `None` if the file has no name yet (`O_TMPFILE`).
-    part: Option<Part>,
+    part: Option<PartialName>,
     settled: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+struct PartialName {
     name: CString,
     /// `true` for the name under which a later run finds the file. Another name is used while a living process has
     /// that.
@@ -117,7 +117,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     /// other machines write files of the same names, as their locks may not be visible here.
     pub fn apart(dir: D, name: N) -> Result<Self, CallFailed> {
         for _ in 0..TRIES {
-            let part = Part { name: unique(name.as_ref()), is_usual: false };
+            let part = PartialName { name: unique(name.as_ref()), is_usual: false };
             match create_new(dir.as_fd(), &part.name, OFlags::RDWR, PART_MODE) {
                 Ok(fd) => return Ok(Self::new(fd, dir, name, Some(part))),
                 Err(Errno::EXIST) => {}
@@ -127,7 +127,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Err(CallFailed { call: "openat", errno: Errno::EXIST })
     }
 
-    fn new(fd: OwnedFd, dir: D, name: N, part: Option<Part>) -> Self {
+    fn new(fd: OwnedFd, dir: D, name: N, part: Option<PartialName>) -> Self {
         Self { fd, adopted: false, left_alone: None, dir, name, part, settled: false }
     }
 
@@ -193,7 +193,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
 #[derive(Debug)]
 pub struct Parked {
     fd: OwnedFd,
-    part: Option<Part>,
+    part: Option<PartialName>,
 }
 
 impl Parked {
@@ -263,7 +263,7 @@ fn open_nameless(
 
 struct OpenPart {
     fd: OwnedFd,
-    part: Part,
+    part: PartialName,
     adopted: bool,
     left_alone: Option<LeftAlone>,
 }
@@ -271,7 +271,7 @@ struct OpenPart {
 /// Removes the partial file of `target`, and its journal, if the process that wrote them is dead. The file `spare` is
 /// kept, as it may be the source.
 pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<(), CallFailed> {
-    let part = Part { name: beside(target, PART), is_usual: true };
+    let part = PartialName { name: beside(target, PART), is_usual: true };
     match leftover(dir, &part.name)? {
         // The lock is held until the name is removed, so that a process that just created the name does not start
         // writing to the file.
@@ -281,7 +281,7 @@ pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<
 }
 
 /// Removes a partial file that the caller has locked, and its journal.
-fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &Part) -> Result<(), CallFailed> {
+fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &PartialName) -> Result<(), CallFailed> {
     if part.is_usual {
         let _ = remove_own(dir, &beside(target, JOURNAL));
     }
@@ -293,8 +293,8 @@ fn open_part(
     target: &CStr,
     leftovers: Leftovers,
 ) -> Result<OpenPart, CallFailed> {
-    let usual = || Part { name: beside(target, PART), is_usual: true };
-    let another = || Part { name: unique(target), is_usual: false };
+    let usual = || PartialName { name: beside(target, PART), is_usual: true };
+    let another = || PartialName { name: unique(target), is_usual: false };
     // A partial file cannot be resumed with a journal that another user may have written.
     let journal = beside(target, JOURNAL);
     let mut left_alone = distrust_name(dir, &journal, FileType::RegularFile)

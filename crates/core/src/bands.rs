@@ -28,12 +28,12 @@ const MEMORY: &str = "memory";
 
 /// The work that bands are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum KernelWork {
     Copy,
     Fill,
 }
 
-impl Work {
+impl KernelWork {
     /// Returns the source of the cells of this work.
     fn source(self) -> &'static str {
         match self {
@@ -85,18 +85,18 @@ pub enum BandsError {
 impl Profile {
     /// Returns the bands of copy kernels, by rising size; empty if nothing was measured.
     pub fn kernel_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
-        self.bands_beside(Work::Copy, largest_cache, (load, prefer))
+        self.bands_beside(KernelWork::Copy, largest_cache, (load, prefer))
     }
 
     /// Returns the bands of fill kernels, by rising size; empty if nothing was measured.
     pub fn fill_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
-        self.bands_beside(Work::Fill, largest_cache, (load, prefer))
+        self.bands_beside(KernelWork::Fill, largest_cache, (load, prefer))
     }
 
     /// Returns the bands for a machine with this largest cache. `cache` is called only if there is a band.
     fn bands_beside(
         &self,
-        work: Work,
+        work: KernelWork,
         cache: impl FnOnce() -> Option<u64>,
         (load, prefer): (Load, Prefer),
     ) -> Vec<Band> {
@@ -137,7 +137,7 @@ impl Profile {
 
     /// Returns the cells of a work with this sink, by rising size. If nothing was measured under that load, cells of
     /// any load are used.
-    fn cells_of(&self, work: Work, sink: &str, load: Load) -> Vec<&Cell> {
+    fn cells_of(&self, work: KernelWork, sink: &str, load: Load) -> Vec<&Cell> {
         let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == sink;
         let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);
         let wanted = |cell: &&Cell| of_work(cell) && (cell.load == load || !any);

@@ -2,7 +2,7 @@
 
 use thalweg_sys::host::second_cache;
 
-use crate::{Kind, Source, Transfer, growth::length};
+use crate::{Kind, Source, Transfer, length_guard::length};
 
 /// The number of bytes in a transfer, as far as it is known in advance.
 #[derive(Clone, Copy, Debug)]

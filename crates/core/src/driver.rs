@@ -21,8 +21,8 @@ mod pace;
 mod report;
 mod transfer_run;
 
-pub use contest::{Look, Tried};
-pub use pace::Pace;
+pub use contest::{ContestResult, ContestTime};
+pub use pace::StepPace;
 pub use report::{Outcome, Report, Share, StepDown};
 pub use transfer_run::{Step, TransferRun};
 
@@ -77,12 +77,12 @@ impl Driver {
         plan: &Plan,
         watch: &mut dyn Watch,
     ) -> Outcome {
-        Self::run_at(Pace::new(self.limit, STEP), transfer, plan, watch)
+        Self::run_at(StepPace::new(self.limit, STEP), transfer, plan, watch)
     }
 
     /// Like [`Self::run_untimed`], at a pace that may be shared with other transfers.
     pub fn run_at(
-        pace: Pace,
+        pace: StepPace,
         transfer: &mut Transfer<'_>,
         plan: &Plan,
         watch: &mut dyn Watch,
@@ -92,8 +92,8 @@ impl Driver {
             run.trust();
         }
         match step_through(pace, &mut run, watch) {
-            Ok(()) | Err(Stop::Cancelled) => {}
-            Err(Stop::Failed(error)) => run.fail(error),
+            Ok(()) | Err(TransferStop::Cancelled) => {}
+            Err(TransferStop::Failed(error)) => run.fail(error),
         }
         run.end()
     }
@@ -101,10 +101,10 @@ impl Driver {
 
 /// Takes steps until the transfer is complete or fails.
 fn step_through(
-    mut pace: Pace,
+    mut pace: StepPace,
     run: &mut TransferRun<'_>,
     watch: &mut dyn Watch,
-) -> Result<(), Stop> {
+) -> Result<(), TransferStop> {
     loop {
         let (before, began) = (run.bytes(), Instant::now());
         let step = run.advance(pace.budget());
@@ -124,12 +124,12 @@ fn step_through(
 }
 
 /// The reason that a transfer ends before its source does.
-pub(crate) enum Stop {
+pub(crate) enum TransferStop {
     Cancelled,
     Failed(Error),
 }
 
-impl From<Cancelled> for Stop {
+impl From<Cancelled> for TransferStop {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
@@ -140,7 +140,7 @@ pub(crate) fn wait(
     fd: BorrowedFd<'_>,
     side: Side,
     mut look: impl FnMut() -> Result<(), Cancelled>,
-) -> Result<(), Stop> {
+) -> Result<(), TransferStop> {
     loop {
         let ready = match side {
             Side::Source => io::wait_readable(fd, Some(WAIT)),
@@ -151,7 +151,7 @@ pub(crate) fn wait(
             Ok(true) => return Ok(()),
             Ok(false) | Err(Errno::INTR) => {}
             Err(errno) => {
-                return Err(Stop::Failed(LAST_RESORT.info().error("poll", side, errno, 0)));
+                return Err(TransferStop::Failed(LAST_RESORT.info().error("poll", side, errno, 0)));
             }
         }
     }

@@ -48,7 +48,7 @@ impl Error {
             Side::Either | Side::Own => ("copy", format!("{source} to {sink}")),
         };
         let (errno, call) = (self.errno, self.call);
-        format!("cannot {verb} {what}{}: {}", After(self.moved), Why { call, errno })
+        format!("cannot {verb} {what}{}: {}", AfterBytes(self.moved), Why { call, errno })
     }
 
     /// Returns `true` if the kernel refuses *this call* on *these endpoints*, so that a plainer
@@ -187,9 +187,9 @@ impl fmt::Display for Why<'_> {
 }
 
 /// Formats as ` after 42 bytes`; empty for 0 bytes.
-pub(crate) struct After(pub u64);
+pub(crate) struct AfterBytes(pub u64);
 
-impl fmt::Display for After {
+impl fmt::Display for AfterBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 { Ok(()) } else { write!(f, " after {} bytes", self.0) }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Cancelled, Error, Mover, Unfit, Watch,
-    driver::{Pace, STEP},
+    driver::{STEP, StepPace},
 };
 
 /// Settings for driving a mechanism.
@@ -48,7 +48,7 @@ impl From<Inexact> for Unfit {
 
 /// Moves exactly `total` bytes.
 pub fn run_exact(mover: &mut dyn Mover, total: u64, how: &mut Exactly<'_>) -> Result<(), Inexact> {
-    let mut pace = how.paced.then(|| Pace::new(None, STEP));
+    let mut pace = how.paced.then(|| StepPace::new(None, STEP));
     let (mut moved, mut progress) = (0, Instant::now());
     while moved < total {
         let left = total - moved;

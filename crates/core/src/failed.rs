@@ -5,7 +5,7 @@ use std::fmt;
 use thalweg_sys::Errno;
 
 use crate::{
-    error::{After, Why},
+    error::{AfterBytes, Why},
     shown,
 };
 
@@ -25,7 +25,7 @@ pub struct Failed<'a> {
 impl fmt::Display for Failed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = Why { call: self.call, errno: self.errno };
-        write!(f, "cannot {} {}{}: {why}", verb(self.call), self.what, After(self.moved))
+        write!(f, "cannot {} {}{}: {why}", verb(self.call), self.what, AfterBytes(self.moved))
     }
 }
 

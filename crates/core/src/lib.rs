@@ -28,28 +28,29 @@ pub mod alias;
 #[doc(hidden)]
 pub mod atomic_file;
 pub mod bands;
+pub mod buffer_pool;
 mod buffers;
 #[doc(hidden)]
 pub mod cadence;
 pub mod cancel;
 #[doc(hidden)]
 pub mod changed;
-mod conduit;
 pub mod driver;
 pub mod endpoint;
 pub mod error;
+pub mod escape;
 #[doc(hidden)]
 pub mod exact;
 pub mod facts;
 #[doc(hidden)]
 pub mod failed;
-#[doc(hidden)]
-pub mod fan;
-mod growth;
 pub mod guarantee;
-mod lanes;
+mod length_guard;
 pub mod mechanism;
 pub mod mechanisms;
+#[doc(hidden)]
+pub mod multicast;
+mod pipe_buffer;
 pub mod plan;
 pub mod probe;
 pub mod profile;
@@ -61,15 +62,16 @@ mod reopen;
 #[doc(hidden)]
 pub mod scratch;
 pub mod select;
-pub mod shown;
-pub mod spares;
+
 pub mod trusted_file;
 pub mod tuning;
+mod uring_pipeline;
 
 pub use cancel::Cancelled;
 pub use driver::{Driver, Outcome, Report, Step, StepDown, TransferRun, Watch};
 pub use endpoint::{End, Kind, Sink, Source, Transfer};
 pub use error::{Error, Side, Unfit};
+pub use escape::{Escaped, shown, shown_lines};
 pub use facts::{EndFacts, Facts, is_sealed};
 pub use guarantee::{Guarantees, Prefer};
 pub use mechanism::{
@@ -80,7 +82,6 @@ pub use mechanisms::MECHANISMS;
 pub use plan::{Plan, Request};
 pub use profile::Profile;
 pub use select::{Judgement, Verdict};
-pub use shown::{Shown, shown, shown_lines};
 /// Detection of processor features, including those that the user hides.
 pub use thalweg_kernels::cpu;
 pub use tuning::Tuning;

@@ -7,14 +7,14 @@ use crate::{
     Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
     Verdict,
     mechanisms::{LAST_RESORT, by_name},
-    profile::{Known, Load},
+    profile::{Load, MatchingCells},
     select::{Candidate, Prior, rank},
 };
 
 mod bands;
 mod turns;
 
-pub use bands::{Bands, bands};
+pub use bands::{SizeBands, bands};
 pub use turns::{Promise, Turns};
 
 /// The user's wishes beyond the guarantees in the facts.
@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// Makes the verdicts from the measurements of such endpoints.
-    fn by(known: Option<&Known<'_>>, facts: &Facts, request: &Request) -> Self {
+    fn by(known: Option<&MatchingCells<'_>>, facts: &Facts, request: &Request) -> Self {
         let candidate = |mechanism: &&'static dyn Mechanism| {
             let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));
             let known = known.filter(|_| fits.is_ok());
@@ -133,11 +133,11 @@ impl Plan {
 impl Plan {
     /// Returns `true` if both plans try the same mechanisms in the same order.
     fn same_ladder(&self, other: &Self) -> bool {
-        let rungs = |plan: &Self| {
+        let steps = |plan: &Self| {
             let ladder = plan.ladder().into_iter();
-            ladder.map(|(rung, tuning)| (rung.info().name, tuning)).collect::<Vec<_>>()
+            ladder.map(|(step, tuning)| (step.info().name, tuning)).collect::<Vec<_>>()
         };
-        rungs(self) == rungs(other)
+        steps(self) == steps(other)
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn between_files_what_lost_least_elsewhere_goes_before_the_last_resort() {
         let names = |facts: &Facts| -> Vec<_> {
-            Plan::unmeasured(facts).ladder().iter().map(|rung| rung.0.info().name).collect()
+            Plan::unmeasured(facts).ladder().iter().map(|step| step.0.info().name).collect()
         };
         let here = names(&between_files(1 << 20, |_| ()));
         assert_eq!(here.last(), Some(&LAST_RESORT.info().name));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     Facts, Guarantees, Kind, Mechanism, Pair, Role, Tuning, Unfit,
     exact::{Exactly, Inexact, run_exact},
-    scratch::{Scratch, Site, Sockets},
+    scratch::{Scratch, ScratchSite, Sockets},
 };
 
 /// A page: enough for every call, and small enough for the smallest pipe.
@@ -16,7 +16,7 @@ const SOME: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tests whether this mechanism can move a page between two endpoints of this pair's kinds on this machine.
-pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Unfit> {
+pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result<(), Unfit> {
     let bytes = pattern(1);
     let mut scratch = tried(mechanism, pair, site, &bytes)?;
     // /dev/null supplies no bytes, so no byte can arrive at the sink.
@@ -33,7 +33,7 @@ pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Un
 }
 
 /// Returns every pair that a mechanism claims, with the result on this machine.
-pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(Pair, Result<(), Unfit>)> {
+pub fn all(mechanism: &dyn Mechanism, site: &ScratchSite) -> Vec<(Pair, Result<(), Unfit>)> {
     let info = mechanism.info();
     if info.role == Role::Harness {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn pattern(seed: u8) -> Vec<u8> {
 pub(crate) fn tried(
     mechanism: &dyn Mechanism,
     pair: Pair,
-    site: &Site,
+    site: &ScratchSite,
     bytes: &[u8],
 ) -> Result<Scratch, Unfit> {
     let kinds = (pair.source, pair.sink);

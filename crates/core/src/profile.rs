@@ -15,9 +15,9 @@ mod turn;
 use crate::failed::{of_io, quoted};
 
 pub use cell::{Cell, Load, Ratio, SinkState};
-pub use evidence::{Evidence, Known, day};
+pub use evidence::{Evidence, MatchingCells, day};
 pub use machine::{Machine, Stale};
-pub use turn::Turn;
+pub use turn::ProfileLock;
 
 /// The memory kernel that the others are compared with. It is the default without evidence for another.
 pub const LIBC: &str = "libc";

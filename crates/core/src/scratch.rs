@@ -18,7 +18,7 @@ use crate::{End, Guarantees, Kind, Sink, Source, Transfer, Unfit, error::errno_n
 
 /// The location of scratch files.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct ScratchSite {
     /// Directory of source files.
     pub source: PathBuf,
     /// Directory of sink files.
@@ -29,7 +29,7 @@ pub struct Site {
     pub sockets: Option<Sockets>,
 }
 
-impl Site {
+impl ScratchSite {
     /// Creates a site with both endpoints in one directory.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         let source = folder.into();
@@ -79,7 +79,7 @@ impl Scratch {
     pub fn new(
         (source, sink): (Kind, Kind),
         bytes: &[u8],
-        site: &Site,
+        site: &ScratchSite,
         sockets: Sockets,
     ) -> Result<Self, Unfit> {
         let mut near_source = match source {

@@ -111,8 +111,8 @@ impl Evidence {
 
 /// Position of a usable candidate. Between equal positions, the order of the list decides.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-struct Place {
-    class: Class,
+struct RankKey {
+    class: RankClass,
     /// The cost of candidates that are shown to be slower. If the fastest candidate depends on the reader, the CPU time
     /// of the best ones. Otherwise 0.
     cost: f64,
@@ -121,7 +121,7 @@ struct Place {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum Class {
+enum RankClass {
     SavesWork,
     Best,
     Slower,
@@ -137,7 +137,7 @@ impl Evidence {
     }
 }
 
-impl Place {
+impl RankKey {
     fn of<N>(candidate: &Candidate<N>, best: Option<&Evidence>, prefer: Prefer) -> Self {
         let guess = candidate.prior.guess;
         let by_guess = |class| Self { class, cost: 0.0, guess };
@@ -145,12 +145,12 @@ impl Place {
             // The reader is unknown, so CPU time decides.
             (Some(e), Some(best)) if e.is_near(best, prefer) && !best.by_reader.is_empty() => {
                 let cost = if prefer == Prefer::Wall { e.cpu.ratio } else { 0.0 };
-                Self { class: Class::Best, cost, guess }
+                Self { class: RankClass::Best, cost, guess }
             }
-            (Some(e), Some(best)) if e.is_near(best, prefer) => by_guess(Class::Best),
-            (Some(e), _) => Self { class: Class::Slower, cost: e.score(prefer), guess: 0 },
-            (None, _) if candidate.prior.saves_work => by_guess(Class::SavesWork),
-            (None, _) => by_guess(Class::Unmeasured),
+            (Some(e), Some(best)) if e.is_near(best, prefer) => by_guess(RankClass::Best),
+            (Some(e), _) => Self { class: RankClass::Slower, cost: e.score(prefer), guess: 0 },
+            (None, _) if candidate.prior.saves_work => by_guess(RankClass::SavesWork),
+            (None, _) => by_guess(RankClass::Unmeasured),
         }
     }
 }
@@ -164,7 +164,7 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
     let best = evidence.min_by(|a, b| a.score(prefer).total_cmp(&b.score(prefer))).cloned();
     // The sort is stable: if nothing else decides, the order of the list does.
     usable.sort_by(|a, b| {
-        let (a, b) = (Place::of(a, best.as_ref(), prefer), Place::of(b, best.as_ref(), prefer));
+        let (a, b) = (RankKey::of(a, best.as_ref(), prefer), RankKey::of(b, best.as_ref(), prefer));
         a.partial_cmp(&b).unwrap_or(Ordering::Equal)
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
 use thalweg_core::{
-    End, EndFacts, Facts, Guarantees, Plan, Profile, Request, plan::Bands, profile::Load,
+    End, EndFacts, Facts, Guarantees, Plan, Profile, Request, plan::SizeBands, profile::Load,
 };
 
 /// Rules for the choice of a mechanism.
@@ -32,7 +32,7 @@ pub enum Known {
 pub struct Plans {
     ends: HashMap<Known, EndFacts>,
     // The last part of the key is `true` if the machine is busy.
-    made: HashMap<(Known, Known, bool), Bands>,
+    made: HashMap<(Known, Known, bool), SizeBands>,
     /// Recent load of the thread.
     load: Load,
 }

@@ -16,7 +16,7 @@ use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 use crate::{
     CopyOptions, Total,
     identity::{Id, kind, size},
-    left_out::Met,
+    left_out::ListedEntry,
     listing::{each_entry, listing_buffer},
     names::os,
     sources::in_folder,
@@ -36,12 +36,12 @@ pub fn count(
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let deepest = DEEPEST.min(descriptors / 4) as usize;
     let (total, above, path) = (Total::default(), Vec::new(), PathBuf::new());
-    let mut count = Count { options, go_on, deepest, total, above, path };
+    let mut count = TreeCount { options, go_on, deepest, total, above, path };
     let follow = options.follows(true);
     for source in sources {
         let Ok(named) = in_folder(source, options) else { continue };
         let (at, name, listed) = (CWD, &*named.source, FileType::Unknown);
-        let is_directory = Met { at, name, listed, follow }.is_directory();
+        let is_directory = ListedEntry { at, name, listed, follow }.is_directory();
         if !options.leaves_out_source(&named, is_directory) {
             let inside = options.inside.iter().flat_map(|_| source.components());
             count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -51,7 +51,7 @@ pub fn count(
     Some(count.total)
 }
 
-struct Count<'c> {
+struct TreeCount<'c> {
     options: &'c CopyOptions,
     go_on: &'c dyn Fn() -> Result<(), Cancelled>,
     deepest: usize,
@@ -62,7 +62,7 @@ struct Count<'c> {
     path: PathBuf,
 }
 
-impl Count<'_> {
+impl TreeCount<'_> {
     fn entry(
         &mut self,
         at: BorrowedFd<'_>,
@@ -127,7 +127,7 @@ impl Count<'_> {
         (self.go_on)().ok()?;
         let (name, listed, follow) =
             (entry.file_name(), entry.file_type(), self.options.follows(false));
-        let met = Met { at: folder, name, listed, follow };
+        let met = ListedEntry { at: folder, name, listed, follow };
         self.path.push(os(name));
         let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
         let counted = if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };

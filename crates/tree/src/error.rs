@@ -185,7 +185,7 @@ impl Error {
 
 /// A failure without paths. Building paths is expensive and is done once, when the failure becomes an [`Error`].
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CopyFailure {
     /// A call on the source failed.
     Source(&'static str, Errno),
     /// A call on the destination failed after this number of bytes.
@@ -206,31 +206,31 @@ pub(crate) enum Failure {
     Cancelled,
 }
 
-pub(crate) type Attempt<T> = Result<T, Failure>;
+pub(crate) type Attempt<T> = Result<T, CopyFailure>;
 
 /// Converts an errno to a failure of this call on the source.
-pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> Failure {
-    move |errno| Failure::Source(call, errno)
+pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> CopyFailure {
+    move |errno| CopyFailure::Source(call, errno)
 }
 
 /// Converts an errno to a failure of this call on the destination.
-pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> Failure {
-    move |errno| Failure::Sink(call, errno, 0)
+pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> CopyFailure {
+    move |errno| CopyFailure::Sink(call, errno, 0)
 }
 
-impl From<CallFailed> for Failure {
+impl From<CallFailed> for CopyFailure {
     fn from(failed: CallFailed) -> Self {
         Self::Sink(failed.call, failed.errno, 0)
     }
 }
 
-impl From<Cancelled> for Failure {
+impl From<Cancelled> for CopyFailure {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
 }
 
-impl Failure {
+impl CopyFailure {
     /// Converts the failure to an error with paths.
     pub fn at(self, source: impl FnOnce() -> PathBuf, sink: impl FnOnce() -> PathBuf) -> Error {
         match self {
@@ -300,19 +300,19 @@ mod tests {
     #[test]
     fn an_error_says_path_call_errno_and_how_far() {
         let path = || PathBuf::from("/a/b");
-        let text = Failure::Sink("write", Errno::NOSPC, 42).at(path, path).to_string();
+        let text = CopyFailure::Sink("write", Errno::NOSPC, 42).at(path, path).to_string();
         assert_eq!(
             text,
             "cannot write '/a/b' after 42 bytes: no space left on device (write: ENOSPC)"
         );
-        let text = Failure::Source("openat", Errno::ACCESS).at(path, path).to_string();
+        let text = CopyFailure::Source("openat", Errno::ACCESS).at(path, path).to_string();
         assert_eq!(text, "cannot open '/a/b': permission denied (openat: EACCES)");
     }
 
     #[test]
     fn only_a_full_destination_ends_the_run() {
-        assert!(Failure::Sink("write", Errno::NOSPC, 0).ends_the_run());
-        assert!(!Failure::Source("read", Errno::NOSPC).ends_the_run());
-        assert!(!Failure::Sink("openat", Errno::ACCESS, 0).ends_the_run());
+        assert!(CopyFailure::Sink("write", Errno::NOSPC, 0).ends_the_run());
+        assert!(!CopyFailure::Source("read", Errno::NOSPC).ends_the_run());
+        assert!(!CopyFailure::Sink("openat", Errno::ACCESS, 0).ends_the_run());
     }
 }

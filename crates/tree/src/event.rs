@@ -190,7 +190,7 @@ pub enum Finding<'a> {
         /// The path in the destination.
         path: &'a Path,
         /// The difference.
-        how: How,
+        how: DifferenceKind,
     },
     /// The entry exists only in the source.
     Missing {
@@ -221,7 +221,7 @@ impl Finding<'_> {
 
 /// The difference between two entries with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum DifferenceKind {
     /// The file types: in the source, in the destination.
     Kind(FileType, FileType),
     /// The sizes: in the source, in the destination.

@@ -12,18 +12,18 @@ use rustix::{
 use crate::{identity::ctime, journal::Journal, times};
 
 /// A moment as seconds and nanoseconds since 1970.
-pub(crate) type Moment = (i64, u32);
+pub(crate) type ChangeTime = (i64, u32);
 
 /// The evidence that files which an earlier run left in a directory are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Evidence {
+pub(crate) struct WriteEvidence {
     /// `true` if the page cache counts for files that were changed in this boot.
     is_of_this_boot: bool,
     /// Every file that was last changed before this moment is on stable storage.
-    synced_before: Option<Moment>,
+    synced_before: Option<ChangeTime>,
 }
 
-impl Evidence {
+impl WriteEvidence {
     /// Evidence for a directory with its final name: size and times prove the contents of files changed in this boot.
     pub const THIS_BOOT: Self = Self { is_of_this_boot: true, synced_before: None };
 
@@ -41,7 +41,7 @@ impl Evidence {
         let (seconds, nanoseconds) = ctime(file);
         let changed = (seconds, nanoseconds as u32);
         // Times are stored with limited precision, so the stored time may be earlier than the change.
-        let is_before = |synced: Moment| {
+        let is_before = |synced: ChangeTime| {
             times::latest_change(file).is_some_and(|change| change < (synced.0, synced.1.into()))
         };
         let is_synced = self.synced_before.is_some_and(is_before);
@@ -59,8 +59,8 @@ pub(crate) fn is_from_before_this_boot(file: &Stat) -> bool {
 /// The current boot, according to the clocks of this process. Both clocks are read each time, because the wall clock
 /// may be stepped. A time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
 struct Boot {
-    began: Moment,
-    now: Moment,
+    began: ChangeTime,
+    now: ChangeTime,
 }
 
 impl Boot {
@@ -72,18 +72,18 @@ impl Boot {
 
     /// Returns `true` if the change happened in this boot. A time after `now` comes from another clock and proves
     /// nothing.
-    fn has_seen(&self, changed: Moment) -> bool {
+    fn has_seen(&self, changed: ChangeTime) -> bool {
         self.began <= changed && changed <= self.now
     }
 }
 
 /// Returns the wall clock time that the kernel uses for change times.
-pub(crate) fn now() -> Moment {
+pub(crate) fn now() -> ChangeTime {
     // File systems use the coarse clock, which lags by up to one tick.
     moment(clock_gettime(ClockId::RealtimeCoarse))
 }
 
-fn moment(time: Timespec) -> Moment {
+fn moment(time: Timespec) -> ChangeTime {
     (time.tv_sec, time.tv_nsec as u32)
 }
 
@@ -96,13 +96,13 @@ mod tests {
     fn a_file_written_now_is_of_this_boot_and_one_of_another_time_is_not() {
         let file = tempfile::tempfile().unwrap();
         let mut stat = fstat(&file).unwrap();
-        assert!(Evidence::THIS_BOOT.vouches_for(&stat));
-        assert!(!Evidence::of_stage(None).vouches_for(&stat));
+        assert!(WriteEvidence::THIS_BOOT.vouches_for(&stat));
+        assert!(!WriteEvidence::of_stage(None).vouches_for(&stat));
         stat.st_ctime += 100;
-        assert!(!Evidence::THIS_BOOT.vouches_for(&stat), "from the future");
+        assert!(!WriteEvidence::THIS_BOOT.vouches_for(&stat), "from the future");
         stat.st_ctime = Boot::now().began.0 - 10;
-        assert!(!Evidence::THIS_BOOT.vouches_for(&stat), "before this boot");
-        let synced = Evidence { is_of_this_boot: false, synced_before: Some(now()) };
+        assert!(!WriteEvidence::THIS_BOOT.vouches_for(&stat), "before this boot");
+        let synced = WriteEvidence { is_of_this_boot: false, synced_before: Some(now()) };
         assert!(synced.vouches_for(&stat), "synced in an earlier boot");
     }
 }

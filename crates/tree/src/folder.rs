@@ -17,27 +17,27 @@ use crate::identity::Id;
 
 /// The open directories of a run that can be closed and opened again.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct DirectoryCache {
     most: usize,
-    open: Mutex<Line>,
+    open: Mutex<OpenOrder>,
 }
 
 // Ordered by the time of opening.
 #[derive(Debug, Default)]
-struct Line {
-    slots: BTreeMap<u64, Arc<Slot>>,
+struct OpenOrder {
+    slots: BTreeMap<u64, Arc<CacheSlot>>,
     last: u64,
 }
 
 /// The descriptor of a directory, while it is open.
 #[derive(Debug)]
-struct Slot {
+struct CacheSlot {
     fd: Mutex<Option<Arc<OwnedFd>>>,
     // Its key in `Line::slots`.
     number: AtomicU64,
 }
 
-impl Slot {
+impl CacheSlot {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ impl Slot {
     }
 }
 
-impl Kept {
+impl DirectoryCache {
     /// Creates a set that keeps `most` directories open.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: Mutex::default() })
@@ -76,7 +76,7 @@ impl Kept {
         Self::shorten(&mut self.line(), 0);
     }
 
-    fn add(&self, slot: &Arc<Slot>) {
+    fn add(&self, slot: &Arc<CacheSlot>) {
         let mut line = self.line();
         line.last += 1;
         let number = line.last;
@@ -85,11 +85,11 @@ impl Kept {
         Self::shorten(&mut line, self.most);
     }
 
-    fn remove(&self, slot: &Slot) {
+    fn remove(&self, slot: &CacheSlot) {
         self.line().slots.remove(&slot.number.load(Ordering::Relaxed));
     }
 
-    fn shorten(line: &mut Line, most: usize) {
+    fn shorten(line: &mut OpenOrder, most: usize) {
         let excess = line.slots.len().saturating_sub(most);
         let given_up: Vec<u64> = (line.slots.iter())
             .filter(|(_, slot)| slot.give_up())
@@ -101,39 +101,44 @@ impl Kept {
         }
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, OpenOrder> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A directory that is open or can be opened again.
 #[derive(Debug)]
-pub(crate) struct Folder {
-    slot: Arc<Slot>,
+pub(crate) struct CachedDirectory {
+    slot: Arc<CacheSlot>,
     // `None`: the directory stays open, because it holds a lock or cannot be found by name.
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<DirectoryCache>>,
     /// The identity of the directory.
     pub id: Id,
     // Its name in its parent, or its path if it has no parent here.
     name: CString,
-    above: Option<Arc<Folder>>,
+    above: Option<Arc<CachedDirectory>>,
     flags: OFlags,
 }
 
 /// The information needed to open a directory again.
-pub(crate) struct Address<'w> {
-    pub above: Option<&'w Arc<Folder>>,
+pub(crate) struct ReopenAddress<'w> {
+    pub above: Option<&'w Arc<CachedDirectory>>,
     pub name: &'w CStr,
     /// The flags with which it was opened.
     pub flags: OFlags,
 }
 
-impl Folder {
+impl CachedDirectory {
     /// Creates a directory that can be closed and opened again. If `kept` is `None`, it stays open.
-    pub fn new(fd: OwnedFd, id: Id, at: &Address<'_>, kept: Option<&Arc<Kept>>) -> Arc<Self> {
+    pub fn new(
+        fd: OwnedFd,
+        id: Id,
+        at: &ReopenAddress<'_>,
+        kept: Option<&Arc<DirectoryCache>>,
+    ) -> Arc<Self> {
         let (name, above) = (at.name.to_owned(), at.above.cloned());
         let fd = Mutex::new(Some(Arc::new(fd)));
-        let slot = Arc::new(Slot { fd, number: AtomicU64::new(0) });
+        let slot = Arc::new(CacheSlot { fd, number: AtomicU64::new(0) });
         if let Some(kept) = kept {
             kept.add(&slot);
         }
@@ -219,7 +224,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for CachedDirectory {
     fn drop(&mut self) {
         self.end();
         // This is a loop because trees can be deeper than the stack.
@@ -237,15 +242,24 @@ mod tests {
     use crate::listing::DIRECTORY;
     use std::{fs, os::unix::ffi::OsStrExt, path::Path};
 
-    fn opened(path: &Path, above: Option<&Arc<Folder>>, kept: &Arc<Kept>) -> Arc<Folder> {
+    fn opened(
+        path: &Path,
+        above: Option<&Arc<CachedDirectory>>,
+        kept: &Arc<DirectoryCache>,
+    ) -> Arc<CachedDirectory> {
         let fd: OwnedFd = fs::File::open(path).unwrap().into();
         let id = Id::of(&fstat(&fd).unwrap());
         let name = if above.is_some() { Path::new(path.file_name().unwrap()) } else { path };
         let name = CString::new(name.as_os_str().as_bytes()).unwrap();
-        Folder::new(fd, id, &Address { above, name: &name, flags: DIRECTORY }, Some(kept))
+        CachedDirectory::new(
+            fd,
+            id,
+            &ReopenAddress { above, name: &name, flags: DIRECTORY },
+            Some(kept),
+        )
     }
 
-    fn is_open(folder: &Folder) -> bool {
+    fn is_open(folder: &CachedDirectory) -> bool {
         folder.slot.lock().is_some()
     }
 
@@ -253,7 +267,7 @@ mod tests {
     fn what_was_given_up_is_found_again_from_above_and_from_below() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/b/c")).unwrap();
-        let kept = Kept::new(2);
+        let kept = DirectoryCache::new(2);
         let a = opened(&place.path().join("a"), None, &kept);
         let b = opened(&place.path().join("a/b"), Some(&a), &kept);
         let in_use = a.open().unwrap();
@@ -280,7 +294,7 @@ mod tests {
     fn another_directory_of_the_name_is_not_taken_for_it() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/b/c")).unwrap();
-        let kept = Kept::new(1);
+        let kept = DirectoryCache::new(1);
         let a = opened(&place.path().join("a"), None, &kept);
         let b = opened(&place.path().join("a/b"), Some(&a), &kept);
         let c = opened(&place.path().join("a/b/c"), Some(&b), &kept);
@@ -298,14 +312,14 @@ mod tests {
     #[test]
     fn a_chain_deeper_than_the_stack_is_dropped() {
         let place = tempfile::tempdir().unwrap();
-        let kept = Kept::new(1);
+        let kept = DirectoryCache::new(1);
         let top = opened(place.path(), None, &kept);
         let mut folder = Arc::clone(&top);
         for _ in 0..100_000 {
-            let slot = Arc::new(Slot { fd: Mutex::new(None), number: AtomicU64::new(0) });
+            let slot = Arc::new(CacheSlot { fd: Mutex::new(None), number: AtomicU64::new(0) });
             let (name, above, flags) = (c"d".to_owned(), Some(folder), DIRECTORY);
             let kept = Some(Arc::clone(&kept));
-            folder = Arc::new(Folder { slot, kept, id: top.id, name, above, flags });
+            folder = Arc::new(CachedDirectory { slot, kept, id: top.id, name, above, flags });
         }
         drop(folder);
         assert!(is_open(&top));

@@ -102,9 +102,9 @@ pub fn hash_file<E: From<Cancelled>>(
 }
 
 /// The hash of a part of a file, to be combined with those of the other parts. Only BLAKE3 supports this.
-pub(crate) struct Part(ChainingValue);
+pub(crate) struct PartialHash(ChainingValue);
 
-impl Part {
+impl PartialHash {
     /// Hashes the part that starts at `offset`. `read` must feed its bytes to the hasher.
     pub fn of<E>(
         offset: u64,
@@ -125,14 +125,14 @@ impl Part {
     }
 }
 
-fn halves(parts: &[Part], size: u64, len: u64) -> (ChainingValue, ChainingValue) {
+fn halves(parts: &[PartialHash], size: u64, len: u64) -> (ChainingValue, ChainingValue) {
     let left = left_subtree_len(len);
     let (ours, theirs) = parts.split_at((left / size) as usize);
     (tree(ours, size, left), tree(theirs, size, len - left))
 }
 
-fn tree(parts: &[Part], size: u64, len: u64) -> ChainingValue {
-    if let [Part(only)] = parts {
+fn tree(parts: &[PartialHash], size: u64, len: u64) -> ChainingValue {
+    if let [PartialHash(only)] = parts {
         return *only;
     }
     let (left, right) = halves(parts, size, len);
@@ -164,11 +164,11 @@ mod tests {
     fn parts_joined_are_the_hash_of_the_whole() {
         let bytes: Vec<u8> = (0..9000_u32).map(|n| (n % 251) as u8).collect();
         for len in [1025, 2048, 2049, 4096, 5000, 8192, 9000] {
-            let parts: Vec<Part> = bytes[..len]
+            let parts: Vec<PartialHash> = bytes[..len]
                 .chunks(1024)
                 .zip((0..).step_by(1024))
                 .map(|(chunk, at)| {
-                    let part = Part::of(at, |hasher| {
+                    let part = PartialHash::of(at, |hasher| {
                         hasher.update(chunk);
                         Ok::<_, ()>(())
                     });
@@ -176,7 +176,7 @@ mod tests {
                 })
                 .collect();
             let whole = *blake3::hash(&bytes[..len]).as_bytes();
-            assert_eq!(Part::join(&parts, 1024, len as u64).bytes(), whole, "{len}");
+            assert_eq!(PartialHash::join(&parts, 1024, len as u64).bytes(), whole, "{len}");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 
 mod keeper;
 
-pub use keeper::{Keeper, earlier};
+pub use keeper::{JournalKeeper, earlier};
 
 /// The version of the format.
 pub const SCHEMA: u32 = 2;
@@ -33,7 +33,7 @@ pub const LONGEST_VALIDATOR: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
     /// The source of the copy.
-    pub source: Source,
+    pub source: JournalSource,
     /// The ranges of the source that are in the partial file, at equal offsets.
     pub done: Ranges,
     /// The boot during which the journal was written.
@@ -47,7 +47,7 @@ pub struct Journal {
 #[derive(Serialize, Deserialize)]
 struct Text {
     schema: u32,
-    source: Source,
+    source: JournalSource,
     done: Done,
     boot_id: String,
     // Absent in journals of earlier versions, which ignore it.
@@ -66,7 +66,7 @@ enum Done {
 /// The source of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Source {
+pub enum JournalSource {
     /// A local file.
     Local(Identity),
     /// A file on a server.
@@ -135,7 +135,7 @@ impl Identity {
     }
 }
 
-impl Source {
+impl JournalSource {
     /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         match self {
@@ -241,18 +241,18 @@ mod tests {
         let time = (i64::MIN, 999_999_999);
         let source =
             Identity { dev: u64::MAX, ino: u64::MAX, size: u64::MAX, mtime: time, ctime: time };
-        of(Source::Local(source), Ranges::up_to(u64::MAX))
+        of(JournalSource::Local(source), Ranges::up_to(u64::MAX))
     }
 
-    fn of(source: Source, done: Ranges) -> Journal {
+    fn of(source: JournalSource, done: Ranges) -> Journal {
         let boot_id = "01234567-89ab-cdef-0123-456789abcdef".to_owned();
         Journal { source, done, boot_id, synced_before: Some((i64::MIN, 999_999_999)) }
     }
 
-    fn remote(size: u64) -> Source {
+    fn remote(size: u64) -> JournalSource {
         let url = "h".repeat(LONGEST_URL);
         let validator = "\"".repeat(LONGEST_VALIDATOR);
-        Source::Remote(Remote { url, weak: Some(validator.clone()), validator, size })
+        JournalSource::Remote(Remote { url, weak: Some(validator.clone()), validator, size })
     }
 
     #[test]

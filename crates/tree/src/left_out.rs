@@ -11,11 +11,11 @@ use crate::{
     CopyOptions,
     identity::kind,
     names::{cut, os},
-    sources::Named,
+    sources::NamedSource,
 };
 
 /// An entry of a directory whose type may still be unknown.
-pub(crate) struct Met<'a> {
+pub(crate) struct ListedEntry<'a> {
     pub at: BorrowedFd<'a>,
     pub name: &'a CStr,
     /// The file type in the directory listing.
@@ -23,7 +23,7 @@ pub(crate) struct Met<'a> {
     pub follow: bool,
 }
 
-impl Met<'_> {
+impl ListedEntry<'_> {
     pub fn is_directory(&self) -> bool {
         match self.listed {
             FileType::Symlink if !self.follow => false,
@@ -40,7 +40,7 @@ impl Met<'_> {
 
 impl CopyOptions {
     /// Returns `true` if the filter excludes a source that the caller named, or a directory on its path.
-    pub(crate) fn leaves_out_source(&self, source: &Named, is_directory: bool) -> bool {
+    pub(crate) fn leaves_out_source(&self, source: &NamedSource, is_directory: bool) -> bool {
         let Some(filter) = &self.filter else { return false };
         if self.inside.is_none() {
             let path = os(&source.source);
@@ -58,7 +58,11 @@ impl CopyOptions {
 
     /// Returns `true` if the filter excludes an entry of a directory. `path` is the path that
     /// [`Filter`](crate::Filter) receives.
-    pub(crate) fn leaves_out_entry(&self, entry: &Met<'_>, path: impl FnOnce() -> PathBuf) -> bool {
+    pub(crate) fn leaves_out_entry(
+        &self,
+        entry: &ListedEntry<'_>,
+        path: impl FnOnce() -> PathBuf,
+    ) -> bool {
         let Some(filter) = &self.filter else { return false };
         filter.leaves_out(&path(), entry.is_directory())
     }

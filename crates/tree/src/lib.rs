@@ -42,9 +42,9 @@ mod evidence;
 mod exclude;
 pub mod fleet;
 mod folder;
-pub mod foreign;
 pub mod hashing;
 mod identity;
+pub mod install;
 pub mod journal;
 mod left_out;
 mod listed;
@@ -70,7 +70,7 @@ pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip, Total};
 pub use exclude::ExcludePatterns;
 pub use journal::Journal;
-pub use listed::Listed;
+pub use listed::ListedFiles;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Hash, Preserve, Target, Update, When,
 };

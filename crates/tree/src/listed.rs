@@ -6,14 +6,14 @@ use crate::names::{os_bytes, plain};
 
 /// The files that a copy wrote or skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedFiles {
     /// The directory that the names are relative to.
     pub folder: PathBuf,
     /// The paths of the files.
     pub names: Vec<Vec<u8>>,
 }
 
-impl Listed {
+impl ListedFiles {
     /// Creates the list from names relative to `base`. If the only source was a tree that became `destination`, the
     /// names are made relative to that.
     pub(crate) fn new(

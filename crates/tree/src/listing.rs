@@ -55,14 +55,14 @@ pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
 
 /// A directory to work in. It stays open while this value exists.
 #[derive(Clone, Debug)]
-pub(crate) enum Opened {
+pub(crate) enum DirectoryHandle {
     /// The current directory: names are paths as the caller gave them.
     Caller,
     /// This directory.
     Listed(Arc<OwnedFd>),
 }
 
-impl AsFd for Opened {
+impl AsFd for DirectoryHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Caller => rustix::fs::CWD,

@@ -13,7 +13,7 @@ use crate::names::os;
 
 /// The names of one directory in both trees.
 #[derive(Debug)]
-pub(crate) struct Paths<D> {
+pub(crate) struct DirectoryPaths<D> {
     parent: Option<Arc<Self>>,
     source: CString,
     // The name in the destination; `None` if it equals the name in the source.
@@ -24,7 +24,7 @@ pub(crate) struct Paths<D> {
     pub here: OnceLock<Weak<D>>,
 }
 
-impl<D> Paths<D> {
+impl<D> DirectoryPaths<D> {
     /// Creates the root: its names are whole paths.
     pub fn root(source: CString, destination: CString) -> Arc<Self> {
         Arc::new(Self {
@@ -106,7 +106,7 @@ impl<D> Paths<D> {
     }
 }
 
-impl<D> Drop for Paths<D> {
+impl<D> Drop for DirectoryPaths<D> {
     fn drop(&mut self) {
         let mut above = self.parent.take();
         while let Some(mut paths) = above.and_then(Arc::into_inner) {
@@ -121,12 +121,12 @@ mod tests {
 
     #[test]
     fn a_chain_far_deeper_than_the_stack_is_shown_and_dropped() {
-        let mut paths = Paths::<()>::root(c"".to_owned(), c"to".to_owned());
+        let mut paths = DirectoryPaths::<()>::root(c"".to_owned(), c"to".to_owned());
         for _ in 0..200_000 {
             let parent = Some(paths);
             let source = c"d".to_owned();
             let (name, is_named, here) = (None, false, OnceLock::new());
-            paths = Arc::new(Paths { parent, source, name, is_named, here });
+            paths = Arc::new(DirectoryPaths { parent, source, name, is_named, here });
         }
         assert_eq!(paths.source_path().as_os_str().len(), 2 * 200_000 - 1);
         assert!(paths.destination_path().starts_with("to/d/d"));

@@ -12,12 +12,12 @@ use std::{
 
 /// Packed entries: for each a type byte, the name, and a NUL.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct PackedNames {
     bytes: Vec<u8>,
     count: usize,
 }
 
-impl Names {
+impl PackedNames {
     /// Adds an entry.
     pub fn push(&mut self, kind: u8, name: &CStr) {
         self.bytes.push(kind);
@@ -62,27 +62,27 @@ impl Names {
 
 /// The queue that the workers of one copy share.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+pub(crate) struct TaskQueue<T> {
+    state: Mutex<QueueState<T>>,
     wake: Condvar,
     idle: AtomicUsize,
     waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     tasks: Vec<T>,
     // Number of workers that may still add tasks.
     busy: usize,
 }
 
 /// Marks a worker as busy with a task. The run may end when it is dropped.
-pub(crate) struct Busy<'q, T>(&'q Queue<T>);
+pub(crate) struct BusyWorker<'q, T>(&'q TaskQueue<T>);
 
-impl<T> Default for Queue<T> {
+impl<T> Default for TaskQueue<T> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State { tasks: Vec::new(), busy: 0 }),
+            state: Mutex::new(QueueState { tasks: Vec::new(), busy: 0 }),
             wake: Condvar::new(),
             idle: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -90,7 +90,7 @@ impl<T> Default for Queue<T> {
     }
 }
 
-impl<T> Queue<T> {
+impl<T> TaskQueue<T> {
     /// Announces workers. They count as idle until each has arrived.
     pub fn expect(&self, workers: usize) {
         self.idle.store(workers, Ordering::Relaxed);
@@ -111,13 +111,13 @@ impl<T> Queue<T> {
     }
 
     /// Returns the next task. Waits as long as a busy worker may still add one; `None` means the end of the run.
-    pub fn next(&self) -> Option<(T, Busy<'_, T>)> {
+    pub fn next(&self) -> Option<(T, BusyWorker<'_, T>)> {
         let mut state = self.lock();
         loop {
             if let Some(task) = state.tasks.pop() {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 state.busy += 1;
-                return Some((task, Busy(self)));
+                return Some((task, BusyWorker(self)));
             }
             if state.busy == 0 {
                 return None;
@@ -138,12 +138,12 @@ impl<T> Queue<T> {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State<T>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Drop for Busy<'_, T> {
+impl<T> Drop for BusyWorker<'_, T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.busy -= 1;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn packed_names_come_back_in_order() {
-        let mut names = Names::default();
+        let mut names = PackedNames::default();
         let wanted = [(8, c"a"), (10, c"\xff\n"), (0, c"a long name with spaces")];
         for (kind, name) in wanted {
             names.push(kind, name);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_ends_at_once() {
-        let queue = Queue::<()>::default();
+        let queue = TaskQueue::<()>::default();
         assert!(queue.next().is_none());
         assert!(!queue.is_hungry());
         assert_eq!(queue.len(), 0);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn who_is_expected_counts_as_waiting() {
-        let queue = Queue::default();
+        let queue = TaskQueue::default();
         queue.expect(2);
         queue.arrive();
         assert!(queue.is_hungry());

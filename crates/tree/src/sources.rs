@@ -31,7 +31,7 @@ pub(crate) struct Base {
 
 /// A source and its name in the base directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedSource {
     pub source: CString,
     pub name: CString,
 }
@@ -46,7 +46,7 @@ pub(crate) fn resolve(
     sources: &[PathBuf],
     destination: &Path,
     options: &CopyOptions,
-) -> Result<(Base, Vec<Named>), Error> {
+) -> Result<(Base, Vec<NamedSource>), Error> {
     // A list of names inside a directory may be empty.
     if sources.is_empty() && options.inside.is_none() {
         return Err(Error::Usage("no source was named".to_owned()));
@@ -95,24 +95,24 @@ pub(crate) fn resolve(
     if ends_in_slash && !is_directory && !is_tree() {
         return Err(call(destination, "openat")(Errno::NOTDIR));
     }
-    let named = Named { source: c_string(source.as_os_str())?, name: c_string(name)? };
+    let named = NamedSource { source: c_string(source.as_os_str())?, name: c_string(name)? };
     Ok((open(above)?, vec![named]))
 }
 
 /// Returns a source and its name in the base directory. An empty path is accepted here; the kernel reports the error
 /// when it is copied.
-pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<Named, Error> {
+pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<NamedSource, Error> {
     if source.as_os_str().is_empty() {
-        return Ok(Named { source: CString::default(), name: c".".to_owned() });
+        return Ok(NamedSource { source: CString::default(), name: c".".to_owned() });
     }
     if options.keeps_paths() {
         return keeping_its_path(source, options.inside.as_deref());
     }
-    Ok(Named { source: c_string(source.as_os_str())?, name: c_string(cut(source).1)? })
+    Ok(NamedSource { source: c_string(source.as_os_str())?, name: c_string(cut(source).1)? })
 }
 
 /// Returns a source that keeps its normalized path as its name below the destination.
-fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<Named, Error> {
+fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, Error> {
     let mut name = PathBuf::new();
     for part in path.components() {
         match part {
@@ -135,7 +135,7 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<Named, Error> 
         source.push("");
     }
     let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
-    Ok(Named { source: c_string(source.as_os_str())?, name: c_string(name)? })
+    Ok(NamedSource { source: c_string(source.as_os_str())?, name: c_string(name)? })
 }
 
 fn open(path: &Path) -> Result<Base, Error> {
@@ -152,7 +152,10 @@ fn open(path: &Path) -> Result<Base, Error> {
 /// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
 /// one destination name must not be copied concurrently. A destination that is a symbolic link (`is_link`) has a wave of its
 /// own, because the link may lead to the copy of another source.
-pub(crate) fn waves(named: Vec<Named>, is_link: impl Fn(&CStr) -> bool) -> Vec<Vec<Named>> {
+pub(crate) fn waves(
+    named: Vec<NamedSource>,
+    is_link: impl Fn(&CStr) -> bool,
+) -> Vec<Vec<NamedSource>> {
     let mut waves = vec![Vec::new()];
     let mut names = HashSet::new();
     let (is_alone, mut was_link) = (named.len() < 2, false);
@@ -176,20 +179,20 @@ pub(crate) struct Inspection {
     /// `true` if at least one source is a directory to walk.
     pub has_trees: bool,
     /// Sources that the filter excludes.
-    pub left_out: Vec<Named>,
+    pub left_out: Vec<NamedSource>,
     /// Sources that are refused, with the reason.
-    pub refused: Vec<(Named, Refusal)>,
+    pub refused: Vec<(NamedSource, Refusal)>,
     /// Sources that were named before.
-    pub repeated: Vec<Named>,
+    pub repeated: Vec<NamedSource>,
     /// Accepted sources with the destination name of an earlier source. The copy of that earlier source is never
     /// replaced.
     pub second: HashSet<CString>,
     /// The accepted sources, in order.
-    pub accepted: Vec<Named>,
+    pub accepted: Vec<NamedSource>,
 }
 
 /// Examines every source once before anything is created.
-pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> Inspection {
+pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOptions) -> Inspection {
     let mut found = Inspection {
         has_trees: false,
         left_out: Vec::new(),
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_name_that_comes_again_begins_a_new_wave() {
-        let named = |name: &str| Named {
+        let named = |name: &str| NamedSource {
             source: CString::new(name).unwrap(),
             name: CString::new(name).unwrap(),
         };

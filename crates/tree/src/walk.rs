@@ -16,10 +16,10 @@ use thalweg_sys::Errno;
 
 use crate::{
     Error, identity,
-    listing::{Opened, each_entry, listing_buffer},
+    listing::{DirectoryHandle, each_entry, listing_buffer},
     names::os,
-    paths::Paths,
-    queue::{Names, Queue},
+    paths::DirectoryPaths,
+    queue::{PackedNames, TaskQueue},
     read::TO_READ,
     threads::on_threads,
 };
@@ -37,9 +37,15 @@ pub(crate) trait Visit: Sync {
     /// Returns the initial state of a thread.
     fn hand(&self) -> Self::Hand;
     /// Visits an entry. A directory is visited before its entries.
-    fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, at: &At<'_>, kinds: Kinds);
+    fn entry(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut Self::Hand,
+        at: &WalkEntry<'_>,
+        kinds: Kinds,
+    );
     /// Performs a task that an earlier call queued.
-    fn work(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
+    fn work(&self, crew: &WalkShared<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
     /// Reports an entry that cannot be read. Its contents, or the rest of them, are skipped.
     fn failed(&self, error: Error);
     /// Returns an error to stop the walk.
@@ -48,48 +54,53 @@ pub(crate) trait Visit: Sync {
 
 /// The root of a walk: a directory on one side, or on both.
 #[derive(Debug)]
-pub(crate) struct Root {
-    paths: Arc<Paths<()>>,
+pub(crate) struct WalkRoot {
+    paths: Arc<DirectoryPaths<()>>,
     sides: [Option<OwnedFd>; 2],
 }
 
 /// A directory that is open on one side or on both.
 #[derive(Debug)]
-pub(crate) struct Folder {
-    paths: Arc<Paths<()>>,
-    sides: [Option<Opened>; 2],
+pub(crate) struct WalkDirectory {
+    paths: Arc<DirectoryPaths<()>>,
+    sides: [Option<DirectoryHandle>; 2],
 }
 
 /// One name in a directory.
-pub(crate) struct At<'a> {
-    folder: &'a Folder,
+pub(crate) struct WalkEntry<'a> {
+    folder: &'a WalkDirectory,
     names: [&'a CStr; 2],
 }
 
 /// A task of a walk.
-pub(crate) enum Task<W> {
+pub(crate) enum WalkTask<W> {
     /// A tree to walk.
-    Tree(Arc<Root>),
+    Tree(Arc<WalkRoot>),
     /// An entry that the caller named. If it is a symbolic link, it is followed.
     Named([CString; 2], Kinds),
     /// Subdirectories of a directory, from position `at` in the packed names.
-    Folders { root: Arc<Root>, paths: Arc<Paths<()>>, names: Arc<Names>, at: usize },
+    Folders {
+        root: Arc<WalkRoot>,
+        paths: Arc<DirectoryPaths<()>>,
+        names: Arc<PackedNames>,
+        at: usize,
+    },
     /// Entries of one directory, for an idle thread.
-    Entries { folder: Arc<Folder>, names: Names },
+    Entries { folder: Arc<WalkDirectory>, names: PackedNames },
     /// Part of an entry that is too large for one thread.
     Work(W),
 }
 
 /// State shared by the threads of a walk.
-pub(crate) struct Crew<'c, V: Visit + ?Sized> {
+pub(crate) struct WalkShared<'c, V: Visit + ?Sized> {
     visit: &'c V,
-    queue: Queue<Task<V::Work>>,
+    queue: TaskQueue<WalkTask<V::Work>>,
     /// Number of threads.
     pub threads: usize,
 }
 
 /// The name and the errno of a failed call.
-type Failed = (&'static str, Errno);
+type WalkFailure = (&'static str, Errno);
 
 // Number of names handed to an idle thread at a time.
 const BATCH: usize = 64;
@@ -100,13 +111,13 @@ const ABSENT: u8 = 0xf;
 /// Performs these tasks and all tasks that follow from them. Returns the states of the threads.
 pub(crate) fn walk<V: Visit>(
     visit: &V,
-    tasks: impl IntoIterator<Item = Task<V::Work>>,
+    tasks: impl IntoIterator<Item = WalkTask<V::Work>>,
     threads: usize,
 ) -> Vec<V::Hand> {
-    let crew = Crew { visit, queue: Queue::default(), threads };
+    let crew = WalkShared { visit, queue: TaskQueue::default(), threads };
     tasks.into_iter().for_each(|task| crew.queue.push(task));
     on_threads(threads, || {
-        let mut walker = Walker { crew: &crew, hand: visit.hand(), listings: Vec::new() };
+        let mut walker = TreeWalker { crew: &crew, hand: visit.hand(), listings: Vec::new() };
         while let Some((task, busy)) = crew.queue.next() {
             if visit.go_on().is_ok() {
                 walker.perform(task);
@@ -117,14 +128,14 @@ pub(crate) fn walk<V: Visit>(
     })
 }
 
-impl<V: Visit> Crew<'_, V> {
+impl<V: Visit> WalkShared<'_, V> {
     /// Queues a task.
     pub fn share(&self, work: V::Work) {
-        self.queue.push(Task::Work(work));
+        self.queue.push(WalkTask::Work(work));
     }
 }
 
-impl Root {
+impl WalkRoot {
     /// Opens one or two directories by path.
     pub fn open(paths: [Option<&CStr>; 2]) -> Result<Self, Error> {
         let mut sides = [None, None];
@@ -134,11 +145,11 @@ impl Root {
             *side = Some(fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?);
         }
         let [source, destination] = paths.map(|path| path.unwrap_or_default().to_owned());
-        Ok(Self { paths: Paths::root(source, destination), sides })
+        Ok(Self { paths: DirectoryPaths::root(source, destination), sides })
     }
 
     /// Opens a directory below the root, in several steps if its path is too long for one call.
-    fn open_below(&self, paths: &Paths<()>, side: usize) -> Result<OwnedFd, Errno> {
+    fn open_below(&self, paths: &DirectoryPaths<()>, side: usize) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
         let names: Vec<&[u8]> = paths.names().into_iter().map(CStr::to_bytes).collect();
         let path = if names.is_empty() { b".".to_vec() } else { names.join(&b'/') };
@@ -168,7 +179,7 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-impl<'a> At<'a> {
+impl<'a> WalkEntry<'a> {
     /// Returns the directory on one side, if it exists there.
     pub fn dir(&self, side: usize) -> Option<BorrowedFd<'_>> {
         self.folder.sides[side].as_ref().map(AsFd::as_fd)
@@ -181,7 +192,7 @@ impl<'a> At<'a> {
 
     /// Returns `true` if the caller named the entry. If the entry is a symbolic link, it is then followed.
     pub fn is_named_by_caller(&self) -> bool {
-        self.folder.sides.iter().flatten().any(|side| matches!(side, Opened::Caller))
+        self.folder.sides.iter().flatten().any(|side| matches!(side, DirectoryHandle::Caller))
     }
 
     /// Returns the path on one side, for messages.
@@ -214,53 +225,53 @@ pub(crate) fn failed_call(path: PathBuf, call: &'static str, errno: Errno) -> Er
 }
 
 /// One thread of the walk.
-struct Walker<'w, V: Visit> {
-    crew: &'w Crew<'w, V>,
+struct TreeWalker<'w, V: Visit> {
+    crew: &'w WalkShared<'w, V>,
     hand: V::Hand,
     // Unused buffers for `getdents64`.
     listings: Vec<Vec<MaybeUninit<u8>>>,
 }
 
-impl<V: Visit> Walker<'_, V> {
-    fn perform(&mut self, task: Task<V::Work>) {
+impl<V: Visit> TreeWalker<'_, V> {
+    fn perform(&mut self, task: WalkTask<V::Work>) {
         match task {
-            Task::Tree(root) => {
+            WalkTask::Tree(root) => {
                 let present = root.sides.each_ref().map(Option::is_some);
                 self.enter(&root, Arc::clone(&root.paths), present);
             }
-            Task::Named(names, kinds) => {
-                let paths = Paths::root(CString::default(), CString::default());
-                let sides = kinds.map(|kind| kind.map(|_| Opened::Caller));
+            WalkTask::Named(names, kinds) => {
+                let paths = DirectoryPaths::root(CString::default(), CString::default());
+                let sides = kinds.map(|kind| kind.map(|_| DirectoryHandle::Caller));
                 let names = names.each_ref().map(CString::as_c_str);
-                let at = At { folder: &Folder { paths, sides }, names };
+                let at = WalkEntry { folder: &WalkDirectory { paths, sides }, names };
                 self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds);
             }
-            Task::Folders { root, paths, names, at } => {
+            WalkTask::Folders { root, paths, names, at } => {
                 let Some((code, name, next)) = names.at(at) else { return };
                 let present = kinds_of(code).map(|kind| kind == Some(FileType::Directory));
-                let below = Paths::below(&paths, name);
+                let below = DirectoryPaths::below(&paths, name);
                 if names.at(next).is_some() {
                     let (root, names) = (Arc::clone(&root), Arc::clone(&names));
-                    self.crew.queue.push(Task::Folders { root, paths, names, at: next });
+                    self.crew.queue.push(WalkTask::Folders { root, paths, names, at: next });
                 }
                 self.enter(&root, below, present);
             }
-            Task::Entries { folder, names } => self.entries(&folder, &names),
-            Task::Work(work) => self.crew.visit.work(self.crew, &mut self.hand, work),
+            WalkTask::Entries { folder, names } => self.entries(&folder, &names),
+            WalkTask::Work(work) => self.crew.visit.work(self.crew, &mut self.hand, work),
         }
     }
 
-    fn entries(&mut self, folder: &Folder, names: &Names) {
+    fn entries(&mut self, folder: &WalkDirectory, names: &PackedNames) {
         for (code, name) in names.iter() {
             if self.crew.visit.go_on().is_err() {
                 return;
             }
-            let at = At { folder, names: [name, name] };
+            let at = WalkEntry { folder, names: [name, name] };
             self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds_of(code));
         }
     }
 
-    fn enter(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, present: [bool; 2]) {
+    fn enter(&mut self, root: &Arc<WalkRoot>, paths: Arc<DirectoryPaths<()>>, present: [bool; 2]) {
         match present {
             [true, true] => self.compare(root, paths),
             [true, false] => self.stream(root, paths, 0),
@@ -270,15 +281,15 @@ impl<V: Visit> Walker<'_, V> {
     }
 
     /// Walks a directory that exists on one side while it is listed, so that its names need not be stored.
-    fn stream(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, side: usize) {
+    fn stream(&mut self, root: &Arc<WalkRoot>, paths: Arc<DirectoryPaths<()>>, side: usize) {
         let fd = match root.open_below(&paths, side) {
             Ok(fd) => Arc::new(fd),
             Err(errno) => return self.failed((&paths, side), ("openat", errno)),
         };
         let mut sides = [None, None];
-        sides[side] = Some(Opened::Listed(Arc::clone(&fd)));
-        let folder = Arc::new(Folder { paths, sides });
-        let (mut folders, mut batch) = (Names::default(), Names::default());
+        sides[side] = Some(DirectoryHandle::Listed(Arc::clone(&fd)));
+        let folder = Arc::new(WalkDirectory { paths, sides });
+        let (mut folders, mut batch) = (PackedNames::default(), PackedNames::default());
         let listed = self.list(&fd, |walker, listed, name| {
             let mut kinds = [None, None];
             kinds[side] =
@@ -300,9 +311,9 @@ impl<V: Visit> Walker<'_, V> {
     }
 
     /// Lists a directory that exists on both sides, and visits the names in byte order.
-    fn compare(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>) {
+    fn compare(&mut self, root: &Arc<WalkRoot>, paths: Arc<DirectoryPaths<()>>) {
         let mut sides = [None, None];
-        let mut lists = [Names::default(), Names::default()];
+        let mut lists = [PackedNames::default(), PackedNames::default()];
         for side in 0..2 {
             let names = &mut lists[side];
             let mut push = |_: &mut Self, kind, name: &CStr| {
@@ -311,13 +322,13 @@ impl<V: Visit> Walker<'_, V> {
             };
             let opened = root.open_below(&paths, side).map_err(|errno| ("openat", errno));
             match opened.and_then(|fd| self.list(&fd, &mut push).map(|()| fd)) {
-                Ok(fd) => sides[side] = Some(Opened::Listed(Arc::new(fd))),
+                Ok(fd) => sides[side] = Some(DirectoryHandle::Listed(Arc::new(fd))),
                 // The directory can only be compared if both sides can be read.
                 Err(failed) => return self.failed((&paths, side), failed),
             }
         }
-        let folder = Arc::new(Folder { paths, sides });
-        let (mut folders, mut entries) = (Names::default(), Names::default());
+        let folder = Arc::new(WalkDirectory { paths, sides });
+        let (mut folders, mut entries) = (PackedNames::default(), PackedNames::default());
         for (name, kinds) in merged(&folder, &lists) {
             if kinds.contains(&Some(FileType::Directory)) {
                 folders.push(code_of(kinds), name);
@@ -326,7 +337,7 @@ impl<V: Visit> Walker<'_, V> {
         }
         drop(lists);
         self.enter_later(root, &folder, folders);
-        let mut batch = Names::default();
+        let mut batch = PackedNames::default();
         for (code, name) in entries.iter() {
             batch.push(code, name);
             if batch.len() == BATCH {
@@ -336,23 +347,28 @@ impl<V: Visit> Walker<'_, V> {
         self.entries(&folder, &batch);
     }
 
-    fn enter_later(&self, root: &Arc<Root>, folder: &Folder, folders: Names) {
+    fn enter_later(&self, root: &Arc<WalkRoot>, folder: &WalkDirectory, folders: PackedNames) {
         if folders.len() > 0 {
             let (root, paths) = (Arc::clone(root), Arc::clone(&folder.paths));
-            self.crew.queue.push(Task::Folders { root, paths, names: Arc::new(folders), at: 0 });
+            self.crew.queue.push(WalkTask::Folders {
+                root,
+                paths,
+                names: Arc::new(folders),
+                at: 0,
+            });
         }
     }
 
     /// Visits some entries, or hands them to an idle thread.
-    fn share(&mut self, folder: &Arc<Folder>, names: Names) {
+    fn share(&mut self, folder: &Arc<WalkDirectory>, names: PackedNames) {
         if self.crew.queue.is_hungry() {
-            self.crew.queue.push(Task::Entries { folder: Arc::clone(folder), names });
+            self.crew.queue.push(WalkTask::Entries { folder: Arc::clone(folder), names });
         } else {
             self.entries(folder, &names);
         }
     }
 
-    fn failed(&self, (paths, side): (&Paths<()>, usize), (call, errno): Failed) {
+    fn failed(&self, (paths, side): (&DirectoryPaths<()>, usize), (call, errno): WalkFailure) {
         let path = if side == 0 { paths.source_path() } else { paths.destination_path() };
         self.crew.visit.failed(failed_call(path, call, errno));
     }
@@ -362,7 +378,7 @@ impl<V: Visit> Walker<'_, V> {
         &mut self,
         fd: &OwnedFd,
         mut tell: impl FnMut(&mut Self, u8, &CStr) -> bool,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), WalkFailure> {
         let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
         let listed = each_entry(fd, &mut buffer, |entry| {
             tell(self, nibble(Some(entry.file_type())), entry.file_name())
@@ -374,8 +390,8 @@ impl<V: Visit> Walker<'_, V> {
 
 /// Returns the names of both sides in byte order, each once.
 fn merged<'n>(
-    folder: &'n Folder,
-    lists: &'n [Names; 2],
+    folder: &'n WalkDirectory,
+    lists: &'n [PackedNames; 2],
 ) -> impl Iterator<Item = (&'n CStr, Kinds)> + use<'n> {
     let mut sides = lists.each_ref().map(|names| {
         let mut names: Vec<(u8, &CStr)> = names.iter().collect();
@@ -395,7 +411,7 @@ fn merged<'n>(
 
 /// Returns the type of a listed entry. Some file systems do not report it in the listing; `statat` is called for
 /// those.
-fn known(kind: Option<FileType>, dir: Option<&Opened>, name: &CStr) -> Option<FileType> {
+fn known(kind: Option<FileType>, dir: Option<&DirectoryHandle>, name: &CStr) -> Option<FileType> {
     let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.ok().map(|stat| identity::kind(&stat)).or(kind)
@@ -441,13 +457,13 @@ mod tests {
 
     #[test]
     fn names_of_two_sides_come_once_and_in_order() {
-        let mut lists = [Names::default(), Names::default()];
+        let mut lists = [PackedNames::default(), PackedNames::default()];
         let file = nibble(Some(FileType::RegularFile));
         for (side, name) in [(0, c"c"), (0, c"a"), (1, c"b"), (1, c"c")] {
             lists[side].push(file, name);
         }
-        let paths = Paths::root(CString::default(), CString::default());
-        let folder = Folder { paths, sides: [None, None] };
+        let paths = DirectoryPaths::root(CString::default(), CString::default());
+        let folder = WalkDirectory { paths, sides: [None, None] };
         let names: Vec<_> = merged(&folder, &lists)
             .map(|(name, kinds)| (name, kinds.map(|kind| kind.is_some())))
             .collect();

@@ -9,7 +9,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve, acl,
-    error::{Attempt, Failure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
+    error::{Attempt, CopyFailure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
 };
 
 /// All permission bits except set-id and sticky.
@@ -70,7 +70,7 @@ pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
 }
 
 /// Result of setting attributes on a destination.
-pub(crate) struct Given {
+pub(crate) struct XattrOutcome {
     /// The first failure.
     pub answer: Attempt<()>,
     /// The attributes that the destination refused.
@@ -79,15 +79,15 @@ pub(crate) struct Given {
     pub allowed: u32,
 }
 
-impl Given {
-    fn fail(&mut self, failure: Failure) {
+impl XattrOutcome {
+    fn fail(&mut self, failure: CopyFailure) {
         if self.answer.is_ok() {
             self.answer = Err(failure);
         }
     }
 }
 
-impl Default for Given {
+impl Default for XattrOutcome {
     fn default() -> Self {
         Self { answer: Ok(()), dropped: Vec::new(), allowed: ALL }
     }
@@ -95,9 +95,9 @@ impl Default for Given {
 
 /// Attributes read from a source, to be set on its copy.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken(Vec<(CString, Vec<u8>)>);
+pub(crate) struct SourceXattrs(Vec<(CString, Vec<u8>)>);
 
-impl Taken {
+impl SourceXattrs {
     /// Reads the attributes that `keep` selects.
     pub fn from(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
         if !keep.looks_at_xattrs() {
@@ -113,7 +113,7 @@ impl Taken {
                 &long
             }
             Err(errno) if has_none(errno) => &[],
-            Err(errno) => return Err(Failure::Source("flistxattr", errno)),
+            Err(errno) => return Err(CopyFailure::Source("flistxattr", errno)),
         };
         let names = names.split_inclusive(|byte| *byte == 0);
         let names = names.filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok());
@@ -123,7 +123,7 @@ impl Taken {
                 Ok(value) => taken.push((name.to_owned(), value)),
                 // The attribute was removed after it was listed, or the file system cannot read it.
                 Err(errno) if has_none(errno) => {}
-                Err(errno) => return Err(Failure::Source("fgetxattr", errno)),
+                Err(errno) => return Err(CopyFailure::Source("fgetxattr", errno)),
             }
         }
         Ok(Self(taken))
@@ -159,8 +159,8 @@ impl Taken {
 
     /// Sets the attributes and continues after a failure. `born_with_acl`: the destination may have inherited ACLs
     /// that the source does not have.
-    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> Given {
-        let mut given = Given::default();
+    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> XattrOutcome {
+        let mut given = XattrOutcome::default();
         if born_with_acl && keep.acl {
             for list in [ACCESS_LIST, DEFAULT_LIST] {
                 if self.0.iter().all(|(name, _)| **name != *list) {
@@ -176,16 +176,16 @@ impl Taken {
                 Err(errno) if !keep.strict && is_refusal(errno) => {
                     given.dropped.push((name.clone(), errno));
                 }
-                Err(errno) => given.fail(Failure::Sink("fsetxattr", errno, 0)),
+                Err(errno) => given.fail(CopyFailure::Sink("fsetxattr", errno, 0)),
             }
         }
         for (name, value) in lists {
             let Err(errno) = sink.set(name, value) else { continue };
             if **name == *DEFAULT_LIST {
-                given.fail(Failure::Sink(SET_DEFAULT_LIST, errno, 0));
+                given.fail(CopyFailure::Sink(SET_DEFAULT_LIST, errno, 0));
             } else if !acl::is_trivial(value) {
                 given.allowed = acl::allowed_without(value);
-                given.fail(Failure::Sink(SET_ACCESS_LIST, errno, 0));
+                given.fail(CopyFailure::Sink(SET_ACCESS_LIST, errno, 0));
             }
         }
         given

@@ -2,7 +2,7 @@
 
 use super::facts::{Destination, Facts};
 use super::mechanisms::by_name;
-use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
+use thalweg_core::profile::{Cell, Evidence, Load, MatchingCells, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};
 
 /// Endpoint name in a profile cell: the memory of another process.
@@ -17,7 +17,7 @@ type Ends<'c> = (&'c str, &'c str, SinkState);
 
 /// Returns the profile's cells for these facts, measured on an idle machine. All ratios of one source
 /// and sink refer to a common reference.
-pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
+pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> MatchingCells<'p> {
     let source = if facts.will_loan { LOAN } else { PROCESS };
     let (sink, state) = match facts.destination {
         Destination::Unknown | Destination::Resident => (PROCESS, SinkState::Resident),
@@ -25,11 +25,11 @@ pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
         Destination::FreshHuge => (HUGE, SinkState::Fresh),
     };
     let wanted = move |cell: &&Cell| ends_of(cell) == (source, sink, state) && is_usable(cell);
-    Known::among(profile.cells.iter().filter(wanted), facts.size)
+    MatchingCells::among(profile.cells.iter().filter(wanted), facts.size)
 }
 
 /// Describes the measurements of a mechanism under these facts for users.
-pub fn words(known: &Known<'_>, evidence: &Evidence, facts: &Facts) -> String {
+pub fn words(known: &MatchingCells<'_>, evidence: &Evidence, facts: &Facts) -> String {
     format!("{}, {}", evidence.cited(reference(known).unwrap_or("the reference")), facts.ends())
 }
 
@@ -57,7 +57,7 @@ pub fn measured_at(profile: &Profile) -> Option<&str> {
 }
 
 /// Returns the reference mechanism of the ratios.
-fn reference<'p>(known: &Known<'p>) -> Option<&'p str> {
+fn reference<'p>(known: &MatchingCells<'p>) -> Option<&'p str> {
     let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
     known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use std::{fmt::Write, path::PathBuf};
 use thalweg_core::{failed::quoted, shown};
-use thalweg_tree::fleet::{FleetStatus, Phase, status};
+use thalweg_tree::fleet::{FleetPhase, FleetStatus, status};
 
 use super::{Subcommand, copy::of_worker};
 use crate::{
@@ -61,23 +61,23 @@ impl Subcommand for FleetArgs {
     }
 }
 
-fn name(phase: Phase) -> &'static str {
+fn name(phase: FleetPhase) -> &'static str {
     match phase {
-        Phase::Survey => "survey",
-        Phase::Move => "move",
-        Phase::Moved => "moved",
-        Phase::Finish => "finish",
-        Phase::Full => "full",
+        FleetPhase::Survey => "survey",
+        FleetPhase::Move => "move",
+        FleetPhase::Moved => "moved",
+        FleetPhase::Finish => "finish",
+        FleetPhase::Full => "full",
     }
 }
 
 fn text(found: &FleetStatus) -> String {
     let phase = match found.phase {
-        Phase::Survey => "rank 0 surveys the source, or has yet to begin",
-        Phase::Move => "moving",
-        Phase::Moved => "all is moved, and nobody finishes yet",
-        Phase::Finish => "one worker finishes",
-        Phase::Full => "the destination is full: make room, and start the workers again",
+        FleetPhase::Survey => "rank 0 surveys the source, or has yet to begin",
+        FleetPhase::Move => "moving",
+        FleetPhase::Moved => "all is moved, and nobody finishes yet",
+        FleetPhase::Finish => "one worker finishes",
+        FleetPhase::Full => "the destination is full: make room, and start the workers again",
     };
     let mut text = format!(
         "{}: {phase}\n{} of {}, {} of {}\n",

@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_tree::{
     Error,
-    manifest::{Attributes, Made, make},
+    manifest::{NewManifest, TreeAttributes, make},
 };
 
 use super::{Subcommand, verify::Findings};
@@ -78,7 +78,7 @@ impl Subcommand for ManifestArgs {
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
-        let second = own.filter(|_| self.attributes).map(Attributes::beside);
+        let second = own.filter(|_| self.attributes).map(TreeAttributes::beside);
         if self.attributes && second.is_none() {
             let message = "--attributes is a second file: -o names the first";
             return Err(Failure::new(Exit::Usage, message));
@@ -91,8 +91,8 @@ impl Subcommand for ManifestArgs {
         let account = &made.account;
         if let (Some(path), false) = (&second, account.stopped || account.error_count > 0) {
             let (attributes, account) =
-                Attributes::of(&self.path, (jobs, &files), &findings).map_err(failed)?;
-            publish(path, &Made { text: attributes.text(), account })?;
+                TreeAttributes::of(&self.path, (jobs, &files), &findings).map_err(failed)?;
+            publish(path, &NewManifest { text: attributes.text(), account })?;
         }
         match own {
             Some(path) => {
@@ -107,7 +107,7 @@ impl Subcommand for ManifestArgs {
 }
 
 /// Writes a manifest to a file, if it is complete.
-pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
+pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, Failure> {
     if made.account.stopped {
         return Err(interrupt::failure(NOT_WRITTEN));
     }
@@ -124,7 +124,7 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
 }
 
 /// Prints the totals: on standard error if the lines are on standard output.
-fn tell(args: &ManifestArgs, made: &Made, is_in_file: bool) -> Result<(), Failure> {
+fn tell(args: &ManifestArgs, made: &NewManifest, is_in_file: bool) -> Result<(), Failure> {
     let account = &made.account;
     if args.shown.json {
         let answer = json!({

@@ -12,7 +12,7 @@ use std::{
 use thalweg_core::{
     End,
     atomic_file::open_in_place,
-    fan::{Branch, Fan},
+    multicast::{Branch, Multicast},
     quantity::{parse_bytes, parse_rate},
     shown,
 };
@@ -116,7 +116,7 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
         stdio::enlarge(&end);
         branches.push(Branch { end, vital: false });
     }
-    let fan = Fan { limit: stream.limit(), share_pages: args.choice.zero_copy };
+    let fan = Multicast { limit: stream.limit(), share_pages: args.choice.zero_copy };
     let mut meter = stream.meter();
     let outcome = fan.run(stream.source, &branches, &mut meter);
     meter.finish(outcome.report.bytes, true);

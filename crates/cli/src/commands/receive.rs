@@ -17,7 +17,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_sys::Errno;
-use thalweg_tree::foreign::{InheritFrom, inherit};
+use thalweg_tree::install::{InheritFrom, inherit};
 
 use super::{
     Subcommand, stream,

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning, driver::Look, profile::Evidence};
+use thalweg_core::{
+    Judgement, Plan, Report, StepDown, Tuning, driver::ContestResult, profile::Evidence,
+};
 use thalweg_tree::fleet::WorkerRecord;
 
 use super::quantity;
@@ -30,7 +32,7 @@ pub struct Answer {
     /// Every change of mechanism during the transfer.
     pub steps_down: Vec<Step>,
     /// Results of trials in which mechanisms took turns on the first bytes.
-    pub looks: Vec<Look>,
+    pub looks: Vec<ContestResult>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
     /// Results of the verification.
@@ -175,7 +177,7 @@ impl Answer {
 
 /// Returns text such as `tried up to 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range
 /// went on`.
-pub fn look_in_words(look: &Look) -> String {
+pub fn look_in_words(look: &ContestResult) -> String {
     let tried = look.tried.iter().map(|tried| match tried.ratio {
         Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),
         None => format!("{} -", tried.mechanism),

@@ -5,8 +5,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{fs, io::Write, path::PathBuf, process::Command, thread, time::Duration};
 use thalweg_tree::fleet::{
-    line::Line,
-    plan::{Plan, Task},
+    line::JournalLine,
+    plan::{FleetPlan, FleetTask},
 };
 
 use crate::support::{
@@ -121,7 +121,7 @@ fn a_rank_that_stood_still_while_the_others_finished_changes_nothing_when_it_wak
 }
 
 /// A fleet whose only worker is interrupted as soon as there is a plan.
-fn interrupted(scratch: &Scratch) -> Plan {
+fn interrupted(scratch: &Scratch) -> FleetPlan {
     let mut all = start_slowly(scratch.path(), 1, &[]);
     let one = all.remove(0);
     one.signal(Signal::INT);
@@ -130,7 +130,7 @@ fn interrupted(scratch: &Scratch) -> Plan {
         ran.expect_said(words);
     }
     let plan = fs::File::open(scratch.join(".copy.thalweg-fleet/plan")).unwrap();
-    Plan::read(plan.into()).unwrap()
+    FleetPlan::read(plan.into()).unwrap()
 }
 
 fn append(scratch: &Scratch, journal: &str, bytes: &[u8]) {
@@ -147,20 +147,20 @@ fn a_journal_that_lies_is_found_out_by_verify_and_half_a_line_is_no_line() {
     let mut torn = false;
     let done = |scratch: &Scratch| number(&status(scratch.path()).unwrap()["done"]);
     for n in 0..plan.index.len() {
-        let line = Line { task: n as u32, bytes: 9, what: plan.index[n].hash, at: 0 };
+        let line = JournalLine { task: n as u32, bytes: 9, what: plan.index[n].hash, at: 0 };
         let line = line.to_bytes(plan.id);
         match plan.task(n).unwrap() {
-            Task::Stretch { file, entry, .. } => {
+            FleetTask::Stretch { file, entry, .. } => {
                 let part =
                     scratch.join(&format!(".copy.thalweg-fleet/parts/{:x}-{file:x}", plan.id));
                 fs::File::create(part).unwrap().set_len(entry.seen.size).unwrap();
                 append(&scratch, "journal.liar-1-9-1", &line);
             }
-            Task::Files(_) if !torn => {
+            FleetTask::Files(_) if !torn => {
                 append(&scratch, "journal.torn-1-9-1", &line[..40]);
                 torn = true;
             }
-            Task::Files(_) => append(&scratch, "journal.liar-1-9-1", &line),
+            FleetTask::Files(_) => append(&scratch, "journal.liar-1-9-1", &line),
         }
     }
     let left = plan.index.len() as u64 - done(&scratch);

@@ -3,7 +3,7 @@
 use super::Band;
 use crate::{
     Judgement, Prefer, Unfit, Verdict,
-    profile::{Cell, Evidence, Known, LIBC, Ratio, SHORT},
+    profile::{Cell, Evidence, LIBC, MatchingCells, Ratio, SHORT},
     select::{Candidate, GIVEN_UP_FOR_SAFETY, Prior, rank},
 };
 
@@ -11,11 +11,11 @@ use crate::{
 pub(super) struct AtSize<'c> {
     pub bytes: u64,
     prefer: Prefer,
-    points: Vec<Point<'c>>,
+    points: Vec<KernelEvidence<'c>>,
     /// Measurements between uncached memory, if there are any.
-    cold: Vec<Point<'c>>,
+    cold: Vec<KernelEvidence<'c>>,
     /// Measurements of copies of one repeated size, at this and other sizes.
-    repeated: Vec<Point<'c>>,
+    repeated: Vec<KernelEvidence<'c>>,
     /// The points at which a band may begin, fastest first: the chosen kernel and those that are not shown to be
     /// slower. Only the C library if no kernel is surely faster.
     best: Vec<usize>,
@@ -32,7 +32,7 @@ pub(super) struct Beside<'c> {
 }
 
 /// The evidence for a kernel at one size.
-struct Point<'c> {
+struct KernelEvidence<'c> {
     kernel: &'c str,
     evidence: Evidence,
 }
@@ -55,30 +55,30 @@ impl<'c> AtSize<'c> {
         Some(own)
     }
 
-    fn may_begin(&self) -> impl Iterator<Item = &Point<'c>> {
+    fn may_begin(&self) -> impl Iterator<Item = &KernelEvidence<'c>> {
         self.best.iter().filter_map(|n| self.points.get(*n))
     }
 
-    fn faster(&self) -> impl Iterator<Item = &Point<'c>> {
+    fn faster(&self) -> impl Iterator<Item = &KernelEvidence<'c>> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
     /// Returns the point of a kernel if its band may include this size: it may begin a band here, or it is as good as
     /// the C library and no kernel is surely faster.
-    fn may_go_on(&self, kernel: &str) -> Option<&Point<'c>> {
+    fn may_go_on(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);
         same.or_else(|| if nobody { self.as_good(kernel) } else { None })
     }
 
     /// Returns the point of this kernel, unless it loses to the C library here.
-    fn as_good(&self, kernel: &str) -> Option<&Point<'c>> {
+    fn as_good(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let own = self.points.iter().find(|point| point.kernel == kernel);
         own.filter(|point| !point.loses(self.prefer) && !self.loses_beside(point))
     }
 
     /// Returns `true` if it loses to the C library with uncached memory or with a repeated size.
-    fn loses_beside(&self, point: &Point<'_>) -> bool {
+    fn loses_beside(&self, point: &KernelEvidence<'_>) -> bool {
         self.loses_cold(point.kernel) || self.loses_repeated(point)
     }
 
@@ -89,14 +89,14 @@ impl<'c> AtSize<'c> {
 
     /// Returns `true` if it loses more with a repeated size than it gains with mixed sizes, or more than
     /// [`GIVEN_UP_FOR_SAFETY`].
-    fn loses_repeated(&self, point: &Point<'_>) -> bool {
+    fn loses_repeated(&self, point: &KernelEvidence<'_>) -> bool {
         let same = self.repeated.iter().filter(|repeated| repeated.kernel == point.kernel);
         let worst = same.map(|same| same.evidence.score(self.prefer)).max_by(f64::total_cmp);
         let most = 1.0 + GIVEN_UP_FOR_SAFETY;
         worst.is_some_and(|it| it > most || it * point.evidence.score(self.prefer) > 1.0)
     }
 
-    fn band(&self, point: &Point<'_>) -> Band {
+    fn band(&self, point: &KernelEvidence<'_>) -> Band {
         Band {
             upto: self.bytes,
             extrapolated: false,
@@ -108,7 +108,7 @@ impl<'c> AtSize<'c> {
     }
 }
 
-impl Point<'_> {
+impl KernelEvidence<'_> {
     /// Returns `true` if it is shown to be slower than the C library, or its ratio exceeds 1 by more than the noise.
     /// The tolerated noise is at most [`GIVEN_UP_FOR_SAFETY`].
     fn loses(&self, prefer: Prefer) -> bool {
@@ -118,10 +118,15 @@ impl Point<'_> {
 }
 
 /// Returns the points of all kernels in these cells. The C library's is first, as it is the safest; `None` without it.
-fn points_of<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Point<'c>>> {
-    let known = Known::among(cells.iter().copied(), Some(bytes));
-    let point =
-        |kernel: &'c str| known.evidence(kernel, prefer).map(|evidence| Point { kernel, evidence });
+fn points_of<'c>(
+    cells: &[&'c Cell],
+    bytes: u64,
+    prefer: Prefer,
+) -> Option<Vec<KernelEvidence<'c>>> {
+    let known = MatchingCells::among(cells.iter().copied(), Some(bytes));
+    let point = |kernel: &'c str| {
+        known.evidence(kernel, prefer).map(|evidence| KernelEvidence { kernel, evidence })
+    };
     let others = cells.iter().map(|cell| &*cell.mechanism).filter(|kernel| *kernel != LIBC);
     let mut points = vec![point(LIBC)?];
     points.extend(others.filter_map(point));
@@ -135,7 +140,8 @@ impl AtSize<'_> {
         let prefer = self.prefer;
         let surely =
             |e: &Evidence| e.counted(prefer).hi < 1.0 && e.score(prefer) * (1.0 + e.noise) < 1.0;
-        let is_fit = |point: &Point<'_>| surely(&point.evidence) && !self.loses_beside(point);
+        let is_fit =
+            |point: &KernelEvidence<'_>| surely(&point.evidence) && !self.loses_beside(point);
         let fit = self.points.iter().enumerate().skip(1).filter(|(_, point)| is_fit(point));
         self.by_score(fit.map(|(n, _)| n).collect())
     }
@@ -151,7 +157,7 @@ impl AtSize<'_> {
     /// Returns the best points. The first of all points must be the C library's.
     fn find_best(&self) -> Vec<usize> {
         let (points, prefer) = (&self.points, self.prefer);
-        let candidate = |(name, point): (usize, &Point<'_>)| {
+        let candidate = |(name, point): (usize, &KernelEvidence<'_>)| {
             let is_fit = name == 0 || self.faster.contains(&name);
             let why = "not shown to be faster than the C library";
             let fits = if is_fit { Ok(()) } else { Err(Unfit::because(why)) };
@@ -205,17 +211,17 @@ pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtS
 
 /// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`. If
 /// several bands have this length, the first is used.
-fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
+fn from<'s, 'c: 's, I: Iterator<Item = &'s KernelEvidence<'c>>>(
     sizes: &'s [AtSize<'c>],
     chosen: usize,
     may: impl Fn(&'s AtSize<'c>) -> I,
-) -> Option<Vec<&'s Point<'c>>> {
+) -> Option<Vec<&'s KernelEvidence<'c>>> {
     let (smaller, rest) = sizes.split_at_checked(chosen)?;
     let (here, larger) = rest.split_first()?;
-    let mut best: Option<Vec<&Point<'c>>> = None;
+    let mut best: Option<Vec<&KernelEvidence<'c>>> = None;
     for point in may(here) {
         let below = smaller.iter().map_while(|size| size.as_good(point.kernel));
-        let mut points: Vec<&Point<'c>> = below.collect();
+        let mut points: Vec<&KernelEvidence<'c>> = below.collect();
         if points.len() == chosen {
             points.push(point);
             points.extend(larger.iter().map_while(|size| size.may_go_on(point.kernel)));
@@ -228,7 +234,7 @@ fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
 }
 
 /// Returns the C library's points at the first `count` sizes, and at those after them where its band continues.
-fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s Point<'c>>> {
+fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s KernelEvidence<'c>>> {
     let (own, others) = sizes.split_at_checked(count)?;
     let own = own.iter().filter_map(|size| size.points.first());
     Some(own.chain(others.iter().map_while(|size| size.may_go_on(LIBC))).collect())

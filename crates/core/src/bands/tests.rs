@@ -76,7 +76,7 @@ fn the_last_band_goes_on_if_it_was_measured_above_the_caches() {
     let mut profile = Profile::new();
     profile.merge(vec![at(LIBC, 1 << 20, 1.0), at("simple", 1 << 20, 0.5)]);
     let beyond = |cache| {
-        let bands = profile.bands_beside(Work::Copy, || cache, (Load::Idle, Prefer::Wall));
+        let bands = profile.bands_beside(KernelWork::Copy, || cache, (Load::Idle, Prefer::Wall));
         let served = Band::of(&bands, u64::MAX).map(|band| band.kernel.clone());
         assert_eq!(bands[0].upto, 1 << 20, "what was measured stays as it is");
         served
@@ -172,9 +172,9 @@ fn fills_have_bands_of_their_own_and_go_on_from_the_size_of_the_cache() {
         let bands = profile.bands_beside(work, || Some(cache), idle);
         bands.into_iter().map(|band| (band.end(), band.kernel)).collect::<Vec<_>>()
     };
-    assert_eq!(of(Work::Fill, 1 << 20), named(&[(1 << 15, "simple"), (1 << 20, LIBC)]));
-    assert_eq!(of(Work::Fill, 1 << 19), named(&[(1 << 15, "simple"), (u64::MAX, LIBC)]));
-    assert_eq!(of(Work::Copy, 1 << 20), named(&[(u64::MAX, "simple")]));
+    assert_eq!(of(KernelWork::Fill, 1 << 20), named(&[(1 << 15, "simple"), (1 << 20, LIBC)]));
+    assert_eq!(of(KernelWork::Fill, 1 << 19), named(&[(1 << 15, "simple"), (u64::MAX, LIBC)]));
+    assert_eq!(of(KernelWork::Copy, 1 << 20), named(&[(u64::MAX, "simple")]));
     assert_eq!(profile.fill_bands(Load::Idle, Prefer::Wall).len(), 2);
     let ready = profile.kernels(Load::Idle, Prefer::Wall).unwrap();
     let mut sink = [0; 5];

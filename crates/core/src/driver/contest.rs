@@ -7,7 +7,7 @@
 use serde::Serialize;
 use std::time::Duration;
 
-use super::cost::Cost;
+use super::cost::StepCost;
 use crate::{
     MECHANISMS, Prefer, Tuning,
     mechanisms::LAST_RESORT,
@@ -18,13 +18,13 @@ use crate::{
 
 /// The result of one comparison of mechanisms during a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Look {
+pub struct ContestResult {
     /// Bytes in the sink at the end of the comparison.
     pub at: u64,
     /// `true` if the compared pieces were read from a disk, `false` if they came from the page cache.
     pub from_disk: bool,
     /// The mechanisms that were compared, in the order of their turns.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<ContestTime>,
     /// The mechanism that continues.
     pub chosen: &'static str,
     /// Cells that a profile can add ([`Profile::learn`](crate::Profile::learn)).
@@ -36,7 +36,7 @@ pub struct Look {
     pub holds: Option<Cell>,
 }
 
-impl Look {
+impl ContestResult {
     /// Returns `true` if a profile can learn from this comparison.
     pub fn teaches(&self) -> bool {
         !self.seen.is_empty() || self.holds.is_some()
@@ -45,7 +45,7 @@ impl Look {
 
 /// Result of a single mechanism in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tried {
+pub struct ContestTime {
     /// Its name.
     pub mechanism: &'static str,
     /// Its wall time divided by that of the reference, the last mechanism with comparable pieces. `None` if its pieces
@@ -56,49 +56,55 @@ pub struct Tried {
 /// The comparison of mechanisms within one transfer.
 pub(super) struct Contest {
     turns: Turns,
-    contenders: Vec<Contender>,
-    phase: Phase,
+    contenders: Vec<ContestMechanism>,
+    phase: ContestPhase,
     // Bytes moved by any mechanism since the transfer began.
     moved: u64,
     // Bytes that the chosen mechanism moves before the next comparison. Doubles with every comparison but the first.
     rest: u64,
-    looks: Vec<Look>,
+    looks: Vec<ContestResult>,
 }
 
-struct Contender {
+struct ContestMechanism {
     name: &'static str,
     // Samples by round; `None` for a round in which this mechanism did not run.
-    pieces: Vec<Option<Sample>>,
+    pieces: Vec<Option<PieceCost>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct PieceCost {
     wall: f64,
     cpu: f64,
     from_disk: bool,
 }
 
-impl Sample {
+impl PieceCost {
     fn counted(&self, prefer: Prefer) -> f64 {
         if prefer == Prefer::Cpu { self.cpu } else { self.wall }
     }
 }
 
-enum Phase {
+enum ContestPhase {
     /// The contenders that still have their turn in this round, the next one last.
-    Trying { left: Vec<usize>, piece: Piece },
+    Trying { left: Vec<usize>, piece: ContestPiece },
     /// The chosen mechanism runs, and has moved `since` bytes so far.
-    Settled { chosen: &'static str, since: u64, usual: Option<f64>, piece: Piece, unusual: u32 },
+    Settled {
+        chosen: &'static str,
+        since: u64,
+        usual: Option<f64>,
+        piece: ContestPiece,
+        unusual: u32,
+    },
     /// The contest no longer decides.
     Over,
 }
 
 /// A stretch of bytes moved by one mechanism, and the cost of its timed part.
 #[derive(Clone, Copy, Default)]
-struct Piece {
+struct ContestPiece {
     done: u64,
     timed: u64,
-    cost: Cost,
+    cost: StepCost,
 }
 
 /// The number of comparable rounds that a decision needs.
@@ -117,12 +123,12 @@ const UNUSUAL: u32 = 2;
 impl Contest {
     /// Starts a contest between the mechanisms that a plan names.
     pub fn between(turns: &Turns) -> Self {
-        let contender = |name: &&'static str| Contender { name, pieces: Vec::new() };
+        let contender = |name: &&'static str| ContestMechanism { name, pieces: Vec::new() };
         let mut contest = Self {
             contenders: turns.among.iter().map(contender).collect(),
             rest: 0,
             turns: turns.clone(),
-            phase: Phase::Over,
+            phase: ContestPhase::Over,
             moved: 0,
             looks: Vec::new(),
         };
@@ -146,45 +152,45 @@ impl Contest {
     /// Returns the mechanism that has the turn; `None` if the contest is over.
     pub fn turn(&self) -> Option<&'static str> {
         match &self.phase {
-            Phase::Trying { left, .. } => left.last().map(|n| self.contenders[*n].name),
-            Phase::Settled { chosen, .. } => Some(*chosen),
-            Phase::Over => None,
+            ContestPhase::Trying { left, .. } => left.last().map(|n| self.contenders[*n].name),
+            ContestPhase::Settled { chosen, .. } => Some(*chosen),
+            ContestPhase::Over => None,
         }
     }
 
     /// Returns the largest number of bytes that the current mechanism may move in one step.
     pub fn most(&self) -> u64 {
-        let Phase::Trying { piece, .. } = &self.phase else { return u64::MAX };
+        let ContestPhase::Trying { piece, .. } = &self.phase else { return u64::MAX };
         let warm_up = self.turns.piece / WARM_UP;
         if piece.done < warm_up { warm_up - piece.done } else { self.turns.piece - piece.done }
     }
 
     /// Records the bytes that the current mechanism moved, and their cost.
-    pub fn moved(&mut self, bytes: u64, cost: Cost) {
+    pub fn moved(&mut self, bytes: u64, cost: StepCost) {
         self.moved += bytes;
         let whole = self.turns.piece;
         match &mut self.phase {
-            Phase::Trying { left, piece } => {
+            ContestPhase::Trying { left, piece } => {
                 piece.add(bytes, cost, whole / WARM_UP);
                 if piece.done < whole {
                     return;
                 }
                 let sample = piece.sample();
-                *piece = Piece::default();
+                *piece = ContestPiece::default();
                 let runner = left.pop().map(|n| &mut self.contenders[n]);
                 if let Some(last) = runner.and_then(|runner| runner.pieces.last_mut()) {
                     *last = sample;
                 }
                 self.next_round();
             }
-            Phase::Settled { since, piece, .. } => {
+            ContestPhase::Settled { since, piece, .. } => {
                 *since += bytes;
                 piece.add(bytes, cost, 0);
                 if piece.done >= whole {
                     self.watch();
                 }
             }
-            Phase::Over => {}
+            ContestPhase::Over => {}
         }
     }
 
@@ -195,12 +201,12 @@ impl Contest {
         }
         self.contenders.retain(|contender| contender.name != name);
         match &self.phase {
-            Phase::Settled { chosen, .. } if *chosen != name => {}
-            Phase::Settled { .. } | Phase::Over => self.phase = Phase::Over,
-            Phase::Trying { .. } if self.contenders.len() > 1 => self.begin(),
-            Phase::Trying { .. } => match self.contenders.first() {
+            ContestPhase::Settled { chosen, .. } if *chosen != name => {}
+            ContestPhase::Settled { .. } | ContestPhase::Over => self.phase = ContestPhase::Over,
+            ContestPhase::Trying { .. } if self.contenders.len() > 1 => self.begin(),
+            ContestPhase::Trying { .. } => match self.contenders.first() {
                 Some(only) => self.settle(only.name, None),
-                None => self.phase = Phase::Over,
+                None => self.phase = ContestPhase::Over,
             },
         }
     }
@@ -215,11 +221,11 @@ impl Contest {
 
     /// Ends the contest.
     pub fn end(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = ContestPhase::Over;
     }
 
     /// Returns the results of all comparisons.
-    pub fn into_looks(self) -> Vec<Look> {
+    pub fn into_looks(self) -> Vec<ContestResult> {
         self.looks
     }
 
@@ -228,13 +234,13 @@ impl Contest {
         for contender in &mut self.contenders {
             contender.pieces.clear();
         }
-        self.phase = Phase::Trying { left: Vec::new(), piece: Piece::default() };
+        self.phase = ContestPhase::Trying { left: Vec::new(), piece: ContestPiece::default() };
         self.next_round();
     }
 
     /// Starts the next round if this one is complete, or decides.
     fn next_round(&mut self) {
-        let Phase::Trying { left, piece } = &mut self.phase else { return };
+        let ContestPhase::Trying { left, piece } = &mut self.phase else { return };
         if !left.is_empty() {
             return;
         }
@@ -255,22 +261,22 @@ impl Contest {
         if rounds.is_multiple_of(2) {
             left.reverse();
         }
-        *piece = Piece::default();
+        *piece = ContestPiece::default();
         self.contenders.iter_mut().for_each(|contender| contender.pieces.push(None));
     }
 
     /// Chooses by the common rule ([`rank`]), from the costs of the comparable rounds.
     fn decide(&mut self, rounds: &[usize]) {
-        let best = |contender: &Contender, cost: fn(&Sample) -> f64| {
+        let best = |contender: &ContestMechanism, cost: fn(&PieceCost) -> f64| {
             let samples = rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
             // Interruptions only increase the cost, so the minimum is used.
             samples.map(cost).min_by(f64::total_cmp)
         };
         let reference = self.contenders.iter().rfind(|c| best(c, |sample| sample.wall).is_some());
-        let ratio = |contender: &Contender, cost: fn(&Sample) -> f64| {
+        let ratio = |contender: &ContestMechanism, cost: fn(&PieceCost) -> f64| {
             Some(best(contender, cost)? / best(reference?, cost)?)
         };
-        let evidence = |contender: &Contender| {
+        let evidence = |contender: &ContestMechanism| {
             let wall = ratio(contender, |sample| sample.wall)?;
             let cpu = ratio(contender, |sample| sample.cpu)?;
             Some(as_evidence(wall, cpu))
@@ -291,7 +297,7 @@ impl Contest {
         let Some(chosen) = winner.or(self.contenders.first().map(|likely| likely.name)) else {
             return;
         };
-        let tried = self.contenders.iter().map(|contender| Tried {
+        let tried = self.contenders.iter().map(|contender| ContestTime {
             mechanism: contender.name,
             ratio: ratio(contender, |sample| sample.wall),
         });
@@ -324,13 +330,13 @@ impl Contest {
             // Each comparison replaces the findings of the one before: a burst may be over.
             self.looks.iter_mut().for_each(|look| (look.seen, look.holds) = (Vec::new(), None));
         }
-        self.looks.push(Look { at, from_disk, tried, chosen, seen, holds });
+        self.looks.push(ContestResult { at, from_disk, tried, chosen, seen, holds });
         self.settle(chosen, usual);
     }
 
     fn settle(&mut self, chosen: &'static str, usual: Option<f64>) {
-        let piece = Piece::default();
-        self.phase = Phase::Settled { chosen, since: 0, usual, piece, unusual: 0 };
+        let piece = ContestPiece::default();
+        self.phase = ContestPhase::Settled { chosen, since: 0, usual, piece, unusual: 0 };
     }
 
     /// Returns the number of bytes that one comparison takes.
@@ -341,9 +347,11 @@ impl Contest {
     /// Starts another comparison if the rate has changed and enough bytes are left for it to pay off.
     fn watch(&mut self) {
         let length = self.length();
-        let Phase::Settled { since, usual, piece, unusual, .. } = &mut self.phase else { return };
-        let Some(Sample { wall: now, from_disk, .. }) = piece.sample() else { return };
-        *piece = Piece::default();
+        let ContestPhase::Settled { since, usual, piece, unusual, .. } = &mut self.phase else {
+            return;
+        };
+        let Some(PieceCost { wall: now, from_disk, .. }) = piece.sample() else { return };
+        *piece = ContestPiece::default();
         // A measured rate holds for bytes in the page cache. A higher rate than measured is not a reason to compare.
         let is_promise = self.turns.promise.is_some() && self.looks.is_empty();
         if is_promise && from_disk {
@@ -392,8 +400,8 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
 }
 
 /// Returns `true` if this contender cost far more in the first round than the best with a piece of the same kind.
-fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
-    let first = |contender: &Contender| contender.pieces.first().copied().flatten();
+fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> bool {
+    let first = |contender: &ContestMechanism| contender.pieces.first().copied().flatten();
     let Some(own) = first(&contenders[n]) else { return false };
     let others = contenders.iter().filter_map(first);
     let same = others.filter(|other| other.from_disk == own.from_disk);
@@ -402,7 +410,7 @@ fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
 }
 
 /// Returns the rounds with pieces of a single kind (disk or cache): the kind of the last such round.
-fn comparable(contenders: &[Contender]) -> Vec<usize> {
+fn comparable(contenders: &[ContestMechanism]) -> Vec<usize> {
     let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
     let kind = |round: usize| {
         let mut kinds = contenders.iter().filter_map(|c| c.pieces[round]).map(|s| s.from_disk);
@@ -413,8 +421,8 @@ fn comparable(contenders: &[Contender]) -> Vec<usize> {
     (0..rounds).filter(|round| last.is_some() && kind(*round) == last).collect()
 }
 
-impl Piece {
-    fn add(&mut self, bytes: u64, cost: Cost, warm_up: u64) {
+impl ContestPiece {
+    fn add(&mut self, bytes: u64, cost: StepCost, warm_up: u64) {
         if self.done >= warm_up {
             self.timed += bytes;
             self.cost.add(cost);
@@ -422,9 +430,9 @@ impl Piece {
         self.done += bytes;
     }
 
-    fn sample(&self) -> Option<Sample> {
+    fn sample(&self) -> Option<PieceCost> {
         let a_byte = |time: Duration| time.as_nanos().max(1) as f64 / self.timed.max(1) as f64;
-        (self.timed > 0).then(|| Sample {
+        (self.timed > 0).then(|| PieceCost {
             wall: a_byte(self.cost.wall),
             cpu: a_byte(self.cost.cpu),
             // The file system may read a block of its own metadata for bytes that are in the page cache.

@@ -6,7 +6,7 @@ use thalweg_sys::usage::Usage;
 
 /// The cost of moving some bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost {
+pub(super) struct StepCost {
     /// Wall time, without the time in which the thread was preempted.
     pub wall: Duration,
     pub cpu: Duration,
@@ -14,7 +14,7 @@ pub(super) struct Cost {
     pub read: u64,
 }
 
-impl Cost {
+impl StepCost {
     pub fn add(&mut self, more: Self) {
         self.wall += more.wall;
         self.cpu += more.cpu;
@@ -23,22 +23,22 @@ impl Cost {
 }
 
 /// Start of a cost measurement.
-pub(super) struct Clock {
+pub(super) struct CostClock {
     began: Instant,
     used: Usage,
 }
 
-impl Clock {
+impl CostClock {
     pub fn start() -> Self {
         Self { used: Usage::now_thread(), began: Instant::now() }
     }
 
-    pub fn stop(self) -> Cost {
+    pub fn stop(self) -> StepCost {
         let wall = self.began.elapsed();
         let used = Usage::now_thread().since(&self.used);
         // The thread was preempted and never slept. Any wall time above its CPU time belongs to other processes.
         let was_ousted = used.involuntary_switches > 0 && used.voluntary_switches == 0;
         let wall = if was_ousted { used.cpu().min(wall) } else { wall };
-        Cost { wall, cpu: used.cpu(), read: used.blocks_read * 512 }
+        StepCost { wall, cpu: used.cpu(), read: used.blocks_read * 512 }
     }
 }

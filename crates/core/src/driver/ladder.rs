@@ -2,8 +2,8 @@
 
 use super::{
     StepDown,
-    contest::{Contest, Look},
-    cost::Cost,
+    contest::{Contest, ContestResult},
+    cost::StepCost,
 };
 use crate::{
     Error, Mechanism, Plan, Tuning,
@@ -11,11 +11,11 @@ use crate::{
     mechanisms::{LAST_RESORT, by_name},
 };
 
-type Rung = (&'static dyn Mechanism, Tuning);
+type LadderStep = (&'static dyn Mechanism, Tuning);
 
 /// The position of a transfer among the mechanisms of its plan.
 pub(super) struct Ladder {
-    rungs: Vec<Rung>,
+    steps: Vec<LadderStep>,
     at: usize,
     // Some mechanisms take turns, once the ladder has reached one of them.
     contest: Option<Contest>,
@@ -25,49 +25,49 @@ pub(super) struct Ladder {
 impl Ladder {
     /// Creates the ladder of a plan. Mechanisms take turns only if any of them can continue where another stopped.
     pub fn new(plan: &Plan, is_addressed: bool) -> Self {
-        let mut rungs = plan.ladder();
-        if rungs.last().is_none_or(|rung| name(rung) != LAST_RESORT.info().name) {
-            rungs.push((LAST_RESORT, Tuning::default()));
+        let mut steps = plan.ladder();
+        if steps.last().is_none_or(|step| name(step) != LAST_RESORT.info().name) {
+            steps.push((LAST_RESORT, Tuning::default()));
         }
         let turns = plan.turns.as_ref().filter(|_| is_addressed);
         for among in turns.iter().flat_map(|turns| &turns.among).rev() {
             if let Some(mechanism) = by_name(among)
-                && !rungs.iter().any(|rung| name(rung) == *among)
+                && !steps.iter().any(|step| name(step) == *among)
             {
                 match turns.and_then(|turns| turns.promise.as_ref()) {
                     // Measured as slower than the last resort: it runs only in its turn.
-                    Some(promise) => rungs.push((mechanism, promise.tuning(among))),
-                    None => rungs.insert(0, (mechanism, Tuning::default())),
+                    Some(promise) => steps.push((mechanism, promise.tuning(among))),
+                    None => steps.insert(0, (mechanism, Tuning::default())),
                 }
             }
         }
         let contest = turns.map(Contest::between);
-        let mut ladder = Self { rungs, at: 0, contest, takes_turns: false };
+        let mut ladder = Self { steps, at: 0, contest, takes_turns: false };
         ladder.take_turn();
         ladder
     }
 
-    pub fn rung(&self) -> (&'static dyn Mechanism, &Tuning) {
-        let (mechanism, tuning) = &self.rungs[self.at];
+    pub fn step(&self) -> (&'static dyn Mechanism, &Tuning) {
+        let (mechanism, tuning) = &self.steps[self.at];
         (*mechanism, tuning)
     }
 
     /// Removes the mechanisms that wait inside a step. Returns those that would have gone first.
     pub fn never_sleep(&mut self) -> Vec<StepDown> {
-        let waits = |rung: &Rung| rung.0.info().nature.waits;
+        let waits = |step: &LadderStep| step.0.info().nature.waits;
         if let Some(contest) = &mut self.contest {
-            let sleepers = self.rungs.iter().filter(|rung| waits(rung).is_some());
-            sleepers.for_each(|rung| contest.left(name(rung)));
+            let sleepers = self.steps.iter().filter(|step| waits(step).is_some());
+            sleepers.for_each(|step| contest.left(name(step)));
         }
-        // The last resort never waits, so the search always finds a rung.
-        let first = self.rungs.iter().position(|rung| waits(rung).is_none()).unwrap_or(0);
-        let to = name(&self.rungs[first]);
-        let told = self.rungs.drain(..first).map(|rung| {
-            let reason = waits(&rung).unwrap_or_default().to_owned();
-            StepDown { from: name(&rung), to, at: 0, call: "", errno: "", reason }
+        // The last resort never waits, so the search always finds a step.
+        let first = self.steps.iter().position(|step| waits(step).is_none()).unwrap_or(0);
+        let to = name(&self.steps[first]);
+        let told = self.steps.drain(..first).map(|step| {
+            let reason = waits(&step).unwrap_or_default().to_owned();
+            StepDown { from: name(&step), to, at: 0, call: "", errno: "", reason }
         });
         let told = told.collect();
-        self.rungs.retain(|rung| waits(rung).is_none());
+        self.steps.retain(|step| waits(step).is_none());
         self.at = 0;
         self.take_turn();
         told
@@ -82,22 +82,22 @@ impl Ladder {
 
     /// Returns the contest, once the ladder has reached one of its mechanisms.
     fn contest(&mut self) -> Option<&mut Contest> {
-        let here = name(&self.rungs[self.at]);
+        let here = name(&self.steps[self.at]);
         let contest = self.contest.as_mut()?;
         self.takes_turns |= contest.has(here);
         self.takes_turns.then_some(contest)
     }
 
     fn last(&self) -> usize {
-        let is_last = |rung| name(rung) == LAST_RESORT.info().name;
-        self.rungs.iter().rposition(is_last).unwrap_or(0)
+        let is_last = |step| name(step) == LAST_RESORT.info().name;
+        self.steps.iter().rposition(is_last).unwrap_or(0)
     }
 
     /// Moves to the mechanism that has the turn. Returns `true` if that is a different one.
     fn take_turn(&mut self) -> bool {
         let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
         let before = self.at;
-        self.at = self.rungs.iter().position(|rung| name(rung) == turn).unwrap_or(before);
+        self.at = self.steps.iter().position(|step| name(step) == turn).unwrap_or(before);
         self.at != before
     }
 
@@ -112,7 +112,7 @@ impl Ladder {
     }
 
     /// Records the bytes that a step moved. Returns `true` if another mechanism is to continue.
-    pub fn moved(&mut self, bytes: u64, cost: Cost) -> bool {
+    pub fn moved(&mut self, bytes: u64, cost: StepCost) -> bool {
         if let Some(contest) = self.contest() {
             contest.moved(bytes, cost);
         }
@@ -120,13 +120,13 @@ impl Ladder {
     }
 
     /// Returns the results of all comparisons.
-    pub fn looks(&mut self) -> Vec<Look> {
+    pub fn looks(&mut self) -> Vec<ContestResult> {
         self.contest.take().map_or(Vec::new(), Contest::into_looks)
     }
 
     /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.
     ///
-    /// After a refusal, the next rung follows, and the mechanism that refused is not tried again. Any other errno leads
+    /// After a refusal, the next step follows, and the mechanism that refused is not tried again. Any other errno leads
     /// to the last resort at once. A plain read and write of the same range either works or fails with the true errno
     /// on the true side.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
@@ -135,7 +135,7 @@ impl Ladder {
             return None;
         }
         if error.is_refusal() {
-            let refused = self.rungs.remove(self.at);
+            let refused = self.steps.remove(self.at);
             if let Some(contest) = &mut self.contest {
                 contest.left(name(&refused));
             }
@@ -149,7 +149,7 @@ impl Ladder {
         self.take_turn();
         Some(StepDown {
             from: error.mechanism,
-            to: name(&self.rungs[self.at]),
+            to: name(&self.steps[self.at]),
             at,
             call: error.call,
             errno: symbol(error.errno),
@@ -158,6 +158,6 @@ impl Ladder {
     }
 }
 
-fn name(rung: &Rung) -> &'static str {
-    rung.0.info().name
+fn name(step: &LadderStep) -> &'static str {
+    step.0.info().name
 }

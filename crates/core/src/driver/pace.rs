@@ -6,7 +6,7 @@ use crate::{Cancelled, rate_limit::RateLimit};
 
 /// Adapts the budget of a step to the target duration of a step, and enforces rate limits.
 #[derive(Debug)]
-pub struct Pace {
+pub struct StepPace {
     limits: Vec<Arc<RateLimit>>,
     step: Duration,
     budget: u64,
@@ -16,7 +16,7 @@ pub struct Pace {
 const GRAIN: u64 = 1 << 20;
 const LARGEST: u64 = 1 << 30;
 
-impl Pace {
+impl StepPace {
     /// Creates a pace for steps of about `step`, with at most `limit` bytes per second if given.
     pub fn new(limit: Option<u64>, step: Duration) -> Self {
         let limit = limit.filter(|limit| *limit > 0).map(|limit| Arc::new(RateLimit::new(limit)));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn fast_steps_grow_and_slow_steps_shrink_in_whole_grains() {
-        let mut pace = Pace::new(None, Duration::from_millis(40));
+        let mut pace = StepPace::new(None, Duration::from_millis(40));
         let first = pace.budget();
         pace.moved(first, Duration::from_millis(1));
         assert_eq!(pace.budget(), first * 2);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_step_cut_short_by_the_source_teaches_nothing() {
-        let mut pace = Pace::new(None, Duration::from_millis(40));
+        let mut pace = StepPace::new(None, Duration::from_millis(40));
         let first = pace.budget();
         pace.moved(1, Duration::from_nanos(1));
         assert_eq!(pace.budget(), first);

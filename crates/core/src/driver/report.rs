@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::time::Duration;
 
-use super::contest::Look;
+use super::contest::ContestResult;
 use crate::{Error, Tuning};
 
 /// The result of a transfer.
@@ -38,7 +38,7 @@ pub struct Report {
     /// Every change to another mechanism during the transfer.
     pub steps_down: Vec<StepDown>,
     /// The results of comparisons between mechanisms.
-    pub looks: Vec<Look>,
+    pub looks: Vec<ContestResult>,
     /// Notes of the mechanisms about the bytes they moved.
     pub notes: Vec<String>,
     /// Wall time.

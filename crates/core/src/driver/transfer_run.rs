@@ -9,8 +9,8 @@ use thalweg_sys::Errno;
 
 use super::{
     Outcome, Report,
-    cost::Clock,
-    ends::{Ends, sync},
+    cost::CostClock,
+    ends::{TransferEnds, sync},
     ladder::Ladder,
 };
 use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms::LAST_RESORT};
@@ -59,10 +59,10 @@ use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms:
 /// If it is dropped or ended before it is done, the sink keeps the bytes moved so far.
 pub struct TransferRun<'a> {
     transfer: Transfer<'a>,
-    ends: Ends<'a>,
+    ends: TransferEnds<'a>,
     limit: Option<u64>,
     ladder: Ladder,
-    state: State<'a>,
+    state: EngineState<'a>,
     // A mechanism holds the memory that is to be filled, and it cannot be taken back.
     memory_is_given: bool,
     report: Report,
@@ -82,16 +82,16 @@ pub enum Step {
     Failed(Error),
 }
 
-type Opened<'a> = Box<dyn Mover + 'a>;
+type OpenMover<'a> = Box<dyn Mover + 'a>;
 
-enum State<'a> {
-    /// The mechanism of this rung is not open.
+enum EngineState<'a> {
+    /// The mechanism of this step is not open.
     Closed,
-    Moving(Opened<'a>),
+    Moving(OpenMover<'a>),
     /// The mechanism is left for this reason as soon as the bytes it took are delivered.
-    Draining(Opened<'a>, Error),
+    Draining(OpenMover<'a>, Error),
     /// A mechanism reported the end of the source. A plain read of one byte verifies it.
-    Confirming(Opened<'a>),
+    Confirming(OpenMover<'a>),
     Over(Result<(), Error>),
 }
 
@@ -110,13 +110,13 @@ impl<'a> TransferRun<'a> {
 
     /// Starts a transfer with any endpoints and mechanisms. Its steps may sleep.
     pub(super) fn down(transfer: Transfer<'a>, plan: &Plan) -> Self {
-        let ends = Ends::of(&transfer);
+        let ends = TransferEnds::of(&transfer);
         Self {
             ladder: Ladder::new(plan, ends.addressed),
             ends,
             limit: transfer.limit(),
             transfer,
-            state: State::Closed,
+            state: EngineState::Closed,
             memory_is_given: false,
             report: Report::default(),
         }
@@ -137,13 +137,13 @@ impl<'a> TransferRun<'a> {
     pub fn advance(&mut self, budget: u64) -> Step {
         loop {
             // `None`: only the state has changed, so continue.
-            let step = match mem::replace(&mut self.state, State::Closed) {
-                State::Closed => self.open(),
-                State::Moving(mover) => self.step(mover, budget.max(1)),
-                State::Draining(mover, error) => self.drain(mover, error),
-                State::Confirming(plain) => self.confirm(plain),
-                State::Over(end) => {
-                    self.state = State::Over(end);
+            let step = match mem::replace(&mut self.state, EngineState::Closed) {
+                EngineState::Closed => self.open(),
+                EngineState::Moving(mover) => self.step(mover, budget.max(1)),
+                EngineState::Draining(mover, error) => self.drain(mover, error),
+                EngineState::Confirming(plain) => self.confirm(plain),
+                EngineState::Over(end) => {
+                    self.state = EngineState::Over(end);
                     Some(end.map_or_else(Step::Failed, |()| Step::Done))
                 }
             };
@@ -157,7 +157,7 @@ impl<'a> TransferRun<'a> {
     /// the times in the report.
     pub fn end(mut self) -> Outcome {
         let (stopped, error) = match self.state {
-            State::Over(end) => (false, end.err()),
+            EngineState::Over(end) => (false, end.err()),
             _ => (true, None),
         };
         self.close();
@@ -177,7 +177,7 @@ impl<'a> TransferRun<'a> {
     }
 
     fn open(&mut self) -> Option<Step> {
-        let (mechanism, tuning) = self.ladder.rung();
+        let (mechanism, tuning) = self.ladder.step();
         let info = mechanism.info();
         let (source, sink) = (self.transfer.source.kind(), self.transfer.sink.kind());
         if sink == Kind::Memory && info.pair(source, sink).is_none() {
@@ -187,25 +187,25 @@ impl<'a> TransferRun<'a> {
         match mechanism.open(self.transfer.rest(self.report.bytes), tuning) {
             Ok(mover) => {
                 self.report.use_mechanism(info.name, tuning);
-                self.state = State::Moving(mover);
+                self.state = EngineState::Moving(mover);
                 None
             }
             Err(error) => self.step_down(error),
         }
     }
 
-    fn step(&mut self, mut mover: Opened<'a>, budget: u64) -> Option<Step> {
+    fn step(&mut self, mut mover: OpenMover<'a>, budget: u64) -> Option<Step> {
         let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.report.bytes));
         if left == 0 && mover.in_flight() == 0 {
             return self.finish(mover);
         }
-        let clock = self.ladder.wants_costs().then(Clock::start);
+        let clock = self.ladder.wants_costs().then(CostClock::start);
         match mover.advance(budget.min(left).min(self.ladder.most())) {
             Ok(0) if mover.in_flight() > 0 => {
                 // The sink accepts nothing from this call, and the call returned no errno.
-                let info = self.ladder.rung().0.info();
+                let info = self.ladder.step().0.info();
                 let error = info.error(info.name, Side::Sink, Errno::INVAL, 0);
-                self.state = State::Draining(mover, error);
+                self.state = EngineState::Draining(mover, error);
                 None
             }
             Ok(0) if mover.knows_the_end() || self.memory_is_given => self.finish(mover),
@@ -220,7 +220,7 @@ impl<'a> TransferRun<'a> {
                     self.go_on(mover, error.moved, clock);
                 } else {
                     self.report.moved(error.moved);
-                    self.state = State::Draining(mover, error);
+                    self.state = EngineState::Draining(mover, error);
                 }
                 pause
             }
@@ -229,12 +229,12 @@ impl<'a> TransferRun<'a> {
 
     /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then
     /// addressed by offset, so bytes that this one took and did not deliver are read again.
-    fn go_on(&mut self, mover: Opened<'a>, moved: u64, clock: Option<Clock>) {
+    fn go_on(&mut self, mover: OpenMover<'a>, moved: u64, clock: Option<CostClock>) {
         self.report.moved(moved);
         if clock.is_some_and(|clock| self.ladder.moved(moved, clock.stop())) {
             self.leave(mover);
         } else {
-            self.state = State::Moving(mover);
+            self.state = EngineState::Moving(mover);
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a> TransferRun<'a> {
     }
 
     /// Delivers the bytes that a mover has taken and not delivered, then leaves it.
-    fn drain(&mut self, mut mover: Opened<'a>, reason: Error) -> Option<Step> {
+    fn drain(&mut self, mut mover: OpenMover<'a>, reason: Error) -> Option<Step> {
         if mover.in_flight() == 0 {
             self.leave(mover);
             return self.step_down(reason);
@@ -258,7 +258,7 @@ impl<'a> TransferRun<'a> {
             }
             Ok(moved) => {
                 self.report.moved(moved);
-                self.state = State::Draining(mover, reason);
+                self.state = EngineState::Draining(mover, reason);
                 return Some(Step::Moved);
             }
             Err(error) => {
@@ -268,7 +268,7 @@ impl<'a> TransferRun<'a> {
                 let side = if error.side == Side::Source { Side::Source } else { Side::Sink };
                 let pause = self.pause(&Error { side, ..error });
                 if pause.is_some() {
-                    self.state = State::Draining(mover, reason);
+                    self.state = EngineState::Draining(mover, reason);
                     return pause;
                 }
                 error
@@ -280,24 +280,24 @@ impl<'a> TransferRun<'a> {
 
     /// Verifies a return value of 0 with a plain read, as it need not mean the end. If the read returns data, that is
     /// delivered and the mechanism is left.
-    fn begin_to_confirm(&mut self, mover: Opened<'a>) -> Option<Step> {
+    fn begin_to_confirm(&mut self, mover: OpenMover<'a>) -> Option<Step> {
         self.leave(mover);
         let mut rest = self.transfer.rest(self.report.bytes);
         rest.len = Some(1);
         match LAST_RESORT.open(rest, &Tuning::default()) {
             Ok(plain) => {
-                self.state = State::Confirming(plain);
+                self.state = EngineState::Confirming(plain);
                 None
             }
             Err(error) => self.failed(error),
         }
     }
 
-    fn confirm(&mut self, mut plain: Opened<'a>) -> Option<Step> {
+    fn confirm(&mut self, mut plain: OpenMover<'a>) -> Option<Step> {
         let answer = plain.advance(1);
         let pause = answer.as_ref().err().and_then(|error| self.pause(error));
         if pause.is_some() {
-            self.state = State::Confirming(plain);
+            self.state = EngineState::Confirming(plain);
             return pause;
         }
         let moved = match answer {
@@ -310,7 +310,7 @@ impl<'a> TransferRun<'a> {
         };
         self.leave(plain);
         self.report.moved(moved);
-        let info = self.ladder.rung().0.info();
+        let info = self.ladder.step().0.info();
         let call = info.calls.first().copied().unwrap_or(info.name);
         let told = self.report.steps_down.len();
         self.step_down(info.error(call, Side::Source, Errno::INVAL, 0));
@@ -336,7 +336,7 @@ impl<'a> TransferRun<'a> {
     }
 
     /// Records the notes of a mover and drops it, so that the next one can open the endpoints.
-    fn leave(&mut self, mover: Opened<'a>) {
+    fn leave(&mut self, mover: OpenMover<'a>) {
         self.report.notes.extend(mover.note());
         self.report.lost = if self.ends.rewindable { 0 } else { mover.in_flight() };
         drop(mover);
@@ -344,26 +344,28 @@ impl<'a> TransferRun<'a> {
 
     /// Leaves the open mover, if there is one.
     fn close(&mut self) {
-        match mem::replace(&mut self.state, State::Closed) {
-            State::Moving(mover) | State::Draining(mover, _) | State::Confirming(mover) => {
+        match mem::replace(&mut self.state, EngineState::Closed) {
+            EngineState::Moving(mover)
+            | EngineState::Draining(mover, _)
+            | EngineState::Confirming(mover) => {
                 self.leave(mover);
             }
-            State::Closed | State::Over(_) => {}
+            EngineState::Closed | EngineState::Over(_) => {}
         }
     }
 
-    fn finish(&mut self, mover: Opened<'a>) -> Option<Step> {
+    fn finish(&mut self, mover: OpenMover<'a>) -> Option<Step> {
         self.leave(mover);
         let end = if self.transfer.needs.durable { sync(&self.transfer.sink) } else { Ok(()) };
         match end {
-            Ok(()) => self.state = State::Over(Ok(())),
+            Ok(()) => self.state = EngineState::Over(Ok(())),
             Err(error) => return self.failed(error),
         }
         None
     }
 
     fn failed(&mut self, error: Error) -> Option<Step> {
-        self.state = State::Over(Err(Error { moved: self.report.bytes, ..error }));
+        self.state = EngineState::Over(Err(Error { moved: self.report.bytes, ..error }));
         None
     }
 }

@@ -6,7 +6,7 @@ use thalweg_sys::copy;
 
 use crate::{
     Blocks, End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role,
-    Side, Transfer, Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
+    Side, Transfer, Tuning, Unfit, Unit, advance_by_steps, pipe_buffer::chunk,
 };
 
 /// `copy_file_range` with explicit offsets.
@@ -27,7 +27,7 @@ static INFO: Info = Info {
     nature: Nature { blocks: Blocks::MayShare, ..Nature::PLAIN },
 };
 
-struct Run<'a> {
+struct CopyFileRangeMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     chunk: u64,
@@ -51,17 +51,17 @@ impl Mechanism for CopyFileRange {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        Ok(Box::new(Run { source, sink, chunk: INFO.bytes(tuning, "chunk") as u64 }))
+        Ok(Box::new(CopyFileRangeMover { source, sink, chunk: INFO.bytes(tuning, "chunk") as u64 }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for CopyFileRangeMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
 }
 
-impl Run<'_> {
+impl CopyFileRangeMover<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let (from, to) = (self.source, self.sink);
         let len = chunk(most.min(self.chunk));

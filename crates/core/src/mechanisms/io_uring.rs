@@ -6,8 +6,8 @@ use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit,
     buffers::Amount,
-    growth::Growth,
-    lanes::{self, Job, Lanes, Stop},
+    length_guard::LengthGuard,
+    uring_pipeline::{self, PipelineJob, PipelineStop, UringPipeline},
 };
 use thalweg_sys::Errno;
 
@@ -40,13 +40,13 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct IoUringMover<'a> {
     // Dropped first, so that requests in flight end before the rest is touched. `None` once it is
     // broken.
-    lanes: Option<Lanes<'a>>,
+    lanes: Option<UringPipeline<'a>>,
     source: End<'a>,
     sink: End<'a>,
-    growth: Growth,
+    growth: LengthGuard,
 }
 
 impl Mechanism for IoUring {
@@ -61,7 +61,7 @@ impl Mechanism for IoUring {
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
             return Err(Unfit::because("pieces need ends that can be addressed by offset"));
         }
-        lanes::fits(facts)
+        uring_pipeline::fits(facts)
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
@@ -70,17 +70,17 @@ impl Mechanism for IoUring {
         if sink.at.is_none() && sink.kind != Kind::Null {
             return Err(INFO.error("open", Side::Sink, Errno::SPIPE, 0));
         }
-        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let lanes = Some(Lanes::new(&INFO, tuning, amount, 1)?);
-        Ok(Box::new(Run { lanes, source, sink, growth }))
+        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let lanes = Some(UringPipeline::new(&INFO, tuning, amount, 1)?);
+        Ok(Box::new(IoUringMover { lanes, source, sink, growth }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for IoUringMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let at =
             self.source.at.ok_or(INFO.error("IORING_OP_READ", Side::Source, Errno::SPIPE, 0))?;
-        let job = Job {
+        let job = PipelineJob {
             source: (self.source.fd.into(), at),
             sink: (self.sink.fd.into(), self.sink.at),
             len: budget,
@@ -98,8 +98,10 @@ impl Mover for Run<'_> {
             settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
         }
         match answer?.stop {
-            Some(Stop::Failed(call, side, errno)) => Err(INFO.error(call, side, errno, moved)),
-            Some(Stop::End | Stop::Ragged) | None => Ok(moved),
+            Some(PipelineStop::Failed(call, side, errno)) => {
+                Err(INFO.error(call, side, errno, moved))
+            }
+            Some(PipelineStop::End | PipelineStop::Ragged) | None => Ok(moved),
         }
     }
 }

@@ -10,8 +10,8 @@ use thalweg_sys::{
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
     Tuning, Unit, advance_by_steps,
-    conduit::chunk,
-    growth::{Growth, length},
+    length_guard::{LengthGuard, length},
+    pipe_buffer::chunk,
 };
 
 /// Maps both files with `mmap` and copies in user space.
@@ -32,10 +32,10 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct MmapCopyMover<'a> {
     source: End<'a>,
     sink: End<'a>,
-    growth: Growth,
+    growth: LengthGuard,
     wished: usize,
     window: Option<Window>,
 }
@@ -54,15 +54,15 @@ impl Mechanism for MmapCopy {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let wished = INFO.bytes(tuning, "window");
-        let mut run = Run { source, sink, growth, wished, window: None };
+        let mut run = MmapCopyMover { source, sink, growth, wished, window: None };
         run.slide()?;
         Ok(Box::new(run))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for MmapCopyMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let answer = advance_by_steps(budget, |most| self.step(chunk(most)));
         if answer.is_err() {
@@ -76,7 +76,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl MmapCopyMover<'_> {
     /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
     /// that are not part of the file. The sink may still be shorter; it grows before it is touched.
     fn slide(&mut self) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use thalweg_sys::{
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
-    Tuning, Unit, advance_by_steps, conduit::chunk, growth::length,
+    Tuning, Unit, advance_by_steps, length_guard::length, pipe_buffer::chunk,
 };
 
 /// Maps the source with `mmap` and calls `write` on the mapping.
@@ -37,7 +37,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct MmapWriteMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     wished: usize,
@@ -54,19 +54,19 @@ impl Mechanism for MmapWrite {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
         let wished = INFO.bytes(tuning, "window");
-        let mut run = Run { source, sink, wished, window: None, done: 0 };
+        let mut run = MmapWriteMover { source, sink, wished, window: None, done: 0 };
         run.slide()?;
         Ok(Box::new(run))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for MmapWriteMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(chunk(most)))
     }
 }
 
-impl Run<'_> {
+impl MmapWriteMover<'_> {
     /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
     /// that are not part of the file.
     fn slide(&mut self) -> Result<(), Error> {

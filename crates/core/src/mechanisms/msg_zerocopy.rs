@@ -8,7 +8,7 @@ use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
-    Sink, Source, Transfer, Tuning, Unfit, Unit, conduit::chunk,
+    Sink, Source, Transfer, Tuning, Unfit, Unit, pipe_buffer::chunk,
 };
 
 /// `send` without a copy, and its completion notifications.
@@ -47,7 +47,7 @@ static INFO: Info = Info {
 /// The longest wait for acknowledgements before the watcher is called again.
 const WAIT: Duration = Duration::from_millis(100);
 
-struct Run<'a> {
+struct MsgZerocopyMover<'a> {
     // `None` only during drop.
     sends: Option<ZerocopySends<'a>>,
     feed: Feed<'a>,
@@ -60,12 +60,12 @@ struct Run<'a> {
 
 enum Feed<'a> {
     Memory(&'a [u8]),
-    File(Pool<'a>),
+    File(ZerocopyBuffers<'a>),
 }
 
 /// Buffers for the bytes of a file. A buffer is filled at most once between two moments at which
 /// nothing is outstanding.
-struct Pool<'a> {
+struct ZerocopyBuffers<'a> {
     source: End<'a>,
     buffers: Vec<Map>,
     used: usize,
@@ -98,16 +98,23 @@ impl Mechanism for MsgZerocopy {
                 let buffers: Result<Vec<_>, _> =
                     (0..depth).map(|_| Map::anonymous(buffer, false)).collect();
                 let buffers = buffers.map_err(|e| INFO.error("mmap", Side::Own, e, 0))?;
-                Feed::File(Pool { source, buffers, used: 0, filled: 0, sent: 0 })
+                Feed::File(ZerocopyBuffers { source, buffers, used: 0, filled: 0, sent: 0 })
             }
         };
         let sends = ZerocopySends::new(sink.fd);
         let sends = sends.map_err(|e| INFO.error("SO_ZEROCOPY", Side::Sink, e, 0))?;
-        Ok(Box::new(Run { sends: Some(sends), feed, sink, buffer, pending: 0, calls: 0 }))
+        Ok(Box::new(MsgZerocopyMover {
+            sends: Some(sends),
+            feed,
+            sink,
+            buffer,
+            pending: 0,
+            calls: 0,
+        }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for MsgZerocopyMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let (mut failure, began) = (None, Instant::now());
         while self.pending < budget && (self.pending == 0 || began.elapsed() < WAIT) {
@@ -166,7 +173,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl MsgZerocopyMover<'_> {
     /// Sends once, after a read if the source is a file. Returns 0 if the source has ended, or if
     /// all its buffers wait for acknowledgement.
     fn send(&mut self, most: usize) -> Result<usize, Error> {
@@ -204,7 +211,7 @@ impl Run<'_> {
     }
 }
 
-impl Pool<'_> {
+impl ZerocopyBuffers<'_> {
     /// Reads into a free buffer. Returns `false` if no buffer is free, or the source has ended.
     fn refill(&mut self, most: usize, all_free: bool) -> Result<bool, Error> {
         if all_free {
@@ -227,7 +234,7 @@ impl Pool<'_> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for MsgZerocopyMover<'_> {
     /// Only an aborted transfer has outstanding sends here, and its peer may never read them.
     fn drop(&mut self) {
         if let Some(sends) = self.sends.take() {

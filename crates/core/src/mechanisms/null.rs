@@ -24,7 +24,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run {
+struct NullMover {
     left: u64,
 }
 
@@ -34,11 +34,11 @@ impl Mechanism for Null {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, _: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        Ok(Box::new(Run { left: t.limit().unwrap_or(0) }))
+        Ok(Box::new(NullMover { left: t.limit().unwrap_or(0) }))
     }
 }
 
-impl Mover for Run {
+impl Mover for NullMover {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let count = budget.min(self.left);
         self.left -= count;

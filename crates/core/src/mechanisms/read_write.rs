@@ -7,10 +7,9 @@ use thalweg_sys::{Errno, buffer::Buffer};
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
-    Source, Transfer, Tuning, Unit, advance_by_steps,
+    Source, Transfer, Tuning, Unit, advance_by_steps, buffer_pool,
     buffers::{Amount, sizes},
-    conduit::chunk,
-    spares,
+    pipe_buffer::chunk,
 };
 
 /// Calls `read` into a buffer and `write` from it.
@@ -47,7 +46,7 @@ const fn all_pairs() -> [Pair; 36] {
     pairs
 }
 
-struct Run<'a> {
+struct ReadWriteMover<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
     buffer: Buffer,
@@ -56,9 +55,9 @@ struct Run<'a> {
     sent: usize,
 }
 
-impl Drop for Run<'_> {
+impl Drop for ReadWriteMover<'_> {
     fn drop(&mut self) {
-        spares::give_buffer(std::mem::take(&mut self.buffer));
+        buffer_pool::give_buffer(std::mem::take(&mut self.buffer));
     }
 }
 
@@ -71,12 +70,12 @@ impl Mechanism for ReadWrite {
         // A memory endpoint needs no buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
         let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
-        let buffer = if both_fds { spares::buffer(size()) } else { Buffer::default() };
-        Ok(Box::new(Run { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
+        let buffer = if both_fds { buffer_pool::buffer(size()) } else { Buffer::default() };
+        Ok(Box::new(ReadWriteMover { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for ReadWriteMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(chunk(most)))
     }
@@ -98,7 +97,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl ReadWriteMover<'_> {
     fn step(&mut self, most: usize) -> Result<u64, Error> {
         match (&mut self.source, &mut self.sink) {
             (Source::Memory(from), Sink::Memory(to)) => {

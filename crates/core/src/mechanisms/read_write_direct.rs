@@ -13,9 +13,9 @@ use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
     buffers::Amount,
-    growth::Growth,
-    lanes::{self, Job, Lanes, Stop},
+    length_guard::LengthGuard,
     reopen::reopen,
+    uring_pipeline::{self, PipelineJob, PipelineStop, UringPipeline},
 };
 
 /// Linked O_DIRECT reads and writes.
@@ -52,16 +52,16 @@ static INFO: Info = Info {
 // A multiple of every logical block size in use (512 or 4096) and of a page.
 const GRAIN: u64 = 4096;
 
-struct Run<'a> {
+struct ReadWriteDirectMover<'a> {
     // Dropped first, so that requests in flight end before the rest is touched. `None` once it is
     // broken.
-    lanes: Option<Lanes<'a>>,
+    lanes: Option<UringPipeline<'a>>,
     source: End<'a>,
     sink: End<'a>,
     // The endpoints reopened with O_DIRECT; `None` for an endpoint that goes through the cache.
     direct_source: Option<Arc<OwnedFd>>,
     direct_sink: Option<Arc<OwnedFd>>,
-    growth: Growth,
+    growth: LengthGuard,
 }
 
 impl Mechanism for ReadWriteDirect {
@@ -76,13 +76,13 @@ impl Mechanism for ReadWriteDirect {
         if !facts.source.addressed || !facts.sink.addressed {
             return Err(Unfit::because("O_DIRECT needs ends that can be addressed by offset"));
         }
-        lanes::fits(facts)
+        uring_pipeline::fits(facts)
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let amount = Amount::of(&t);
         let (source, sink) = t.descriptors(&INFO)?;
-        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let direct_source = reopen(&source, OFlags::RDONLY | OFlags::DIRECT);
         let mut direct_sink = reopen(&sink, OFlags::WRONLY | OFlags::DIRECT).ok();
         if let (Err(errno), None) = (&direct_source, &direct_sink) {
@@ -94,8 +94,8 @@ impl Mechanism for ReadWriteDirect {
             // The offsets differ modulo the grain, so only one endpoint can be aligned.
             direct_sink = None;
         }
-        Ok(Box::new(Run {
-            lanes: Some(Lanes::new(&INFO, tuning, amount, GRAIN)?),
+        Ok(Box::new(ReadWriteDirectMover {
+            lanes: Some(UringPipeline::new(&INFO, tuning, amount, GRAIN)?),
             source,
             sink,
             direct_source: direct_source.map(Arc::new),
@@ -105,13 +105,13 @@ impl Mechanism for ReadWriteDirect {
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for ReadWriteDirectMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> ReadWriteDirectMover<'a> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
             return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
@@ -122,19 +122,24 @@ impl<'a> Run<'a> {
             return self.plain(most.min(GRAIN - ragged));
         }
         match self.direct(from, to, whole)? {
-            (0, Some(Stop::Ragged)) => self.plain(most.min(GRAIN)),
-            (moved, Some(Stop::Failed(call, side, errno))) => {
+            (0, Some(PipelineStop::Ragged)) => self.plain(most.min(GRAIN)),
+            (moved, Some(PipelineStop::Failed(call, side, errno))) => {
                 Err(INFO.error(call, side, errno, moved))
             }
             (moved, _) => Ok(moved),
         }
     }
 
-    fn direct(&mut self, from: u64, to: u64, len: u64) -> Result<(u64, Option<Stop>), Error> {
+    fn direct(
+        &mut self,
+        from: u64,
+        to: u64,
+        len: u64,
+    ) -> Result<(u64, Option<PipelineStop>), Error> {
         let fd = |direct: &Option<Arc<OwnedFd>>, plain: BorrowedFd<'a>| -> RingFd<'a> {
             direct.clone().map_or_else(|| plain.into(), Into::into)
         };
-        let job = Job {
+        let job = PipelineJob {
             source: (fd(&self.direct_source, self.source.fd), from),
             sink: (fd(&self.direct_sink, self.sink.fd), Some(to)),
             len,

@@ -16,7 +16,7 @@ use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit,
     buffers::{Amount, sizes},
-    growth::Growth,
+    length_guard::LengthGuard,
 };
 
 /// `pread` and `pwrite` on several threads.
@@ -44,10 +44,10 @@ static KNOBS: LazyLock<[Knob; 2]> = LazyLock::new(|| {
     ]
 });
 
-struct Run<'a> {
+struct ReadWriteParallelMover<'a> {
     source: End<'a>,
     sink: End<'a>,
-    growth: Growth,
+    growth: LengthGuard,
     buffers: Vec<Buffer>,
 }
 
@@ -69,18 +69,18 @@ impl Mechanism for ReadWriteParallel {
         if source.at.is_none() || sink.at.is_none() {
             return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
         }
-        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let least = INFO.least("buffer");
         let size = amount.fits(INFO.bytes(tuning, "buffer"), least);
         let threads = amount.pieces(size, least).min(INFO.knob(tuning, "threads"));
         let buffers = (0..threads).map(|_| Buffer::new(size)).collect();
-        Ok(Box::new(Run { source, sink, growth, buffers }))
+        Ok(Box::new(ReadWriteParallelMover { source, sink, growth, buffers }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for ReadWriteParallelMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
-        let stretch = Stretch::new(self.source, self.sink, budget);
+        let stretch = SharedRange::new(self.source, self.sink, budget);
         let faults = fault::inherit();
         let (own, others) = self.buffers.split_first_mut().unzip();
         thread::scope(|scope| {
@@ -113,7 +113,7 @@ impl Mover for Run<'_> {
 }
 
 /// The bytes of one step, which the threads divide among themselves.
-struct Stretch<'a> {
+struct SharedRange<'a> {
     source: End<'a>,
     sink: End<'a>,
     // The next byte that no thread has taken, and the end of the range. The first only grows, the second only shrinks.
@@ -123,7 +123,7 @@ struct Stretch<'a> {
     first_gap: Mutex<(u64, Option<Error>)>,
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> SharedRange<'a> {
     fn new(source: End<'a>, sink: End<'a>, len: u64) -> Self {
         let (next, until) = (AtomicU64::new(0), AtomicU64::new(len));
         Self { source, sink, next, until, first_gap: Mutex::new((len, None)) }

@@ -7,7 +7,7 @@ use thalweg_sys::{Errno, copy};
 
 use crate::{
     Blocks, End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
-    Transfer, Tuning, Unfit, advance_by_steps, growth::length,
+    Transfer, Tuning, Unfit, advance_by_steps, length_guard::length,
 };
 
 /// Clones with `FICLONERANGE`, piece by piece.
@@ -23,7 +23,7 @@ static INFO: Info = Info {
     nature: Nature { blocks: Blocks::Shared, ..Nature::PLAIN },
 };
 
-struct Run<'a> {
+struct ReflinkMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     block: u64,
@@ -56,17 +56,17 @@ impl Mechanism for Reflink {
         let block = |end: &End<'_>| fstat(end.fd).map(|stat| stat.st_blksize as u64);
         let larger = block(&source).and_then(|a| Ok(a.max(block(&sink)?)));
         let block = larger.map_err(|e| INFO.error("fstat", Side::Either, e, 0))?;
-        Ok(Box::new(Run { source, sink, block: block.max(1) }))
+        Ok(Box::new(ReflinkMover { source, sink, block: block.max(1) }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for ReflinkMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
 }
 
-impl Run<'_> {
+impl ReflinkMover<'_> {
     /// Clones one piece. The length is always explicit, because a length of 0 ("to the end") would
     /// also clone bytes that are appended during the call, uncounted.
     fn step(&mut self, most: u64) -> Result<u64, Error> {

@@ -8,7 +8,7 @@ use thalweg_sys::copy;
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
-    Transfer, Tuning, Unfit, advance_by_steps, conduit::chunk, reopen::reopen,
+    Transfer, Tuning, Unfit, advance_by_steps, pipe_buffer::chunk, reopen::reopen,
 };
 
 /// `sendfile` from a file or a seekable device.
@@ -35,7 +35,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct SendfileMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     // sendfile takes no offset for the sink, so a sink addressed by offset is reopened with an
@@ -59,17 +59,17 @@ impl Mechanism for Sendfile {
         let (source, sink) = t.descriptors(&INFO)?;
         let own = sink.at.map(|_| reopen(&sink, OFlags::WRONLY));
         let own = own.transpose().map_err(|e| INFO.error("open", Side::Sink, e, 0))?;
-        Ok(Box::new(Run { source, sink, own }))
+        Ok(Box::new(SendfileMover { source, sink, own }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for SendfileMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
 }
 
-impl Run<'_> {
+impl SendfileMover<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let mut out: BorrowedFd<'_> = self.sink.fd;
         if let (Some(own), Some(at)) = (&self.own, self.sink.at) {

@@ -7,7 +7,7 @@ use thalweg_sys::pipe::{self, SpliceMode};
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
-    conduit::{Conduit, chunk},
+    pipe_buffer::{PipeBuffer, chunk},
 };
 
 /// Splices with one thread and one pipe.
@@ -46,11 +46,11 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct SpliceMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     // `None` if an endpoint is a pipe; one splice then connects both.
-    through: Option<Conduit>,
+    through: Option<PipeBuffer>,
 }
 
 impl Mechanism for Splice {
@@ -69,18 +69,18 @@ impl Mechanism for Splice {
         let (source, sink) = t.descriptors(&INFO)?;
         let direct = source.kind == Kind::Pipe || sink.kind == Kind::Pipe;
         let wished = INFO.bytes(tuning, "pipe");
-        let through = if direct { None } else { Some(Conduit::new(&INFO, wished)?) };
-        Ok(Box::new(Run { source, sink, through }))
+        let through = if direct { None } else { Some(PipeBuffer::new(&INFO, wished)?) };
+        Ok(Box::new(SpliceMover { source, sink, through }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for SpliceMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
 
     fn in_flight(&self) -> u64 {
-        self.through.as_ref().map_or(0, Conduit::waiting)
+        self.through.as_ref().map_or(0, PipeBuffer::waiting)
     }
 
     fn drain(&mut self) -> Result<u64, Error> {
@@ -88,7 +88,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl SpliceMover<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let Some(through) = &mut self.through else {
             let (from, to) = (self.source, self.sink);

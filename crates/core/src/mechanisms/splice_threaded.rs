@@ -16,7 +16,7 @@ use thalweg_sys::{
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
-    conduit::{Conduit, chunk},
+    pipe_buffer::{PipeBuffer, chunk},
 };
 
 /// Splices with a filling thread, a pipe, and the calling thread.
@@ -51,24 +51,24 @@ static INFO: Info = Info {
 /// The longest wait of either thread before it checks whether it is still needed.
 const WAIT: Duration = Duration::from_millis(100);
 
-struct Run<'a> {
+struct SpliceThreadedMover<'a> {
     sink: End<'a>,
     // `None` only during drop: closing the pipe's reading end wakes the filling thread.
-    through: Option<Conduit>,
+    through: Option<PipeBuffer>,
     // Bytes known to have been put in by the filling thread, since the beginning.
     seen: u64,
-    shared: Arc<Shared>,
+    shared: Arc<FillShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct FillShared {
+    state: Mutex<FillState>,
     change: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FillState {
     // Bytes that may be taken and that were taken, since the beginning.
     allowed: u64,
     taken: u64,
@@ -83,7 +83,7 @@ struct State {
 
 /// State of the filling thread.
 struct Filler {
-    shared: Arc<Shared>,
+    shared: Arc<FillShared>,
     source: OwnedFd,
     at: Option<u64>,
     into: OwnedFd,
@@ -107,12 +107,12 @@ impl Mechanism for SpliceThreaded {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        let through = Conduit::new(&INFO, INFO.bytes(tuning, "pipe"))?;
+        let through = PipeBuffer::new(&INFO, INFO.bytes(tuning, "pipe"))?;
         let own = |fd: std::os::fd::BorrowedFd<'_>| {
             let own = fd.try_clone_to_owned();
             own.map_err(|e| INFO.error("fcntl", Side::Own, errno_of(&e), 0))
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(FillShared::default());
         let filler = Filler {
             shared: Arc::clone(&shared),
             source: own(source.fd)?,
@@ -127,11 +127,11 @@ impl Mechanism for SpliceThreaded {
             .spawn(move || inherited.enter(|| filler.fill()))
             .map_err(|e| INFO.error("clone", Side::Own, errno_of(&e), 0))?;
         let (through, thread) = (Some(through), Some(thread));
-        Ok(Box::new(Run { sink, through, seen: 0, shared, thread }))
+        Ok(Box::new(SpliceThreadedMover { sink, through, seen: 0, shared, thread }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for SpliceThreadedMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         self.shared.allow((self.seen - self.in_flight()) + budget);
         let answer = advance_by_steps(budget, |_| self.step());
@@ -144,7 +144,7 @@ impl Mover for Run<'_> {
     }
 
     fn in_flight(&self) -> u64 {
-        self.through.as_ref().map_or(0, Conduit::waiting)
+        self.through.as_ref().map_or(0, PipeBuffer::waiting)
     }
 
     fn drain(&mut self) -> Result<u64, Error> {
@@ -152,7 +152,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl SpliceThreadedMover<'_> {
     fn step(&mut self) -> Result<u64, Error> {
         if self.in_flight() == 0 {
             let (taken, pause) = self.shared.more_than(self.seen);
@@ -178,7 +178,7 @@ impl Run<'_> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for SpliceThreadedMover<'_> {
     fn drop(&mut self) {
         self.shared.lock().over = true;
         self.shared.change.notify_all();
@@ -212,8 +212,8 @@ impl Filler {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl FillShared {
+    fn lock(&self) -> MutexGuard<'_, FillState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,7 +240,7 @@ impl Shared {
     /// Waits until more than `seen` bytes have been taken, the filling pauses, or [`WAIT`] has
     /// passed.
     fn more_than(&self, seen: u64) -> (u64, Option<Result<(), Errno>>) {
-        let nothing = |state: &mut State| state.taken == seen && state.pause.is_none();
+        let nothing = |state: &mut FillState| state.taken == seen && state.pause.is_none();
         let mut state = self.lock();
         state.sleepers += 1;
         let waited = self.change.wait_timeout_while(state, WAIT, nothing);
@@ -251,7 +251,7 @@ impl Shared {
 
     /// Waits until more may be taken. Returns `false` once the transfer is over.
     fn wait_for_allowance(&self) -> bool {
-        let idle = |state: &mut State| !state.over && !state.may_take();
+        let idle = |state: &mut FillState| !state.over && !state.may_take();
         let waited = self.change.wait_while(self.lock(), idle);
         !waited.unwrap_or_else(PoisonError::into_inner).over
     }
@@ -284,7 +284,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl FillState {
     fn may_take(&self) -> bool {
         self.pause.is_none() && self.taken < self.allowed
     }

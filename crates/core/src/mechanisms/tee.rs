@@ -13,7 +13,7 @@ use thalweg_sys::{
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
-    Tuning, advance_by_steps, conduit::chunk,
+    Tuning, advance_by_steps, pipe_buffer::chunk,
 };
 
 /// Calls `tee`, then `splice` to `/dev/null`.
@@ -30,7 +30,7 @@ pub(crate) static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Run<'a> {
+struct TeeMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     nowhere: OwnedFd,
@@ -48,11 +48,11 @@ impl Mechanism for Tee {
         let (source, sink) = t.descriptors(&INFO)?;
         let nowhere = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
         let nowhere = nowhere.map_err(|e| INFO.error("open", Side::Own, e, 0))?;
-        Ok(Box::new(Run { source, sink, nowhere, shown: 0 }))
+        Ok(Box::new(TeeMover { source, sink, nowhere, shown: 0 }))
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for TeeMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| self.step(most))
     }
@@ -79,7 +79,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl TeeMover<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         if self.shown == 0 {
             let shown = pipe::tee(self.source.fd, self.sink.fd, chunk(most), SpliceMode::Block);

@@ -10,7 +10,7 @@ use thalweg_sys::{
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
-    Source, Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
+    Source, Transfer, Tuning, Unit, advance_by_steps, pipe_buffer::chunk,
 };
 
 /// Calls `vmsplice` on memory, after a `read` if the source is a file.
@@ -44,12 +44,12 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-enum Run<'a> {
+enum VmspliceMover<'a> {
     Memory { bytes: &'a [u8], sink: End<'a> },
-    File(Pages<'a>),
+    File(VmspliceFile<'a>),
 }
 
-struct Pages<'a> {
+struct VmspliceFile<'a> {
     source: End<'a>,
     sink: End<'a>,
     wished: usize,
@@ -69,17 +69,20 @@ impl Mechanism for Vmsplice {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (wished, huge) = (INFO.bytes(tuning, "buffer"), INFO.knob(tuning, "huge") > 0);
         match (t.source, t.sink) {
-            (Source::Memory(bytes), Sink::Fd(sink)) => Ok(Box::new(Run::Memory { bytes, sink })),
+            (Source::Memory(bytes), Sink::Fd(sink)) => {
+                Ok(Box::new(VmspliceMover::Memory { bytes, sink }))
+            }
             (Source::Fd(source), Sink::Fd(sink)) => {
-                let pages = Pages { source, sink, wished, huge, full: None, filled: 0, sent: 0 };
-                Ok(Box::new(Run::File(pages)))
+                let pages =
+                    VmspliceFile { source, sink, wished, huge, full: None, filled: 0, sent: 0 };
+                Ok(Box::new(VmspliceMover::File(pages)))
             }
             _ => Err(INFO.error("open", Side::Sink, Errno::INVAL, 0)),
         }
     }
 }
 
-impl Mover for Run<'_> {
+impl Mover for VmspliceMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         advance_by_steps(budget, |most| match self {
             Self::Memory { bytes, sink } => {
@@ -113,7 +116,7 @@ impl Mover for Run<'_> {
     }
 }
 
-impl Pages<'_> {
+impl VmspliceFile<'_> {
     fn step(&mut self, most: usize) -> Result<u64, Error> {
         if self.sent == self.filled {
             (self.sent, self.filled) = (0, 0);

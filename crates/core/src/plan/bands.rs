@@ -13,12 +13,12 @@ use crate::{
 /// The plans made so far, each with the sizes for which it is valid. Every call must use the same endpoints, request
 /// and profile.
 #[derive(Debug, Default)]
-pub struct Bands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
+pub struct SizeBands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
 
 // The number of plans kept if no two sizes share a plan.
 const MOST: usize = 1024;
 
-impl Bands {
+impl SizeBands {
     /// Returns the plan of the band that contains `len`. Its ladder is that of [`Plan::make`] for exactly this size.
     /// Its evidence is that of the first size requested in the band.
     pub fn at(
@@ -51,7 +51,7 @@ pub fn bands(
     request: &Request,
     profile: Option<&Profile>,
 ) -> Vec<(u64, Arc<Plan>)> {
-    let (mut kept, mut all) = (Bands::default(), Vec::<(u64, Arc<Plan>)>::new());
+    let (mut kept, mut all) = (SizeBands::default(), Vec::<(u64, Arc<Plan>)>::new());
     // If mechanisms take turns, each size is a band of its own.
     for _ in 0..MOST {
         let plan = kept.at(from, || facts.clone(), request, profile);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn ladder(plan: &Plan) -> Vec<(&'static str, Tuning)> {
-        plan.ladder().into_iter().map(|(rung, tuning)| (rung.info().name, tuning)).collect()
+        plan.ladder().into_iter().map(|(step, tuning)| (step.info().name, tuning)).collect()
     }
 
     proptest! {
@@ -161,8 +161,8 @@ mod tests {
             let mut profile = Profile::new();
             profile.merge(cells);
             let request = Request { prefer, ..Request::default() };
-            let mut bands = Bands::default();
-            let edges = |bands: &Bands| -> Vec<u64> {
+            let mut bands = SizeBands::default();
+            let edges = |bands: &SizeBands| -> Vec<u64> {
                 bands.0.iter().flat_map(|(band, _)| [*band.start(), *band.end()]).collect()
             };
             let mut sizes = lens;
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn where_nothing_was_measured_one_plan_is_for_all_sizes() {
-        let mut bands = Bands::default();
+        let mut bands = SizeBands::default();
         let profile = Profile::new();
         for profile in [None, Some(&profile)] {
             for len in [0, 1, 5000, 1 << 40, u64::MAX] {

@@ -40,7 +40,7 @@ pub struct Evidence {
 ///
 /// All cells have the same conditions: ratios of an idle machine are not compared with ratios of a loaded one.
 #[derive(Clone, Debug)]
-pub struct Known<'p> {
+pub struct MatchingCells<'p> {
     cells: Vec<&'p Cell>,
     size: Option<u64>,
 }
@@ -129,21 +129,21 @@ pub fn day(at: &str) -> &str {
 impl Profile {
     /// Returns the measurements for such endpoints. Cells of another load or sink state are used only if there are none
     /// for the requested one.
-    pub fn known(&self, facts: &Facts, load: Load) -> Known<'_> {
+    pub fn known(&self, facts: &Facts, load: Load) -> MatchingCells<'_> {
         let mut cells = self.nearest(facts, load);
         // A copy's recent observation of a mechanism at about this size replaces all earlier measurements of it.
         let seen = seen_in(&cells);
         cells.retain(|cell| cell.provisional || !seen.contains(&&*cell.mechanism));
-        Known::among(cells, facts.len)
+        MatchingCells::among(cells, facts.len)
     }
 
     /// Returns the survey's measurements alone, if observations of copies replace some of them; otherwise `None`.
-    pub(crate) fn displaced(&self, facts: &Facts, load: Load) -> Option<Known<'_>> {
+    pub(crate) fn displaced(&self, facts: &Facts, load: Load) -> Option<MatchingCells<'_>> {
         let mut cells = self.nearest(facts, load);
         let seen = seen_in(&cells);
         cells.retain(|cell| !cell.provisional);
         let is_displaced = cells.iter().any(|cell| seen.contains(&&*cell.mechanism));
-        is_displaced.then(|| Known::among(cells, facts.len))
+        is_displaced.then(|| MatchingCells::among(cells, facts.len))
     }
 
     /// Returns the cells for such endpoints with the nearest conditions, as far as they apply to this size.
@@ -162,7 +162,7 @@ fn seen_in<'p>(cells: &[&'p Cell]) -> Vec<&'p str> {
     cells.iter().filter(|cell| cell.provisional).map(|cell| &*cell.mechanism).collect()
 }
 
-impl<'p> Known<'p> {
+impl<'p> MatchingCells<'p> {
     /// Uses these cells, which must share one pair of endpoints and the same conditions, for a transfer of this size.
     pub fn among(cells: impl IntoIterator<Item = &'p Cell>, size: Option<u64>) -> Self {
         let mut cells: Vec<&Cell> = cells.into_iter().collect();

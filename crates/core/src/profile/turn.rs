@@ -16,12 +16,12 @@ const LOOKS: u32 = 2000;
 
 /// The lock on a profile. It is released when the value is dropped or the process ends.
 #[derive(Debug)]
-pub struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
+pub struct ProfileLock(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
 impl Profile {
     /// Waits until no other process of this user changes the profile at this path. Read the profile after that, not
     /// before. Fails in a directory of another user. If the lock file belongs to another user, returns without a lock.
-    pub fn turn(path: &Path) -> Result<Turn, ProfileError> {
+    pub fn turn(path: &Path) -> Result<ProfileLock, ProfileError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         make_directory(folder).map_err(|error| unusable(path, error))?;
         // A separate lock file, as every writer replaces the profile's file.
@@ -29,14 +29,14 @@ impl Profile {
         name.push(path.file_name().unwrap_or_default());
         name.push(".lock");
         let lock = lock_file(&folder.join(name)).map_err(|error| unusable(path, error))?;
-        let Some(lock) = lock else { return Ok(Turn(None)) };
+        let Some(lock) = lock else { return Ok(ProfileLock(None)) };
         for _ in 0..LOOKS {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Turn(Some(lock))),
+                Ok(()) => return Ok(ProfileLock(Some(lock))),
                 Err(Errno::WOULDBLOCK) => drop(nanosleep(&NAP)),
                 Err(Errno::INTR) => {}
                 // The file system does not support locks.
-                Err(_) => return Ok(Turn(None)),
+                Err(_) => return Ok(ProfileLock(None)),
             }
         }
         let source = Errno::WOULDBLOCK.into();

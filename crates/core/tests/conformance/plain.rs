@@ -6,7 +6,7 @@ use std::path::Path;
 use thalweg_core::{
     Kind, Mechanism, StepDown,
     alias::{self, Alias},
-    scratch::Site,
+    scratch::ScratchSite,
 };
 use thalweg_sys::fault::Script;
 
@@ -117,7 +117,7 @@ fn whoever_takes_turns_moves_every_size_on_every_file_system() {
 #[test]
 fn a_promise_of_a_copy_is_kept_when_the_source_is_written_afterwards() {
     for folder in folders() {
-        let site = Site::at(&folder);
+        let site = ScratchSite::at(&folder);
         for mechanism in movers() {
             for pair in mechanism.info().pairs.iter().filter(|pair| alias::applies(**pair)) {
                 let what = format!("{} {} -> {}", mechanism.info().name, pair.source, pair.sink);

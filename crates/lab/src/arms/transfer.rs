@@ -9,7 +9,7 @@ use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 use thalweg_core::{
     Facts, Guarantees, Mechanism, Pair, Sink, Source, Transfer as Bytes, Tuning, Unfit,
     alias::{self, Alias},
-    scratch::{Site, Sockets},
+    scratch::{ScratchSite, Sockets},
 };
 use thalweg_sys::{Errno, net, tally};
 
@@ -268,7 +268,7 @@ impl Arm for TransferArm {
             To::Null | To::File | To::Pipe => None,
         };
         let memfd = self.with.source == From::Memfd;
-        let site = Site { memfd, sockets, ..Site::at(self.place.path()) };
+        let site = ScratchSite { memfd, sockets, ..ScratchSite::at(self.place.path()) };
         Some(alias::probe(self.mechanism, self.pair, &site))
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
     Cancelled, Driver, End, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer, Tuning,
-    driver::{Pace, STEP},
+    driver::{STEP, StepPace},
     mechanisms::LAST_RESORT,
     quantity,
     rate_limit::RateLimit,
@@ -52,9 +52,9 @@ const MOST_TRAILERS: usize = 128;
 
 impl Body<'_> {
     /// Returns the rate limits that apply to this connection.
-    fn pace(&mut self) -> Pace {
+    fn pace(&mut self) -> StepPace {
         let each = self.way.limit_each.map(|limit| self.connection.limit(limit));
-        Pace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
+        StepPace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
     }
 
     /// Moves the whole body. `want`: its size in bytes, if known beforehand. More or fewer bytes are an error.

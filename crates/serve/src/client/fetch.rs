@@ -7,7 +7,7 @@ use std::{
 
 use thalweg_core::{Report, atomic_file::Destination, quantity};
 use thalweg_sys::usage::Usage;
-use thalweg_tree::{foreign::Attributes, journal::Remote};
+use thalweg_tree::{install::EntryAttributes, journal::Remote};
 
 use super::{
     Error, Expected, Options, Target,
@@ -63,7 +63,7 @@ const MOST_CHANGES: u32 = 2;
 pub struct Listed<'a> {
     pub size: u64,
     pub etag: &'a str,
-    pub attributes: &'a Attributes,
+    pub attributes: &'a EntryAttributes,
 }
 
 impl Listed<'_> {

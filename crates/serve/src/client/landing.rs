@@ -16,8 +16,8 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     Ranges,
-    foreign::{Attributes, InheritFrom, inherit},
-    journal::{Keeper, LONGEST_URL, Remote, Source, earlier},
+    install::{EntryAttributes, InheritFrom, inherit},
+    journal::{JournalKeeper, JournalSource, LONGEST_URL, Remote, earlier},
 };
 
 use super::Error;
@@ -27,7 +27,7 @@ pub struct Landing {
     destination: Destination,
     /// Directory and name of the journal, if the destination can have one.
     place: Option<(OwnedFd, CString)>,
-    keeper: Option<Keeper<OwnedFd>>,
+    keeper: Option<JournalKeeper<OwnedFd>>,
     done: Ranges,
 }
 
@@ -75,7 +75,7 @@ impl Landing {
         // The page cache outlives a process, but not a crash of the machine. The server's bytes cannot be compared.
         let is_true = journal.is_of_this_boot() && journal.done.end() <= there;
         match journal.source {
-            Source::Remote(remote) if is_true && remote.url == url => {
+            JournalSource::Remote(remote) if is_true && remote.url == url => {
                 // Requests the last byte again: the response then proves that the server still has this version.
                 let all_but_one = Ranges::up_to(remote.size.saturating_sub(1));
                 let is_whole = journal.done.bytes() == remote.size;
@@ -93,7 +93,8 @@ impl Landing {
             return Ok(());
         }
         let folder = folder.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
-        let mut keeper = Keeper::new((folder, name.clone()), Source::Remote(remote.clone()), true);
+        let mut keeper =
+            JournalKeeper::new((folder, name.clone()), JournalSource::Remote(remote.clone()), true);
         keeper.note_ranges(&self.done);
         keeper.write();
         self.keeper = Some(keeper);
@@ -158,7 +159,11 @@ impl Landing {
     }
 
     /// Sets the attributes and publishes the file under its name.
-    pub fn publish(mut self, attributes: Option<&Attributes>, fsync: Fsync) -> Result<(), Error> {
+    pub fn publish(
+        mut self,
+        attributes: Option<&EntryAttributes>,
+        fsync: Fsync,
+    ) -> Result<(), Error> {
         // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_core::{Profile, rate_limit::RateLimit, spares};
+use thalweg_core::{Profile, buffer_pool, rate_limit::RateLimit};
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
@@ -61,7 +61,7 @@ const LEAST_PATHS: u64 = 256 << 10;
 /// Size of a worker's read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
 /// Buffers and pipes of finished transfers that a worker keeps for reuse.
-const SPARES: spares::Most = spares::Most { bytes: 1 << 20, pipes: 4 };
+const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 1 << 20, pipes: 4 };
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Running {
@@ -153,7 +153,7 @@ impl Running {
         let work = move || {
             // Signals must be delivered to the thread that handles them.
             let _ = signal::leave_interrupts_to_others();
-            spares::keep(SPARES);
+            buffer_pool::keep(SPARES);
             match Worker::new(parts) {
                 Ok(worker) => {
                     let _ = told.send(Ok(()));

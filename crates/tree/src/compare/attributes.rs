@@ -7,13 +7,13 @@ use std::{
 };
 use thalweg_sys::Errno;
 
-use super::run::Failed;
+use super::run::SideFailure;
 use crate::{
     Preserve,
-    error::Failure,
+    error::CopyFailure,
     identity::kind,
     times,
-    xattrs::{Holder, Taken},
+    xattrs::{Holder, SourceXattrs},
 };
 
 /// An entry with attributes.
@@ -36,7 +36,7 @@ impl Bearer<'_> {
 pub(crate) fn differing(
     stats: &[Stat; 2],
     bearers: [Bearer<'_>; 2],
-) -> Result<Vec<&'static str>, Failed> {
+) -> Result<Vec<&'static str>, SideFailure> {
     let [source, sink] = stats;
     let mut differing = Vec::new();
     // The mode of a symbolic link has no meaning.
@@ -61,22 +61,22 @@ pub(crate) fn differing(
 }
 
 /// Returns extended attributes and ACLs, sorted by name.
-pub(crate) fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
+pub(crate) fn taken(bearer: &Bearer<'_>, side: usize) -> Result<SourceXattrs, SideFailure> {
     let all = Preserve::all();
     let taken = match bearer {
-        Bearer::Fd(fd) => Taken::from(&Holder::Fd(*fd), all),
+        Bearer::Fd(fd) => SourceXattrs::from(&Holder::Fd(*fd), all),
         Bearer::Name((dir, name)) => {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = openat(dir, *name, flags, Mode::empty());
             let fd = fd.map_err(|errno| (side, "openat", errno))?;
-            Taken::from(&Holder::of_path_fd(fd.as_fd()), all)
+            SourceXattrs::from(&Holder::of_path_fd(fd.as_fd()), all)
         }
     };
     match taken {
         Ok(taken) => Ok(taken.sorted()),
         // Without /proc the attributes of symbolic links and devices cannot be accessed.
-        Err(Failure::Source(_, Errno::NOENT)) => Ok(Taken::default()),
-        Err(Failure::Source(call, errno)) => Err((side, call, errno)),
-        Err(_) => Ok(Taken::default()),
+        Err(CopyFailure::Source(_, Errno::NOENT)) => Ok(SourceXattrs::default()),
+        Err(CopyFailure::Source(call, errno)) => Err((side, call, errno)),
+        Err(_) => Ok(SourceXattrs::default()),
     }
 }

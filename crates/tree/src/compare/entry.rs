@@ -6,38 +6,44 @@ use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
-    CompareOptions, Finding, How,
+    CompareOptions, DifferenceKind, Finding,
     attributes::{self, Bearer},
-    large::Large,
-    links::Links,
-    pair::Pair,
-    run::{Failed, Hand, Run},
+    large::LargeComparison,
+    links::HardLinkPairs,
+    pair::FilePair,
+    run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
     Error,
     identity::{kind, size},
     pieces::Pieces,
     read::drop_cached,
-    walk::{At, Crew, Kinds, Visit},
+    walk::{Kinds, Visit, WalkEntry, WalkShared},
 };
 
 /// A comparison of two trees.
-pub(crate) struct Compare<'c> {
+pub(crate) struct ComparisonWalk<'c> {
     pub options: &'c CompareOptions,
-    pub run: Run<'c>,
-    pub links: Links,
+    pub run: CompareRun<'c>,
+    pub links: HardLinkPairs,
 }
 
-impl Visit for Compare<'_> {
-    type Hand = Hand;
+impl Visit for ComparisonWalk<'_> {
+    type Hand = CompareThread;
     // The reference is weak, so that a queued task does not keep the file open.
-    type Work = Weak<Large>;
+    type Work = Weak<LargeComparison>;
 
-    fn hand(&self) -> Hand {
-        Hand::new()
+    fn hand(&self) -> CompareThread {
+        CompareThread::new()
     }
 
-    fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, kinds: Kinds) {
+    fn entry(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut CompareThread,
+        at: &WalkEntry<'_>,
+        kinds: Kinds,
+    ) {
         let done = match kinds {
             [Some(source), Some(sink)] => self.both(crew, hand, at, [source, sink]),
             [Some(kind), None] => {
@@ -55,7 +61,7 @@ impl Visit for Compare<'_> {
         }
     }
 
-    fn work(&self, _: &Crew<'_, Self>, hand: &mut Hand, large: Self::Work) {
+    fn work(&self, _: &WalkShared<'_, Self>, hand: &mut CompareThread, large: Self::Work) {
         if let Some(large) = large.upgrade() {
             large.compare(&self.run, hand);
         }
@@ -70,14 +76,14 @@ impl Visit for Compare<'_> {
     }
 }
 
-impl Compare<'_> {
+impl ComparisonWalk<'_> {
     fn both(
         &self,
-        crew: &Crew<'_, Self>,
-        hand: &mut Hand,
-        at: &At<'_>,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut CompareThread,
+        at: &WalkEntry<'_>,
         kinds: [FileType; 2],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SideFailure> {
         let has_bytes = |kind| {
             kind == FileType::RegularFile
                 || (kind == FileType::BlockDevice && at.is_named_by_caller())
@@ -86,14 +92,19 @@ impl Compare<'_> {
             return self.files(crew, hand, at);
         }
         if kinds[0] != kinds[1] {
-            self.differs(hand, at, How::Kind(kinds[0], kinds[1]));
+            self.differs(hand, at, DifferenceKind::Kind(kinds[0], kinds[1]));
             return Ok(());
         }
         self.nodes(hand, at, kinds[0])
     }
 
     /// Compares two directories, symbolic links or special files.
-    fn nodes(&self, hand: &mut Hand, at: &At<'_>, kind: FileType) -> Result<(), Failed> {
+    fn nodes(
+        &self,
+        hand: &mut CompareThread,
+        at: &WalkEntry<'_>,
+        kind: FileType,
+    ) -> Result<(), SideFailure> {
         let look = |side: usize| {
             let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
             let stat = statat(dir, at.name(side), AtFlags::SYMLINK_NOFOLLOW);
@@ -115,7 +126,11 @@ impl Compare<'_> {
             _ => true,
         };
         if !is_same {
-            let how = if kind == FileType::Symlink { How::Target } else { How::Device };
+            let how = if kind == FileType::Symlink {
+                DifferenceKind::Target
+            } else {
+                DifferenceKind::Device
+            };
             self.differs(hand, at, how);
         } else if kind == FileType::Directory {
             hand.found.dirs += 1;
@@ -132,8 +147,13 @@ impl Compare<'_> {
     }
 
     /// Compares two files with contents.
-    fn files(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
-        let pair = Pair::open(at)?;
+    fn files(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut CompareThread,
+        at: &WalkEntry<'_>,
+    ) -> Result<(), SideFailure> {
+        let pair = FilePair::open(at)?;
         if self.options.cold {
             for (side, fd) in pair.fds.iter().enumerate() {
                 // If pages cannot be dropped, the file is read from memory.
@@ -147,19 +167,19 @@ impl Compare<'_> {
         let sizes = pair.stats.each_ref().map(size);
         let are_files = pair.stats.iter().all(|stat| kind(stat) == FileType::RegularFile);
         if are_files && sizes[0] != sizes[1] {
-            self.differs(hand, at, How::Size(sizes[0], sizes[1]));
+            self.differs(hand, at, DifferenceKind::Size(sizes[0], sizes[1]));
             self.run.pass(hand, sizes[0]);
             return Ok(());
         }
         if Pieces::suit(pair.len) {
-            Large::share(pair, at, crew, (&self.run, hand));
+            LargeComparison::share(pair, at, crew, (&self.run, hand));
             return Ok(());
         }
         // A file with a reported length of 0 is read to its end, because the reported length may be wrong.
         let end = if pair.len == 0 { u64::MAX } else { pair.len };
         match self.run.first_difference(hand, pair.ends(), 0..end)? {
             Some(at_byte) => {
-                self.differs(hand, at, How::Byte(at_byte));
+                self.differs(hand, at, DifferenceKind::Byte(at_byte));
                 self.run.pass(hand, pair.len.saturating_sub(at_byte));
             }
             None => self.run.same(hand, pair.len),
@@ -167,23 +187,23 @@ impl Compare<'_> {
         Ok(())
     }
 
-    fn differs(&self, hand: &mut Hand, at: &At<'_>, how: How) {
+    fn differs(&self, hand: &mut CompareThread, at: &WalkEntry<'_>, how: DifferenceKind) {
         self.run.find(hand, &Finding::Differs { path: &at.path(1), how });
     }
 
     fn attributes(
         &self,
-        hand: &mut Hand,
-        at: &At<'_>,
+        hand: &mut CompareThread,
+        at: &WalkEntry<'_>,
         stats: &[Stat; 2],
         bearers: [Bearer<'_>; 2],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SideFailure> {
         let mut differing = attributes::differing(stats, bearers)?;
         if !self.links.agree(stats) {
             differing.push("hard links");
         }
         if !differing.is_empty() {
-            self.differs(hand, at, How::Attributes(differing));
+            self.differs(hand, at, DifferenceKind::Attributes(differing));
         }
         Ok(())
     }

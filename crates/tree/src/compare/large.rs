@@ -9,32 +9,32 @@ use std::{
 };
 
 use super::{
-    Finding, How,
-    pair::Pair,
-    run::{Failed, Hand, Run},
+    DifferenceKind, Finding,
+    pair::FilePair,
+    run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
     pieces::Pieces,
-    walk::{At, Crew, Visit, failed_call},
+    walk::{Visit, WalkEntry, WalkShared, failed_call},
 };
 
 /// A large file and the state of its comparison.
-pub(crate) struct Large {
-    pair: Pair,
+pub(crate) struct LargeComparison {
+    pair: FilePair,
     paths: [PathBuf; 2],
     pieces: Pieces,
     /// The lowest offset known to differ; `u64::MAX` if none is known.
     difference: AtomicU64,
-    failed: Mutex<Option<Failed>>,
+    failed: Mutex<Option<SideFailure>>,
 }
 
-impl Large {
+impl LargeComparison {
     /// Compares a file together with idle threads.
     pub fn share(
-        pair: Pair,
-        at: &At<'_>,
-        crew: &Crew<'_, impl Visit<Work = Weak<Self>>>,
-        (run, hand): (&Run<'_>, &mut Hand),
+        pair: FilePair,
+        at: &WalkEntry<'_>,
+        crew: &WalkShared<'_, impl Visit<Work = Weak<Self>>>,
+        (run, hand): (&CompareRun<'_>, &mut CompareThread),
     ) {
         let large = Arc::new(Self {
             pieces: Pieces::new(pair.len),
@@ -50,7 +50,7 @@ impl Large {
     }
 
     /// Compares pieces until none are left. The last thread to finish reports the result.
-    pub fn compare(&self, run: &Run<'_>, hand: &mut Hand) {
+    pub fn compare(&self, run: &CompareRun<'_>, hand: &mut CompareThread) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
             // A piece after a known difference cannot contain the first difference.
@@ -71,20 +71,20 @@ impl Large {
         }
     }
 
-    fn conclude(&self, run: &Run<'_>, hand: &mut Hand) {
+    fn conclude(&self, run: &CompareRun<'_>, hand: &mut CompareThread) {
         let difference = self.difference.load(Ordering::Relaxed);
         if let Some((side, call, errno)) = self.failed().take() {
             run.failed(failed_call(self.paths[side].clone(), call, errno));
         } else if difference < u64::MAX {
             let path = &self.paths[1];
-            run.find(hand, &Finding::Differs { path, how: How::Byte(difference) });
+            run.find(hand, &Finding::Differs { path, how: DifferenceKind::Byte(difference) });
             run.pass(hand, self.pair.len.saturating_sub(difference));
         } else {
             run.same(hand, self.pair.len);
         }
     }
 
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<Failed>> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<SideFailure>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

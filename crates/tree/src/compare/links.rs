@@ -10,9 +10,9 @@ use crate::identity::{Id, kind};
 
 /// For each side, maps a file with several names to the corresponding file of the other side.
 #[derive(Debug, Default)]
-pub(crate) struct Links(Mutex<[HashMap<Id, Id>; 2]>);
+pub(crate) struct HardLinkPairs(Mutex<[HashMap<Id, Id>; 2]>);
 
-impl Links {
+impl HardLinkPairs {
     /// Returns `true` if this pair of files is consistent with all pairs seen before.
     pub fn agree(&self, stats: &[Stat; 2]) -> bool {
         let is_alone = |stat: &Stat| stat.st_nlink < 2 || kind(stat) == FileType::Directory;

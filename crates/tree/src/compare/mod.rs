@@ -13,7 +13,7 @@ mod pair;
 mod report;
 pub(crate) mod run;
 
-pub use crate::event::{Finding, How};
+pub use crate::event::{DifferenceKind, Finding};
 pub use operands::compare;
 pub use options::{CompareOptions, Into};
 pub use report::Comparison;

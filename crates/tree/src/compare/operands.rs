@@ -7,12 +7,14 @@ use std::{
 };
 use thalweg_core::shown;
 
-use super::{CompareOptions, Comparison, Into, entry::Compare, links::Links, run::Run};
+use super::{
+    CompareOptions, Comparison, Into, entry::ComparisonWalk, links::HardLinkPairs, run::CompareRun,
+};
 use crate::{
     Error, Events, identity,
     names::{c_string, cut},
     threads::for_reading,
-    walk::{Root, Task, failed_call, walk},
+    walk::{WalkRoot, WalkTask, failed_call, walk},
 };
 
 /// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an
@@ -28,7 +30,8 @@ pub fn compare(
     options: &CompareOptions,
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
-    let compare = Compare { options, run: Run::new(events), links: Links::default() };
+    let compare =
+        ComparisonWalk { options, run: CompareRun::new(events), links: HardLinkPairs::default() };
     let mut tasks = Vec::new();
     // The queue is last in, first out. Reverse order makes the first source the first task.
     for source in sources.iter().rev() {
@@ -68,7 +71,7 @@ fn copy_of(
 }
 
 /// Returns the task to compare two existing entries.
-fn task<W>(source: &Path, copy: &Path) -> Result<Task<W>, Error> {
+fn task<W>(source: &Path, copy: &Path) -> Result<WalkTask<W>, Error> {
     let names = [c_string(source.as_os_str())?, c_string(copy.as_os_str())?];
     let look = |side: usize, flags| {
         let stat = statat(CWD, &*names[side], flags).map_err(|errno| {
@@ -85,7 +88,7 @@ fn task<W>(source: &Path, copy: &Path) -> Result<Task<W>, Error> {
     }
     if kinds == [FileType::Directory; 2] {
         let paths = names.each_ref().map(|name| Some(name.as_c_str()));
-        return Ok(Task::Tree(Arc::new(Root::open(paths)?)));
+        return Ok(WalkTask::Tree(Arc::new(WalkRoot::open(paths)?)));
     }
-    Ok(Task::Named(names, kinds.map(Some)))
+    Ok(WalkTask::Named(names, kinds.map(Some)))
 }

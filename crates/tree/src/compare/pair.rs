@@ -4,18 +4,18 @@ use rustix::fs::Stat;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
-use super::run::Failed;
-use crate::{identity::size, read::open, walk::At};
+use super::run::SideFailure;
+use crate::{identity::size, read::open, walk::WalkEntry};
 
-pub(crate) struct Pair {
+pub(crate) struct FilePair {
     pub fds: [OwnedFd; 2],
     pub stats: [Stat; 2],
     /// Number of bytes to compare.
     pub len: u64,
 }
 
-impl Pair {
-    pub fn open(at: &At<'_>) -> Result<Self, Failed> {
+impl FilePair {
+    pub fn open(at: &WalkEntry<'_>) -> Result<Self, SideFailure> {
         let open = |side: usize| {
             let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
             let fd = open(dir, at.name(side), at.is_named_by_caller());

@@ -11,14 +11,14 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
-use super::{Comparison, Finding, How};
+use super::{Comparison, DifferenceKind, Finding};
 use crate::{Error, Events, Progress, Total, read::fill};
 
 /// The side, the name and the errno of a failed call.
-pub(crate) type Failed = (usize, &'static str, Errno);
+pub(crate) type SideFailure = (usize, &'static str, Errno);
 
 /// State shared by all threads.
-pub(crate) struct Run<'r> {
+pub(crate) struct CompareRun<'r> {
     pub events: &'r dyn Events,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -32,7 +32,7 @@ pub(crate) struct Run<'r> {
 }
 
 /// Per-thread state.
-pub(crate) struct Hand {
+pub(crate) struct CompareThread {
     pub found: Comparison,
     /// Buffers for the two sides.
     pub buffers: [Buffer; 2],
@@ -46,7 +46,7 @@ pub(crate) const BUFFER: usize = 256 << 10;
 /// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
-impl<'r> Run<'r> {
+impl<'r> CompareRun<'r> {
     pub fn new(events: &'r dyn Events) -> Self {
         Self {
             events,
@@ -77,7 +77,7 @@ impl<'r> Run<'r> {
     }
 
     /// Combines the results of all threads.
-    pub fn conclude(self, hands: Vec<Hand>) -> Comparison {
+    pub fn conclude(self, hands: Vec<CompareThread>) -> Comparison {
         let mut all =
             std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         for mut hand in hands {
@@ -91,7 +91,7 @@ impl<'r> Run<'r> {
     }
 
     /// Counts files and bytes that were read, and reports the progress if the interval has passed.
-    pub fn advance(&self, hand: &mut Hand, files: u64, bytes: u64) {
+    pub fn advance(&self, hand: &mut CompareThread, files: u64, bytes: u64) {
         hand.untold.files += files;
         hand.untold.bytes += bytes;
         if hand.told.elapsed() >= TELL {
@@ -100,7 +100,7 @@ impl<'r> Run<'r> {
     }
 
     /// Counts a processed file of which `unread` bytes did not need to be read.
-    pub fn pass(&self, hand: &mut Hand, unread: u64) {
+    pub fn pass(&self, hand: &mut CompareThread, unread: u64) {
         hand.untold.settled.files += 1;
         hand.untold.settled.bytes += unread;
         self.advance(hand, 0, 0);
@@ -110,10 +110,10 @@ impl<'r> Run<'r> {
     /// end.
     pub fn first_difference(
         &self,
-        hand: &mut Hand,
+        hand: &mut CompareThread,
         ends: [BorrowedFd<'_>; 2],
         range: std::ops::Range<u64>,
-    ) -> Result<Option<u64>, Failed> {
+    ) -> Result<Option<u64>, SideFailure> {
         hand.make_room();
         let mut at = range.start;
         while at < range.end && self.go_on().is_ok() {
@@ -143,7 +143,7 @@ impl<'r> Run<'r> {
     }
 
     /// Counts an equal file, unless the comparison was cancelled before its end.
-    pub fn same(&self, hand: &mut Hand, bytes: u64) {
+    pub fn same(&self, hand: &mut CompareThread, bytes: u64) {
         if self.go_on().is_err() {
             return;
         }
@@ -152,7 +152,7 @@ impl<'r> Run<'r> {
         self.advance(hand, 1, 0);
     }
 
-    fn tell(&self, hand: &mut Hand) {
+    fn tell(&self, hand: &mut CompareThread) {
         hand.told = Instant::now();
         let more = std::mem::take(&mut hand.untold);
         let add = |all: &AtomicU64, more: u64| all.fetch_add(more, Ordering::Relaxed) + more;
@@ -165,10 +165,10 @@ impl<'r> Run<'r> {
     }
 
     /// Reports a difference, and counts it.
-    pub fn find(&self, hand: &mut Hand, finding: &Finding<'_>) {
+    pub fn find(&self, hand: &mut CompareThread, finding: &Finding<'_>) {
         let found = &mut hand.found;
         *match finding {
-            Finding::Differs { how: How::Attributes(_), .. } => &mut found.attributes,
+            Finding::Differs { how: DifferenceKind::Attributes(_), .. } => &mut found.attributes,
             Finding::Differs { .. } => &mut found.differ,
             Finding::Missing { .. } => &mut found.missing,
             Finding::Extra { .. } => &mut found.extra,
@@ -177,7 +177,7 @@ impl<'r> Run<'r> {
     }
 }
 
-impl Hand {
+impl CompareThread {
     pub fn new() -> Self {
         Self {
             found: Comparison::default(),

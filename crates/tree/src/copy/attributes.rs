@@ -13,14 +13,14 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve,
-    copy::{name_at::NameAt, run::Run},
+    copy::{name_at::NameAt, run::CopyRun},
     error::{Attempt, at_sink},
-    xattrs::{self, ALL, Holder, Taken},
+    xattrs::{self, ALL, Holder, SourceXattrs},
 };
 
 /// The attributes that a new file must have in the end, and those that it is known to have already.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedAttributes {
     /// Permission bits to set; `None`: leave them unchanged.
     pub mode: Option<u32>,
     /// Current permission bits, if known.
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
     pub born_with_acl: bool,
 }
 
-impl Wanted {
+impl WantedAttributes {
     /// Returns `true` if a file with these attributes has the wanted mode and owner.
     pub fn is_had_by(&self, there: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == there.st_mode & 0o7777)
@@ -52,7 +52,7 @@ pub(crate) struct Births {
 
 impl Births {
     /// Determines them for an existing directory.
-    pub fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
+    pub fn of(run: &CopyRun<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
         let acl = xattrs::has_default_list(dir);
         let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
         let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
@@ -79,18 +79,18 @@ pub(crate) fn times(stat: &Stat) -> Timestamps {
 
 /// An open file or directory. Its path is computed only if an event or error needs it.
 #[derive(Clone, Copy)]
-pub(crate) struct Body<'a> {
+pub(crate) struct OpenEntry<'a> {
     pub fd: BorrowedFd<'a>,
     pub path: &'a dyn Fn() -> PathBuf,
 }
 
 /// Applies all attributes to an open file or directory. Continues after a failure and returns the first one.
 pub(crate) fn apply_attributes(
-    run: &Run<'_>,
-    Body { fd: sink, path }: Body<'_>,
-    xattrs: &Taken,
+    run: &CopyRun<'_>,
+    OpenEntry { fd: sink, path }: OpenEntry<'_>,
+    xattrs: &SourceXattrs,
     stat: &Stat,
-    wanted: &Wanted,
+    wanted: &WantedAttributes,
 ) -> Attempt<()> {
     let keep = run.options.preserve;
     let mut first = Ok(());
@@ -159,6 +159,7 @@ pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(name_at.dir, name_at.name, flags, Mode::empty()) else { return };
     let all = Preserve::all();
-    let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all).map(Taken::without_capabilities);
+    let taken = SourceXattrs::from(&Holder::of_path_fd(old.as_fd()), all)
+        .map(SourceXattrs::without_capabilities);
     let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));
 }

@@ -5,36 +5,38 @@ use std::{ffi::CStr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 use crate::{
     Error,
     copy::directory::Directory,
-    error::{Attempt, Failure, at_source},
-    folder::Folder,
-    listing::Opened,
+    error::{Attempt, CopyFailure, at_source},
+    folder::CachedDirectory,
+    listing::DirectoryHandle,
     names::os,
-    paths::Paths,
+    paths::DirectoryPaths,
 };
 
 /// A source directory, in which entries are opened by name.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum SourceDirectory {
     /// Names are paths as the caller gave them.
     Caller,
     /// The caller named the entry by a path: this is its parent directory, and names are last components.
     Named(Arc<OwnedFd>),
     /// Names are entries of this directory.
-    Listed(Arc<Folder>),
+    Listed(Arc<CachedDirectory>),
 }
 
-impl Origin {
+impl SourceDirectory {
     /// Returns the open directory.
-    pub fn open(&self) -> Attempt<Opened> {
+    pub fn open(&self) -> Attempt<DirectoryHandle> {
         match self {
-            Self::Caller => Ok(Opened::Caller),
-            Self::Named(fd) => Ok(Opened::Listed(Arc::clone(fd))),
-            Self::Listed(folder) => folder.open().map(Opened::Listed).map_err(at_source("openat")),
+            Self::Caller => Ok(DirectoryHandle::Caller),
+            Self::Named(fd) => Ok(DirectoryHandle::Listed(Arc::clone(fd))),
+            Self::Listed(folder) => {
+                folder.open().map(DirectoryHandle::Listed).map_err(at_source("openat"))
+            }
         }
     }
 
     /// Returns the directory if the walk found it.
-    pub fn folder(&self) -> Option<&Arc<Folder>> {
+    pub fn folder(&self) -> Option<&Arc<CachedDirectory>> {
         match self {
             Self::Caller | Self::Named(_) => None,
             Self::Listed(folder) => Some(folder),
@@ -53,7 +55,7 @@ pub(crate) struct CopyEntry<'a> {
     /// The destination directory.
     pub directory: &'a Arc<Directory>,
     /// The source directory.
-    pub from: &'a Origin,
+    pub from: &'a SourceDirectory,
     /// The name in the source directory.
     pub source: &'a CStr,
     /// The name in the destination directory.
@@ -74,13 +76,13 @@ impl CopyEntry<'_> {
     }
 
     /// Returns the paths of the entry, for use as a directory.
-    pub fn paths(&self) -> Arc<Paths<Directory>> {
+    pub fn paths(&self) -> Arc<DirectoryPaths<Directory>> {
         let name = (self.source != self.name).then(|| self.name.to_owned());
-        Paths::child(&self.directory.paths, self.source, name, self.named_by_caller())
+        DirectoryPaths::child(&self.directory.paths, self.source, name, self.named_by_caller())
     }
 
     /// Adds the paths of the entry to a failure.
-    pub fn error(&self, failure: Failure) -> Error {
+    pub fn error(&self, failure: CopyFailure) -> Error {
         failure.at(|| self.source_path(), || self.destination_path())
     }
 

@@ -14,25 +14,25 @@ use thalweg_sys::{Errno, host::may_tell_at_close, io};
 use crate::{
     Fsync,
     copy::{
-        attributes::{self, Births, Body, Wanted},
+        attributes::{self, Births, OpenEntry, WantedAttributes},
         name_at::NameAt,
-        run::{Concurrency, Run},
+        run::{Concurrency, CopyRun},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
         whole_sync::WholeSync,
     },
-    error::{Attempt, Failure, at_sink},
-    evidence::{self, Evidence},
-    folder::{Address, Folder},
+    error::{Attempt, CopyFailure, at_sink},
+    evidence::{self, WriteEvidence},
+    folder::{CachedDirectory, ReopenAddress},
     identity::Id,
     listing::DIRECTORY,
     names::os,
-    paths::Paths,
-    xattrs::Taken,
+    paths::DirectoryPaths,
+    xattrs::SourceXattrs,
 };
 
 /// An open destination directory.
 pub(crate) struct Directory {
-    pub paths: Arc<Paths<Directory>>,
+    pub paths: Arc<DirectoryPaths<Directory>>,
     /// `true` if nothing in it is visible under its final path yet.
     pub is_staged: bool,
     /// `true` if it contains only entries that this copy created: names can be created without a check.
@@ -40,7 +40,7 @@ pub(crate) struct Directory {
     /// Attributes that the kernel gives to files created in it.
     pub births: Births,
     /// Evidence that the files which an earlier run left in it are intact.
-    pub evidence: Evidence,
+    pub evidence: WriteEvidence,
     /// `true` if `close` may report that written bytes were lost.
     pub may_tell_at_close: bool,
     /// File system of the source that the caller named. With `one_file_system` the walk stays on it.
@@ -55,7 +55,7 @@ pub(crate) struct Directory {
     id: Id,
     parent: Option<Arc<Directory>>,
     // `None` in a dry run, if the directory would be new.
-    folder: Option<Arc<Folder>>,
+    folder: Option<Arc<CachedDirectory>>,
     stage: Option<StagedDir>,
     closing: Option<Closing>,
     pending: AtomicUsize,
@@ -63,14 +63,14 @@ pub(crate) struct Directory {
 
 /// The attributes to apply when a directory is complete.
 pub(crate) struct Closing {
-    pub xattrs: Taken,
+    pub xattrs: SourceXattrs,
     pub stat: Stat,
-    pub wanted: Wanted,
+    pub wanted: WantedAttributes,
 }
 
 /// A directory that now exists below another directory of this copy.
 pub(crate) struct Entered {
-    pub paths: Arc<Paths<Directory>>,
+    pub paths: Arc<DirectoryPaths<Directory>>,
     /// `None` in a dry run, if the directory would be new.
     pub fd: Option<OwnedFd>,
     pub stage: Option<StagedDir>,
@@ -93,19 +93,23 @@ impl std::fmt::Debug for Directory {
 
 impl Directory {
     /// Returns the existing directory that receives the caller's sources.
-    pub fn base(run: &Run<'_>, paths: Arc<Paths<Directory>>, fd: OwnedFd) -> Attempt<Arc<Self>> {
+    pub fn base(
+        run: &CopyRun<'_>,
+        paths: Arc<DirectoryPaths<Directory>>,
+        fd: OwnedFd,
+    ) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
         let may_tell_at_close = may_tell_at_close(&fd).unwrap_or(true);
-        let address = Address { above: None, name: paths.name(), flags: DIRECTORY };
-        let folder = Folder::new(fd, Id::of(&stat), &address, None);
+        let address = ReopenAddress { above: None, name: paths.name(), flags: DIRECTORY };
+        let folder = CachedDirectory::new(fd, Id::of(&stat), &address, None);
         Ok(Arc::new_cyclic(|weak| {
             let _ = paths.here.set(weak.clone());
             Self {
                 paths,
                 is_staged: false,
                 is_fresh: false,
-                evidence: Evidence::THIS_BOOT,
+                evidence: WriteEvidence::THIS_BOOT,
                 births,
                 may_tell_at_close,
                 device: 0,
@@ -127,15 +131,15 @@ impl Directory {
 
     /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. It starts with
     /// one piece of its own, held by the caller while it lists the entries.
-    pub fn below(run: &Run<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
+    pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
         let Entered { paths, fd, stage, is_new, own, births, may_tell_at_close, .. } = entered;
         parent.expect_one_more();
         let folder = fd.map(|fd| {
             let above = parent.folder.as_ref();
-            let address = Address { above, name: paths.name(), flags: DIRECTORY };
+            let address = ReopenAddress { above, name: paths.name(), flags: DIRECTORY };
             // The lock of a staging directory is held by its descriptor, so the descriptor must not be closed.
             let kept = if stage.is_some() { None } else { run.kept.as_ref() };
-            Folder::new(fd, own, &address, kept)
+            CachedDirectory::new(fd, own, &address, kept)
         });
         let adopted = stage.as_ref().is_some_and(|stage| stage.adopted);
         let evidence = stage.as_ref().map_or(parent.evidence, |stage| stage.evidence);
@@ -186,7 +190,7 @@ impl Directory {
 
     /// Syncs the staging directory around this directory and records that in its journal. After a reboot, a resumed
     /// copy need not read these files again.
-    pub fn checkpoint(&self, run: &Run<'_>) {
+    pub fn checkpoint(&self, run: &CopyRun<'_>) {
         let mut above = Some(self);
         while let Some(directory) = above.filter(|directory| directory.stage.is_none()) {
             above = directory.parent.as_deref();
@@ -222,7 +226,7 @@ impl Directory {
 
     /// Completes one piece of pending work of this directory. The last one closes the directory, which may complete
     /// its parent in turn. This is a loop, not a recursion, because trees can be deep.
-    pub fn done(run: &Run<'_>, directory: Arc<Self>) {
+    pub fn done(run: &CopyRun<'_>, directory: Arc<Self>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
             // AcqRel: the thread that closes the directory must see everything that other threads put into it.
@@ -235,10 +239,10 @@ impl Directory {
         }
     }
 
-    fn close(&self, run: &Run<'_>) {
+    fn close(&self, run: &CopyRun<'_>) {
         let Some(folder) = &self.folder else { return };
         let path = || self.paths.destination_path();
-        let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
+        let failed = |failure: CopyFailure| failure.at(|| self.paths.source_path(), path);
         // A staged directory that is not fresh was created by an earlier run or by a fleet.
         let is_hidden = self.is_staged || run.concurrency == Concurrency::Stragglers;
         let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
@@ -267,13 +271,13 @@ impl Directory {
         if stage.is_some()
             && let Err(errno) = unlink(fd.as_fd(), OWN_JOURNAL)
         {
-            run.incomplete(failed(Failure::Sink("unlinkat", errno, 0)));
+            run.incomplete(failed(CopyFailure::Sink("unlinkat", errno, 0)));
         }
         if leftovers && let Err(failure) = remove_leftovers(fd.as_fd()) {
             run.incomplete(failed(failure));
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
-            let body = Body { fd: fd.as_fd(), path: &path };
+            let body = OpenEntry { fd: fd.as_fd(), path: &path };
             let dressed = attributes::apply_attributes(run, body, xattrs, stat, wanted);
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
@@ -282,7 +286,7 @@ impl Directory {
                 && !self.is_synced_whole
                 && let Err(errno) = io::sync(fd.as_fd())
             {
-                run.failed(failed(Failure::Sink("fsync", errno, 0)));
+                run.failed(failed(CopyFailure::Sink("fsync", errno, 0)));
             }
         }
         if let Some((stage, name_at)) = stage {
@@ -292,9 +296,9 @@ impl Directory {
 
     /// Renames a complete staging directory to its final name. With `--fsync` its contents are synced first, so that
     /// after a power failure no name is visible without its contents.
-    fn publish(&self, run: &Run<'_>, (stage, fd): (&StagedDir, &OwnedFd), name_at: NameAt<'_>) {
+    fn publish(&self, run: &CopyRun<'_>, (stage, fd): (&StagedDir, &OwnedFd), name_at: NameAt<'_>) {
         let path = || self.paths.destination_path();
-        let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
+        let failed = |failure: CopyFailure| failure.at(|| self.paths.source_path(), path);
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
@@ -307,7 +311,7 @@ impl Directory {
         if let Err(failure) = stage.publish(name_at) {
             // If another process published the name first, no later run would use this staging directory, so it is
             // removed.
-            if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
+            if !matches!(failure, CopyFailure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
             } else if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));

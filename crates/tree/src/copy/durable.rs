@@ -10,7 +10,7 @@ use thalweg_sys::io;
 use crate::{
     CopyOptions,
     copy::{dest::existing::Existing, directory::Directory, run::Concurrency},
-    error::{Attempt, Failure},
+    error::{Attempt, CopyFailure},
 };
 
 /// The parts of one file that are synced before it gets its name.
@@ -51,7 +51,7 @@ impl FileSync {
 
     /// Performs the sync. `len`: number of bytes written, for the error.
     pub fn perform(self, file: &OwnedFd, len: u64) -> Attempt<()> {
-        let failed = |call| move |errno| Failure::Sink(call, errno, len);
+        let failed = |call| move |errno| CopyFailure::Sink(call, errno, len);
         match self {
             Self::Nothing => Ok(()),
             Self::Data => io::sync_data(file).map_err(failed("fdatasync")),

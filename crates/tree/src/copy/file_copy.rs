@@ -13,15 +13,15 @@ use std::{
 use thalweg_core::atomic_file::sync_directory;
 use thalweg_sys::io;
 
-use self::prepare::{Method, Prepared};
+use self::prepare::{FileMethod, Prepared};
 use crate::{
     Event, Skip,
     copy::{
-        attributes::{self, Body},
+        attributes::{self, OpenEntry},
         contents::{
             batch::{let_wait, may_wait},
             clone::{Cloning, clone_whole, was_no_clone},
-            job::Job,
+            job::TransferJob,
             large::move_large,
             recheck::is_equal,
             small::{Contents, move_small, write_single},
@@ -30,31 +30,31 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             conflict::resolve_conflict,
-            existing::{Destination, Existing, Verdict},
-            publish::{Published, publish},
+            existing::{DestinationVerdict, Existing, FileDestination},
+            publish::{PublishOutcome, publish},
             write_target::can_be_written_into,
         },
         durable::FileSync,
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{Id, changed, kind, size},
-    journal::Keeper,
-    xattrs::{Holder, Taken},
+    journal::JournalKeeper,
+    xattrs::{Holder, SourceXattrs},
 };
 
 /// The reason why an attempt ended without a copy.
-enum Stopped {
-    Failed(Failure),
+enum CopyStop {
+    Failed(CopyFailure),
     /// The kernel refused to clone the file; the next attempt moves its bytes.
     CloneRefused,
     /// The next attempt must check the destination again.
     LookAgain,
 }
 
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
+impl From<CopyFailure> for CopyStop {
+    fn from(failure: CopyFailure) -> Self {
         Self::Failed(failure)
     }
 }
@@ -62,37 +62,37 @@ impl From<Failure> for Stopped {
 /// Copies a file to a destination that is free or may be replaced. Returns the identity of the copy if other names
 /// can be linked to it, otherwise `None`.
 pub(crate) fn copy_file(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     source: SourceFile<'_>,
-    verdict: Verdict,
+    verdict: DestinationVerdict,
 ) -> Attempt<Option<Id>> {
     let Some(dir) = entry.directory.open()? else { return Ok(None) };
     let dir = dir.as_fd();
-    let mut destination = Destination::of(verdict);
+    let mut destination = FileDestination::of(verdict);
     loop {
         let counts = (worker.tally.verified, worker.tally.changed);
         let mut copy = FileCopy { worker, entry, dir, source, destination: &destination };
         let failure = match copy.run() {
             Ok(copied) => return Ok(copied),
-            Err(Stopped::CloneRefused) => continue,
-            Err(Stopped::LookAgain) => {
+            Err(CopyStop::CloneRefused) => continue,
+            Err(CopyStop::LookAgain) => {
                 rewind(source)?;
                 match resolve_conflict(worker.run, entry, dir, source.stat)? {
                     // The file is copied again and not compared, because another process is writing it.
-                    Verdict::Skip(Skip::Done, there) if there.is_doubted => {
-                        destination = Destination::of(Verdict::Replace(there));
+                    DestinationVerdict::Skip(Skip::Done, there) if there.is_doubted => {
+                        destination = FileDestination::of(DestinationVerdict::Replace(there));
                     }
-                    Verdict::Skip(reason, _) => {
+                    DestinationVerdict::Skip(reason, _) => {
                         worker.skip(entry, reason);
                         worker.list_file(entry);
                         return Ok(None);
                     }
-                    verdict => destination = Destination::of(verdict),
+                    verdict => destination = FileDestination::of(verdict),
                 }
                 continue;
             }
-            Err(Stopped::Failed(failure)) => failure,
+            Err(CopyStop::Failed(failure)) => failure,
         };
         let existing = destination.existing.as_mut();
         let Some(existing) = existing.filter(|existing| {
@@ -118,16 +118,16 @@ fn rewind(source: SourceFile<'_>) -> Attempt<()> {
 
 /// One attempt to copy one file.
 struct FileCopy<'c, 'r> {
-    worker: &'c mut Worker<'r>,
+    worker: &'c mut CopyWorker<'r>,
     entry: &'c CopyEntry<'c>,
     /// The destination directory.
     dir: BorrowedFd<'c>,
     source: SourceFile<'c>,
-    destination: &'c Destination,
+    destination: &'c FileDestination,
 }
 
 impl<'c> FileCopy<'c, '_> {
-    fn run(&mut self) -> Result<Option<Id>, Stopped> {
+    fn run(&mut self) -> Result<Option<Id>, CopyStop> {
         let mut file = self.prepare()?;
         self.transfer(&mut file).or_else(|stopped| self.give_up(&mut file, stopped))?;
         let finished = self.verify(&file).map(|()| self.apply_attributes(&file));
@@ -156,34 +156,35 @@ impl<'c> FileCopy<'c, '_> {
     }
 
     /// Moves the bytes by the chosen method.
-    fn transfer(&mut self, file: &mut Prepared<'_>) -> Result<(), Stopped> {
+    fn transfer(&mut self, file: &mut Prepared<'_>) -> Result<(), CopyStop> {
         let began = Instant::now();
         let (worker, source, sink) = (&mut *self.worker, self.source.fd, file.sink.fd());
         let Contents { len, is_whole } = file.choice.contents;
         match &file.choice.method {
-            Method::Clone(how) => match (clone_whole(worker, self.source, sink), how) {
+            FileMethod::Clone(how) => match (clone_whole(worker, self.source, sink), how) {
                 (Ok(()), _) => {}
                 (Err(errno), Cloning::Must) => {
-                    return Err(Failure::Sink("FICLONE", errno, 0).into());
+                    return Err(CopyFailure::Sink("FICLONE", errno, 0).into());
                 }
                 (Err(errno), Cloning::May(planned)) => {
                     was_no_clone(worker, errno, planned);
                     worker.uncloneable = Some(Id::of(self.source.stat));
-                    return Err(Stopped::CloneRefused);
+                    return Err(CopyStop::CloneRefused);
                 }
             },
-            Method::Small(planned) => move_small(worker, source, sink, len, planned)?,
-            Method::Buffer => write_single(worker, sink, len)?,
-            Method::Driver => {
+            FileMethod::Small(planned) => move_small(worker, source, sink, len, planned)?,
+            FileMethod::Buffer => write_single(worker, sink, len)?,
+            FileMethod::Driver => {
                 let takes_holes =
                     self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
                 let adopted = file.sink.is_adopted();
-                let job = Job { source, stat: self.source.stat, sink, adopted, takes_holes };
+                let job =
+                    TransferJob { source, stat: self.source.stat, sink, adopted, takes_holes };
                 move_large(worker, &job, len, file.journal.as_mut())?;
             }
         }
         if let Some(reading) = file.choice.reading.filter(|_| is_whole) {
-            let is_planned = matches!(file.choice.method, Method::Small(_));
+            let is_planned = matches!(file.choice.method, FileMethod::Small(_));
             let took = reading + began.elapsed();
             worker.shared.contests.note(is_planned, size(self.source.stat), took);
         }
@@ -198,7 +199,7 @@ impl<'c> FileCopy<'c, '_> {
         let sink = file.sink.fd();
         // Flushed before the attributes are set, because a delayed write would change the times.
         if existing.is_some() || self.entry.directory.may_tell_at_close {
-            io::flush(sink).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
+            io::flush(sink).map_err(|errno| CopyFailure::Sink("close", errno, size(stat)))?;
         }
         let is_regular = kind(stat) == FileType::RegularFile;
         let look = || fstat(self.source.fd).map_err(at_source("fstat"));
@@ -213,7 +214,7 @@ impl<'c> FileCopy<'c, '_> {
         {
             has_changed = has_changed || changed(stat, &look()?);
             if !has_changed {
-                return Err(Failure::Differ);
+                return Err(CopyFailure::Differ);
             }
         }
         if has_changed {
@@ -235,8 +236,8 @@ impl<'c> FileCopy<'c, '_> {
             return;
         }
         let (run, entry) = (self.worker.run, self.entry);
-        let body = Body { fd: file.sink.fd().as_fd(), path: &|| entry.destination_path() };
-        let applied = Taken::from(&Holder::Fd(self.source.fd.as_fd()), run.options.preserve)
+        let body = OpenEntry { fd: file.sink.fd().as_fd(), path: &|| entry.destination_path() };
+        let applied = SourceXattrs::from(&Holder::Fd(self.source.fd.as_fd()), run.options.preserve)
             .and_then(|taken| {
                 attributes::apply_attributes(run, body, &taken, self.source.stat, &file.wanted)
             });
@@ -258,9 +259,9 @@ impl<'c> FileCopy<'c, '_> {
     }
 
     /// Syncs the copy and gives it its name.
-    fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<Published> {
+    fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<PublishOutcome> {
         sync.perform(file.sink.fd(), size(self.source.stat))?;
-        let forgotten = file.journal.as_mut().map_or(Ok(()), Keeper::forget);
+        let forgotten = file.journal.as_mut().map_or(Ok(()), JournalKeeper::forget);
         forgotten.map_err(at_sink("unlinkat"))?;
         let options = self.worker.run.options;
         let sink = (&mut file.sink, file.name_at);

@@ -14,39 +14,39 @@ use thalweg_sys::Errno;
 use crate::{
     CopyOptions,
     copy::{
-        copy_entry::{CopyEntry, Origin},
+        copy_entry::{CopyEntry, SourceDirectory},
         directory::Directory,
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::Id,
-    paths::Paths,
+    paths::DirectoryPaths,
 };
 
 /// The files with several names that are not complete yet.
 #[derive(Debug)]
-pub(crate) struct Links {
-    table: Mutex<HashMap<Id, Entry>>,
+pub(crate) struct LinkTable {
+    table: Mutex<HashMap<Id, LinkEntry>>,
     // `true` if symbolic links are followed: a file may then be met under more names than its link count.
     keeps_all: bool,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LinkEntry {
     // Names in the source that were not met yet, according to the link count.
     left: u64,
-    state: State,
+    state: LinkState,
 }
 
 #[derive(Debug)]
-enum State {
-    Making(Vec<Waiting>),
+enum LinkState {
+    Making(Vec<WaitingLink>),
     Made(Name),
 }
 
 /// A name in the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
-    paths: Arc<Paths<Directory>>,
+    paths: Arc<DirectoryPaths<Directory>>,
     pub last: CString,
     // Identity of the copy. Another process may give the name to another file.
     id: Id,
@@ -54,9 +54,9 @@ pub(crate) struct Name {
 
 /// A name that waits for the first copy of its file.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingLink {
     pub directory: Arc<Directory>,
-    pub from: Origin,
+    pub from: SourceDirectory,
     pub source: CString,
     pub name: CString,
 }
@@ -71,7 +71,7 @@ pub(crate) enum LinkClaim {
     Waits,
 }
 
-impl Links {
+impl LinkTable {
     /// Creates an empty table.
     pub fn new(options: &CopyOptions) -> Self {
         Self { table: Mutex::default(), keeps_all: options.follows(true) }
@@ -84,14 +84,14 @@ impl Links {
         let Some(record) = table.get_mut(&id) else {
             // Half of the range, because waiting names are added to it later without overflow.
             let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
-            table.insert(id, Entry { left, state: State::Making(Vec::new()) });
+            table.insert(id, LinkEntry { left, state: LinkState::Making(Vec::new()) });
             return LinkClaim::First;
         };
         record.left = record.left.saturating_sub(1);
         match &mut record.state {
-            State::Making(waiting) => {
+            LinkState::Making(waiting) => {
                 entry.directory.expect_one_more();
-                waiting.push(Waiting {
+                waiting.push(WaitingLink {
                     directory: Arc::clone(entry.directory),
                     from: entry.from.clone(),
                     source: entry.source.to_owned(),
@@ -99,7 +99,7 @@ impl Links {
                 });
                 LinkClaim::Waits
             }
-            State::Made(name) => {
+            LinkState::Made(name) => {
                 let name = name.clone();
                 if record.left == 0 {
                     table.remove(&id);
@@ -110,15 +110,15 @@ impl Links {
     }
 
     /// Records that the first copy, `copy`, is complete. Returns the names that waited for it.
-    pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<Waiting> {
+    pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<WaitingLink> {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else { return Vec::new() };
         let paths = Arc::clone(&entry.directory.paths);
         let name = Name { paths, last: entry.name.to_owned(), id: copy };
-        let before = std::mem::replace(&mut record.state, State::Made(name));
+        let before = std::mem::replace(&mut record.state, LinkState::Made(name));
         // The names that waited are claimed again and then find the state `Made`.
-        let waiting = if let State::Making(waiting) = before { waiting } else { Vec::new() };
+        let waiting = if let LinkState::Making(waiting) = before { waiting } else { Vec::new() };
         record.left += waiting.len() as u64;
         if record.left == 0 {
             table.remove(&id);
@@ -127,9 +127,9 @@ impl Links {
     }
 
     /// Records that the first copy failed. Returns the names that waited for it; one of them becomes the first.
-    pub fn failed(&self, stat: &Stat) -> Vec<Waiting> {
+    pub fn failed(&self, stat: &Stat) -> Vec<WaitingLink> {
         match self.lock().remove(&Id::of(stat)) {
-            Some(Entry { state: State::Making(waiting), .. }) => waiting,
+            Some(LinkEntry { state: LinkState::Making(waiting), .. }) => waiting,
             _ => Vec::new(),
         }
     }
@@ -138,7 +138,7 @@ impl Links {
     /// descriptors leads to a retry.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
-        let made = || Entry { left: 0, state: State::Made(copy.clone()) };
+        let made = || LinkEntry { left: 0, state: LinkState::Made(copy.clone()) };
         let record = table.entry(Id::of(stat)).or_insert_with(made);
         record.left = record.left.saturating_add(1);
     }
@@ -149,13 +149,13 @@ impl Links {
         let id = Id::of(stat);
         // Another worker may have removed it already.
         let is_lost =
-            |entry: &Entry| matches!(&entry.state, State::Made(name) if name.id == lost.id);
+            |entry: &LinkEntry| matches!(&entry.state, LinkState::Made(name) if name.id == lost.id);
         if table.get(&id).is_some_and(is_lost) {
             table.remove(&id);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, LinkEntry>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,7 +177,8 @@ impl Name {
 
     /// Returns the directory of this name. If it is closed, it is opened again from its nearest open ancestor.
     pub fn directory(&self) -> Attempt<Arc<OwnedFd>> {
-        let alive = |paths: &Paths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);
+        let alive =
+            |paths: &DirectoryPaths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);
         let mut names = Vec::new();
         let mut paths = &self.paths;
         let directory = loop {
@@ -185,9 +186,9 @@ impl Name {
                 Some(directory) => break directory,
                 None => names.push(paths.name()),
             }
-            paths = paths.parent().ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
+            paths = paths.parent().ok_or(CopyFailure::Sink("openat", Errno::NOENT, 0))?;
         };
-        let mut at = directory.open()?.ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
+        let mut at = directory.open()?.ok_or(CopyFailure::Sink("openat", Errno::NOENT, 0))?;
         for name in names.into_iter().rev() {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let below = openat(&*at, name, flags, Mode::empty());

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use std::path::PathBuf;
-use thalweg_core::{StepDown, Tuning, driver::Look};
+use thalweg_core::{StepDown, Tuning, driver::ContestResult};
 
-use crate::{Error, Halt, Listed};
+use crate::{Error, Halt, ListedFiles};
 
 /// Result of a copy.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct TreeReport {
     /// Result of verification.
     pub verified: Verified,
     /// The files that exist now, with [`CopyOptions::list`](crate::CopyOptions::list).
-    pub listed: Listed,
+    pub listed: ListedFiles,
     /// Wall time in seconds.
     pub seconds: f64,
     /// CPU time of the whole process in seconds.
@@ -47,7 +47,7 @@ pub struct TreeReport {
     /// Fallbacks to another mechanism during the copy, the first [`MOST_STEPS`].
     pub steps_down: Vec<StepDown>,
     /// Measurements of mechanisms that took turns on the first bytes of a file, the first [`MOST_STEPS`].
-    pub looks: Vec<Look>,
+    pub looks: Vec<ContestResult>,
     /// Errors, the first [`MOST_ERRORS`].
     pub errors: Vec<Error>,
     /// Total number of errors.
@@ -136,7 +136,7 @@ impl TreeReport {
     }
 
     /// Adds the tally of one worker.
-    pub(crate) fn add(&mut self, tally: Tally) {
+    pub(crate) fn add(&mut self, tally: WorkerTally) {
         self.files += tally.files;
         self.dirs += tally.dirs;
         self.links += tally.links;
@@ -157,7 +157,7 @@ impl TreeReport {
         &mut self,
         shares: Vec<MechanismShare>,
         steps_down: Vec<StepDown>,
-        looks: Vec<Look>,
+        looks: Vec<ContestResult>,
     ) {
         for part in shares {
             match self.shares.iter_mut().find(|share| share.mechanism == part.mechanism) {
@@ -206,7 +206,7 @@ impl TreeReport {
 
 /// The counts of one worker, merged into the report when the worker ends.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct WorkerTally {
     pub files: u64,
     pub dirs: u64,
     pub links: u64,
@@ -221,13 +221,13 @@ pub(crate) struct Tally {
     pub verified: Verified,
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
-    pub looks: Vec<Look>,
+    pub looks: Vec<ContestResult>,
     // One entry per mechanism, so only a handful. `last` is the index of the one that moved last; it is tried first.
     shares: Vec<MechanismShare>,
     last: usize,
 }
 
-impl Tally {
+impl WorkerTally {
     /// Attributes bytes to a mechanism.
     pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
         self.bytes += bytes;
@@ -245,7 +245,7 @@ impl Tally {
     }
 
     /// Keeps measurements of mechanisms, up to [`MOST_STEPS`].
-    pub fn looked(&mut self, looks: Vec<Look>) {
+    pub fn looked(&mut self, looks: Vec<ContestResult>) {
         let room = MOST_STEPS.saturating_sub(self.looks.len());
         self.looks.extend(looks.into_iter().take(room));
     }
@@ -276,7 +276,7 @@ mod tests {
     fn workers_shares_are_joined_largest_first() {
         let mut report = TreeReport::default();
         for (name, bytes) in [("a", 1), ("b", 5), ("a", 7)] {
-            let mut tally = Tally::default();
+            let mut tally = WorkerTally::default();
             tally.book(name, &Tuning::default(), bytes);
             report.add(tally);
         }

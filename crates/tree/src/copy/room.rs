@@ -18,7 +18,7 @@ use crate::{
 
 /// Space in the file system of the destination, and how much of it the copies would take.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct FreeSpace {
     system: FileSystem,
     free: u64,
     needed: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Room {
     largest_replaced: AtomicU64,
 }
 
-impl Room {
+impl FreeSpace {
     /// Asks the file system of the destination. Returns `None` if it does not report its size.
     pub fn of(base: BorrowedFd<'_>) -> Option<Self> {
         let space = fstatvfs(base).ok().filter(|space| space.f_blocks > 0)?;

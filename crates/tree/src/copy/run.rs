@@ -21,11 +21,11 @@ use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
     copy::{
         report::{MOST_ERRORS, TreeReport},
-        room::Room,
+        room::FreeSpace,
         whole_sync::WholeSync,
     },
-    error::Failure,
-    folder::Kept,
+    error::CopyFailure,
+    folder::DirectoryCache,
     identity::Id,
     names::os,
 };
@@ -49,16 +49,16 @@ pub(crate) enum Concurrency {
 }
 
 /// Options and shared state of one copy.
-pub(crate) struct Run<'r> {
+pub(crate) struct CopyRun<'r> {
     pub options: &'r CopyOptions,
     pub events: &'r dyn Events,
     pub limit: Option<RateLimit>,
     /// Source and destination directories that can be closed and opened again; `None` in a copy that enters none.
-    pub kept: Option<Arc<Kept>>,
+    pub kept: Option<Arc<DirectoryCache>>,
     pub me: Me,
     pub concurrency: Concurrency,
     /// In a dry run, the free space of the destination.
-    pub room: Option<Room>,
+    pub room: Option<FreeSpace>,
     /// Names of sources that the caller named and that map to the destination name of an earlier source.
     pub second: HashSet<CString>,
     /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
@@ -163,7 +163,7 @@ impl Me {
     }
 }
 
-impl<'r> Run<'r> {
+impl<'r> CopyRun<'r> {
     pub fn new(options: &'r CopyOptions, events: &'r dyn Events, me: Me) -> Self {
         Self {
             options,
@@ -270,10 +270,10 @@ impl<'r> Run<'r> {
     }
 
     /// Returns a failure if a walk met the destination directory of a source that the caller named.
-    pub fn grown(&self, met: Id) -> Option<Failure> {
+    pub fn grown(&self, met: Id) -> Option<CopyFailure> {
         let grown = self.grown.read().unwrap_or_else(PoisonError::into_inner);
         let (_, [source, into]) = grown.iter().find(|(own, _)| *own == met)?;
-        Some(Failure::IntoItself(source.clone(), into.clone()))
+        Some(CopyFailure::IntoItself(source.clone(), into.clone()))
     }
 
     /// Reports a source that the manifest of copies would replace.

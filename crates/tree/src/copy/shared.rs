@@ -2,26 +2,26 @@
 
 use crate::{
     copy::{
-        links::Links,
-        plans::{contest::Contests, pair::Pairs},
-        run::Run,
-        task::Task,
+        links::LinkTable,
+        plans::{contest::Contests, pair::DevicePairs},
+        run::CopyRun,
+        task::CopyTask,
     },
-    queue::Queue,
+    queue::TaskQueue,
 };
 
 /// State shared by all workers of one copy.
 pub(crate) struct CopyShared<'r> {
-    pub run: Run<'r>,
-    pub queue: Queue<Task>,
-    pub links: Links,
-    pub pairs: Pairs,
+    pub run: CopyRun<'r>,
+    pub queue: TaskQueue<CopyTask>,
+    pub links: LinkTable,
+    pub pairs: DevicePairs,
     pub contests: Contests,
 }
 
 impl<'r> CopyShared<'r> {
-    pub fn new(run: Run<'r>) -> Self {
-        let links = Links::new(run.options);
+    pub fn new(run: CopyRun<'r>) -> Self {
+        let links = LinkTable::new(run.options);
         let (queue, pairs, contests) = Default::default();
         Self { run, queue, links, pairs, contests }
     }

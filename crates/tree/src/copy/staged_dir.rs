@@ -20,11 +20,11 @@ use thalweg_sys::{Errno, io, opened::chmod_opened};
 
 use crate::{
     copy::name_at::NameAt,
-    error::{Attempt, Failure, at_sink, at_source},
-    evidence::{Evidence, Moment},
-    folder::{Address, Folder, Kept},
+    error::{Attempt, CopyFailure, at_sink, at_source},
+    evidence::{ChangeTime, WriteEvidence},
+    folder::{CachedDirectory, DirectoryCache, ReopenAddress},
     identity::Id,
-    journal::{Identity, Journal, Keeper, Remote, Source, earlier},
+    journal::{Identity, Journal, JournalKeeper, JournalSource, Remote, earlier},
     listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
 };
 
@@ -41,14 +41,14 @@ pub(crate) struct StagedDir {
     /// A leftover with the usual name that was not used because another user may have created it.
     pub left_alone: Option<LeftAlone>,
     /// Evidence that the files which the earlier run left in it are intact.
-    pub evidence: Evidence,
+    pub evidence: WriteEvidence,
     /// `true` if it has the name under which a later run finds it.
     is_usual: bool,
 }
 
 /// The source of a staging directory.
 #[derive(Clone, Copy)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum StageSource<'a> {
     /// An open local directory.
     Folder(BorrowedFd<'a>, &'a Stat),
     /// A directory on a server.
@@ -59,7 +59,11 @@ const TRIES: usize = 100;
 
 impl StagedDir {
     /// Creates a staging directory for `name_at`, or adopts a leftover with a matching source.
-    pub fn make(name_at: NameAt<'_>, resume: bool, origin: Origin<'_>) -> Attempt<(OwnedFd, Self)> {
+    pub fn make(
+        name_at: NameAt<'_>,
+        resume: bool,
+        origin: StageSource<'_>,
+    ) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(name_at.name, PART);
         let mut is_usual = true;
         let mut left_alone = None;
@@ -71,7 +75,7 @@ impl StagedDir {
                             if is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, &name)? =>
                         {
                             journal(fd.as_fd(), origin).write();
-                            let evidence = Evidence::THIS_BOOT;
+                            let evidence = WriteEvidence::THIS_BOOT;
                             return Ok((
                                 fd,
                                 Self { name, adopted: false, left_alone, evidence, is_usual },
@@ -82,7 +86,7 @@ impl StagedDir {
                         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                             (name, is_usual) = (unique(name_at.name), false);
                         }
-                        Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
+                        Err(errno) => return Err(CopyFailure::Sink("openat", errno, 0)),
                     }
                 }
                 Err(Errno::EXIST) => match claim(name_at.dir, &name, DIRECTORY)? {
@@ -116,10 +120,10 @@ impl StagedDir {
                 Err(Errno::NAMETOOLONG) if name != short(name_at.name, PART) => {
                     name = short(name_at.name, PART);
                 }
-                Err(errno) => return Err(Failure::Sink("mkdirat", errno, 0)),
+                Err(errno) => return Err(CopyFailure::Sink("mkdirat", errno, 0)),
             }
         }
-        Err(Failure::Sink("mkdirat", Errno::EXIST, 0))
+        Err(CopyFailure::Sink("mkdirat", Errno::EXIST, 0))
     }
 
     /// Renames the directory to its final name, which must still be free.
@@ -181,23 +185,23 @@ pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
 
 /// Returns the journal of a staging directory, which records the source. A staging directory without a journal may
 /// have any source.
-fn journal<'a>(stage: BorrowedFd<'a>, origin: Origin<'_>) -> Keeper<BorrowedFd<'a>> {
+fn journal<'a>(stage: BorrowedFd<'a>, origin: StageSource<'_>) -> JournalKeeper<BorrowedFd<'a>> {
     let source = match origin {
-        Origin::Folder(_, stat) => Source::Local(Identity::of(stat)),
-        Origin::Remote(remote) => Source::Remote(remote.clone()),
+        StageSource::Folder(_, stat) => JournalSource::Local(Identity::of(stat)),
+        StageSource::Remote(remote) => JournalSource::Remote(remote.clone()),
     };
-    Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+    JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
 }
 
 /// Returns the evidence for the files in an adopted staging directory and updates its journal to the current boot.
 /// Files of earlier boots are recognized by their times.
-fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
+fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
     let mut keeper = journal(stage, origin);
     let earlier = keeper.earlier().and_then(Result::ok);
     let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
-    let evidence = Evidence::of_stage(earlier.as_ref());
+    let evidence = WriteEvidence::of_stage(earlier.as_ref());
     // The source of a local staging directory is confirmed to match the journal only from here on.
-    if !is_of_this_boot && matches!(origin, Origin::Folder(..)) {
+    if !is_of_this_boot && matches!(origin, StageSource::Folder(..)) {
         if let Some(moment) = earlier.and_then(|earlier| earlier.synced_before) {
             keeper.note_synced_before(moment);
         }
@@ -208,9 +212,9 @@ fn take_over(stage: BorrowedFd<'_>, origin: Origin<'_>) -> Evidence {
 
 /// Records in the journal of a staging directory that all files last changed before this moment are on stable
 /// storage.
-pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Moment) {
+pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: ChangeTime) {
     if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
-        let mut keeper = Keeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
+        let mut keeper = JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
         keeper.note_synced_before(before);
         keeper.write();
     }
@@ -219,27 +223,29 @@ pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Moment) {
 /// Returns `true` if a leftover is a copy of another directory: resuming it would mix the files of both. For a
 /// server's directory the leftover must match and must be of this boot, because its contents may exist only in the
 /// page cache.
-fn is_of_another(leftover: &OwnedFd, origin: Origin<'_>) -> bool {
+fn is_of_another(leftover: &OwnedFd, origin: StageSource<'_>) -> bool {
     let earlier = journal(leftover.as_fd(), origin).earlier().and_then(Result::ok);
     match (origin, earlier.as_ref().map(|earlier| &earlier.source)) {
-        (Origin::Folder(_, _), None) => false,
-        (Origin::Folder(_, stat), Some(Source::Local(was))) => {
+        (StageSource::Folder(_, _), None) => false,
+        (StageSource::Folder(_, stat), Some(JournalSource::Local(was))) => {
             let is = Id::of(stat);
             let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
             // Device numbers may change at reboot.
             was.ino != is.ino || (is_of_this_boot && was.dev != is.dev)
         }
-        (Origin::Remote(is), Some(Source::Remote(was))) => {
+        (StageSource::Remote(is), Some(JournalSource::Remote(was))) => {
             was.url != is.url || !earlier.as_ref().is_some_and(Journal::is_of_this_boot)
         }
-        (Origin::Folder(..), Some(Source::Remote(_))) | (Origin::Remote(_), _) => true,
+        (StageSource::Folder(..), Some(JournalSource::Remote(_))) | (StageSource::Remote(_), _) => {
+            true
+        }
     }
 }
 
 /// Returns `true` if the leftover is the source of this copy or an ancestor of it. The user may be copying a leftover
 /// to its final name, and it must not be removed.
-fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
-    let Origin::Folder(source, _) = origin else { return Ok(false) };
+fn holds(leftover: &OwnedFd, origin: StageSource<'_>) -> Attempt<bool> {
+    let StageSource::Folder(source, _) = origin else { return Ok(false) };
     let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);
     let above = ancestors(source).map_err(at_source("openat"))?;
     Ok(above.contains(&leftover))
@@ -260,7 +266,7 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
 
 /// Returns another descriptor of an open directory.
 fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
-    fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))
+    fd.try_clone().map_err(|_| CopyFailure::Sink("fcntl", Errno::MFILE, 0))
 }
 
 /// Number of directories that stay open while a tree is removed: the tree may be deeper than the descriptor limit.
@@ -268,12 +274,12 @@ const KEPT: usize = 4;
 
 /// Empties a directory of any depth.
 pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
-    let kept = Kept::new(KEPT);
-    let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<Folder>>| -> Attempt<_> {
+    let kept = DirectoryCache::new(KEPT);
+    let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<CachedDirectory>>| -> Attempt<_> {
         let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);
-        let address = Address { above, name, flags: DIRECTORY };
+        let address = ReopenAddress { above, name, flags: DIRECTORY };
         // The top directory cannot be opened again, because it has no name here.
-        Ok(Folder::new(fd, id, &address, above.map(|_| &kept)))
+        Ok(CachedDirectory::new(fd, id, &address, above.map(|_| &kept)))
     };
     // The directories from the top to the current one, each with its name in its parent.
     let mut path = vec![(folder(top, c"", None)?, CString::default())];
@@ -315,7 +321,7 @@ fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CS
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(None),
         Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
+        Err(errno) => return Err(CopyFailure::Sink("unlinkat", errno, 0)),
     }
     match unlinkat(dir, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(None),
@@ -323,7 +329,7 @@ fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CS
             let below = open_for_removal(dir, name).map_err(at_sink("openat"))?;
             Ok(Some((below, name.to_owned())))
         }
-        Err(errno) => Err(Failure::Sink("unlinkat", errno, 0)),
+        Err(errno) => Err(CopyFailure::Sink("unlinkat", errno, 0)),
     }
 }
 
@@ -348,7 +354,7 @@ mod tests {
         let dir = fs::File::open(place.path()).unwrap();
         let name_at = NameAt { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
-        let source = Origin::Folder(dir.as_fd(), &stat);
+        let source = StageSource::Folder(dir.as_fd(), &stat);
         let (held, first) = StagedDir::make(name_at, false, source).unwrap();
         assert!(!first.adopted);
         assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
@@ -378,7 +384,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
         let stat = fstat(&dir).unwrap();
-        let source = Origin::Folder(dir.as_fd(), &stat);
+        let source = StageSource::Folder(dir.as_fd(), &stat);
         let (held, rival) = StagedDir::make(name_at, true, source).unwrap();
         assert!(rival.adopted);
         rival.publish(name_at).unwrap();
@@ -392,14 +398,14 @@ mod tests {
         let dir = fs::File::open(place.path()).unwrap();
         let name_at = NameAt { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
-        let source = Origin::Folder(dir.as_fd(), &stat);
+        let source = StageSource::Folder(dir.as_fd(), &stat);
         let build = |n: u64| {
             let (fd, stage) = StagedDir::make(name_at, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();
             mkdirat(&fd, &mine, Mode::RWXU).unwrap();
             match stage.publish(name_at) {
                 Ok(()) => Some(n),
-                Err(Failure::Sink(_, Errno::EXIST, _)) => {
+                Err(CopyFailure::Sink(_, Errno::EXIST, _)) => {
                     stage.discard(name_at, &fd).unwrap();
                     None
                 }

@@ -17,24 +17,24 @@ use thalweg_core::atomic_file;
 use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
-    Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport,
+    Backup, CopyOptions, Error, Event, Events, Fsync, ListedFiles, TreeReport,
     copy::{
         dest::backup,
         directory::Directory,
-        entry::parents::{Below, Parents},
-        report::Tally,
-        room::Room,
-        run::{Concurrency, FEWEST_DIRECTORIES, Me, Run, share},
+        entry::parents::{Parents, SourceBelow},
+        report::WorkerTally,
+        room::FreeSpace,
+        run::{Concurrency, CopyRun, FEWEST_DIRECTORIES, Me, share},
         shared::CopyShared,
-        task::Task,
-        walk::Walker,
+        task::CopyTask,
+        walk::CopyWalker,
         whole_sync::WholeSync,
     },
-    folder::Kept,
+    folder::DirectoryCache,
     identity::kind,
     names::os,
-    paths::Paths,
-    sources::{Named, inspect, resolve, waves},
+    paths::DirectoryPaths,
+    sources::{NamedSource, inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
@@ -67,10 +67,10 @@ pub(crate) fn copy_among(
         options = &own;
     }
     let found = inspect(named, &base, options);
-    let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
+    let mut run = CopyRun::new(options, events, Me::looking_at(&base.fd, options));
     run.concurrency = concurrency;
     run.second = found.second;
-    run.room = options.dry_run.then(|| Room::of(base.fd.as_fd())).flatten();
+    run.room = options.dry_run.then(|| FreeSpace::of(base.fd.as_fd())).flatten();
     let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
@@ -78,7 +78,7 @@ pub(crate) fn copy_among(
     report_sources(&found.repeated, &found.left_out, &run);
     let path = CString::new(base.path.as_os_str().as_bytes());
     let path = path.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
-    let paths = Paths::root(CString::default(), path);
+    let paths = DirectoryPaths::root(CString::default(), path);
     let failed = |errno, call| Error::Call { path: base.path.clone(), call, errno, bytes: 0 };
     let fd = base.fd.try_clone().map_err(|_| failed(thalweg_sys::Errno::MFILE, "fcntl"))?;
     let directory = Directory::base(&run, paths, fd)
@@ -98,7 +98,7 @@ pub(crate) fn copy_among(
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
-            None => Some(Below::of(&directory, named)),
+            None => Some(SourceBelow::of(&directory, named)),
         });
         for tally in sail(&shared, below.collect(), threads) {
             report.add(tally);
@@ -112,7 +112,7 @@ pub(crate) fn copy_among(
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
-    report.listed = Listed::new(&listed, &base.path, (destination, is_one_tree));
+    report.listed = ListedFiles::new(&listed, &base.path, (destination, is_one_tree));
     shared.run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
@@ -120,7 +120,7 @@ pub(crate) fn copy_among(
 }
 
 /// Reports sources that the caller named twice, and with `-v` those that a filter excludes.
-fn report_sources(repeated: &[Named], left_out: &[Named], run: &Run<'_>) {
+fn report_sources(repeated: &[NamedSource], left_out: &[NamedSource], run: &CopyRun<'_>) {
     for source in repeated {
         run.events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
     }
@@ -130,7 +130,7 @@ fn report_sources(repeated: &[Named], left_out: &[Named], run: &Run<'_>) {
 }
 
 /// Divides the file descriptors of a run that enters directories. Returns the number of threads for which they suffice.
-fn prepare_walk(run: &mut Run<'_>, base: BorrowedFd<'_>, wanted: usize) -> usize {
+fn prepare_walk(run: &mut CopyRun<'_>, base: BorrowedFd<'_>, wanted: usize) -> usize {
     // Every level of a deep tree keeps one directory open, within the descriptor limit.
     let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
     let (enough, most) = share(limit, wanted);
@@ -140,12 +140,12 @@ fn prepare_walk(run: &mut Run<'_>, base: BorrowedFd<'_>, wanted: usize) -> usize
     run.whole = is_synced.then(|| WholeSync::of(base)).flatten();
     // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for the walk.
     run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
-    run.kept = Some(Kept::new(most - 2 * enough * run.most_waiting));
+    run.kept = Some(DirectoryCache::new(most - 2 * enough * run.most_waiting));
     enough
 }
 
 /// Brings everything to the disk at the end of a run with `--fsync`.
-fn sync_all(run: &Run<'_>, base: BorrowedFd<'_>, path: &Path) {
+fn sync_all(run: &CopyRun<'_>, base: BorrowedFd<'_>, path: &Path) {
     if run.options.fsync != Fsync::Always || run.options.dry_run {
         return;
     }
@@ -173,12 +173,12 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources, which all have different names.
-fn sail(shared: &CopyShared<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
+fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<WorkerTally> {
     // The queue is last in, first out. Pushing in reverse order makes the first source the first task.
-    for Below { directory, from, source, name } in wave.into_iter().rev() {
+    for SourceBelow { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
-        shared.queue.push(Task::Named { directory, from, source, name });
+        shared.queue.push(CopyTask::Named { directory, from, source, name });
     }
     shared.queue.expect(threads);
-    on_threads(threads, || Walker::new(shared).work())
+    on_threads(threads, || CopyWalker::new(shared).work())
 }

@@ -3,17 +3,17 @@
 use std::{ffi::CString, sync::Arc};
 
 use crate::{
-    copy::{copy_entry::Origin, directory::Directory},
-    queue::Names,
+    copy::{copy_entry::SourceDirectory, directory::Directory},
+    queue::PackedNames,
 };
 
 /// A piece of work. Each holds one count of its directory's `pending`.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum CopyTask {
     /// A source that the caller named.
-    Named { directory: Arc<Directory>, from: Origin, source: CString, name: CString },
+    Named { directory: Arc<Directory>, from: SourceDirectory, source: CString, name: CString },
     /// A directory to enter, below `directory`.
-    Enter { directory: Arc<Directory>, from: Origin, name: CString },
+    Enter { directory: Arc<Directory>, from: SourceDirectory, name: CString },
     /// Entries of one directory, for an idle worker to copy.
-    Batch { directory: Arc<Directory>, from: Origin, names: Names },
+    Batch { directory: Arc<Directory>, from: SourceDirectory, names: PackedNames },
 }

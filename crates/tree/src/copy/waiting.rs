@@ -5,14 +5,14 @@ use std::{ffi::CString, sync::Arc};
 use thalweg_core::atomic_file::Parked;
 
 use crate::copy::{
-    copy_entry::Origin, dest::existing::Existing, directory::Directory, durable::FileSync,
+    copy_entry::SourceDirectory, dest::existing::Existing, directory::Directory, durable::FileSync,
 };
 
 /// A complete file that waits for its name.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingFile {
     /// Its pending count is released only when the file has its name.
     pub directory: Arc<Directory>,
-    pub from: Origin,
+    pub from: SourceDirectory,
     pub source: CString,
     pub name: CString,
     pub stat: Stat,
@@ -25,7 +25,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Repeat {
     /// Its pending count is released only when the file is copied.
     pub directory: Arc<Directory>,
-    pub from: Origin,
+    pub from: SourceDirectory,
     pub source: CString,
     pub name: CString,
 }

@@ -10,26 +10,26 @@ use crate::{
     Becomes, Event, Refusal,
     copy::{
         contents::batch::name_waiting,
-        copy_entry::{CopyEntry, Origin},
+        copy_entry::{CopyEntry, SourceDirectory},
         dest::mkdir::enter,
         directory::Directory,
         entry::{
             file::copy_file_entry, linking::link_to_source, special::copy_special,
             symlink::copy_symlink,
         },
-        report::Tally,
-        run::Run,
+        report::WorkerTally,
+        run::CopyRun,
         shared::CopyShared,
-        task::Task,
+        task::CopyTask,
         waiting::Repeat,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_source},
-    folder::{Address, Folder},
+    error::{Attempt, CopyFailure, at_source},
+    folder::{CachedDirectory, ReopenAddress},
     identity::{Id, kind},
-    left_out::Met,
+    left_out::ListedEntry,
     listing::listing_buffer,
-    queue::Names,
+    queue::PackedNames,
 };
 
 /// Names handed to an idle worker at a time.
@@ -44,25 +44,25 @@ const TRIES: usize = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// A worker that walks the tree.
-pub(crate) struct Walker<'r> {
+pub(crate) struct CopyWalker<'r> {
     shared: &'r CopyShared<'r>,
-    worker: Worker<'r>,
+    worker: CopyWorker<'r>,
     // Unused buffers for `getdents64`.
     listings: Vec<Vec<MaybeUninit<u8>>>,
     depth: usize,
 }
 
-impl<'r> Walker<'r> {
+impl<'r> CopyWalker<'r> {
     pub fn new(shared: &'r CopyShared<'r>) -> Self {
-        Self { shared, worker: Worker::new(shared), listings: Vec::new(), depth: 0 }
+        Self { shared, worker: CopyWorker::new(shared), listings: Vec::new(), depth: 0 }
     }
 
-    fn run(&self) -> &'r Run<'r> {
+    fn run(&self) -> &'r CopyRun<'r> {
         &self.shared.run
     }
 
     /// Performs tasks until none are left. The queue must expect this worker.
-    pub fn work(mut self) -> Tally {
+    pub fn work(mut self) -> WorkerTally {
         self.shared.queue.arrive();
         loop {
             // Files are named before the worker sleeps, because other workers may need their names.
@@ -97,21 +97,21 @@ impl<'r> Walker<'r> {
         }
     }
 
-    fn perform(&mut self, task: Task) {
+    fn perform(&mut self, task: CopyTask) {
         match task {
-            Task::Named { directory, from, source, name } => {
+            CopyTask::Named { directory, from, source, name } => {
                 let entry =
                     CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
                 self.copy_entry(&entry, FileType::Unknown);
                 Directory::done(self.run(), directory);
             }
-            Task::Enter { directory, from, name } => {
+            CopyTask::Enter { directory, from, name } => {
                 let entry =
                     CopyEntry { directory: &directory, from: &from, source: &name, name: &name };
                 self.enter(&entry);
                 Directory::done(self.run(), directory);
             }
-            Task::Batch { directory, from, names } => {
+            CopyTask::Batch { directory, from, names } => {
                 self.batch(&directory, &from, names);
                 Directory::done(self.run(), directory);
             }
@@ -156,7 +156,7 @@ impl<'r> Walker<'r> {
             // The source may be the staging directory of one of the caller's sources.
             let met = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
             let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
-            return Err(grown.unwrap_or(Failure::RefusedSource(Refusal::ReservedName)));
+            return Err(grown.unwrap_or(CopyFailure::RefusedSource(Refusal::ReservedName)));
         }
         let real = match listed {
             FileType::Unknown => look(entry, follow)?,
@@ -165,7 +165,7 @@ impl<'r> Walker<'r> {
         };
         match real {
             FileType::Directory if !options.recursive => {
-                Err(Failure::RefusedSource(Refusal::NotRecursive))
+                Err(CopyFailure::RefusedSource(Refusal::NotRecursive))
             }
             FileType::Directory => {
                 self.enqueue(entry);
@@ -194,7 +194,7 @@ impl<'r> Walker<'r> {
             return Ok(false);
         }
         let from = entry.from.open()?;
-        let met = Met { at: from.as_fd(), name: entry.source, listed, follow };
+        let met = ListedEntry { at: from.as_fd(), name: entry.source, listed, follow };
         let path = || entry.path_inside(options.inside.is_some());
         let left_out = options.leaves_out_entry(&met, path);
         if left_out {
@@ -220,7 +220,7 @@ impl<'r> Walker<'r> {
         entry.directory.expect_one_more();
         let directory = Arc::clone(entry.directory);
         let (from, name) = (entry.from.clone(), entry.name.to_owned());
-        self.shared.queue.push(Task::Enter { directory, from, name });
+        self.shared.queue.push(CopyTask::Enter { directory, from, name });
     }
 
     /// Copies a directory: creates the destination directory and copies the entries.
@@ -264,7 +264,7 @@ impl<'r> Walker<'r> {
             return Err(failure);
         }
         if follow && entry.directory.is_below(id) {
-            return Err(Failure::RefusedSource(Refusal::Cycle));
+            return Err(CopyFailure::RefusedSource(Refusal::Cycle));
         }
         let directory = enter(self.run(), entry, source.as_fd(), &stat)?;
         self.worker.tally.dirs += 1;
@@ -272,11 +272,12 @@ impl<'r> Walker<'r> {
             self.worker.tell_copied(entry, None);
         }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
-        let address = Address { above: entry.from.folder(), name: entry.source, flags };
+        let address = ReopenAddress { above: entry.from.folder(), name: entry.source, flags };
         // An entry of `Origin::Named` has no parent in which it could be opened again, so its descriptor must stay
         // open.
-        let kept = self.run().kept.as_ref().filter(|_| !matches!(entry.from, Origin::Named(_)));
-        let from = Origin::Listed(Folder::new(source, id, &address, kept));
+        let kept =
+            self.run().kept.as_ref().filter(|_| !matches!(entry.from, SourceDirectory::Named(_)));
+        let from = SourceDirectory::Listed(CachedDirectory::new(source, id, &address, kept));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
         drop(from);
         if let Err(failure) = listed {
@@ -286,7 +287,7 @@ impl<'r> Walker<'r> {
         Ok(())
     }
 
-    fn list(&mut self, directory: &Arc<Directory>, from: &Origin) -> Attempt<()> {
+    fn list(&mut self, directory: &Arc<Directory>, from: &SourceDirectory) -> Attempt<()> {
         let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
         let listed = self.list_into(directory, from, &mut buffer);
         self.listings.push(buffer);
@@ -296,19 +297,19 @@ impl<'r> Walker<'r> {
     fn list_into(
         &mut self,
         directory: &Arc<Directory>,
-        from: &Origin,
+        from: &SourceDirectory,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Attempt<()> {
         let opened = from.open()?;
         let mut entries = RawDir::new(&opened, buffer);
-        let mut batch = Names::default();
+        let mut batch = PackedNames::default();
         let mut failed = Ok(());
         while let Some(next) = entries.next() {
             let next = match next {
                 Ok(next) => next,
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
-                    failed = Err(Failure::Source("getdents64", errno));
+                    failed = Err(CopyFailure::Source("getdents64", errno));
                     break;
                 }
             };
@@ -335,7 +336,12 @@ impl<'r> Walker<'r> {
 
     /// Copies listed entries of a directory. If another worker is idle, hands over half of the remaining ones,
     /// because a few large files may take long.
-    fn batch(&mut self, directory: &Arc<Directory>, from: &Origin, mut names: Names) {
+    fn batch(
+        &mut self,
+        directory: &Arc<Directory>,
+        from: &SourceDirectory,
+        mut names: PackedNames,
+    ) {
         let (mut place, mut left) = (0, names.len());
         while let Some((kind, name, next)) = names.at(place) {
             if left > 1 && self.shared.queue.is_hungry() {
@@ -350,10 +356,10 @@ impl<'r> Walker<'r> {
         }
     }
 
-    fn hand_out(&self, directory: &Arc<Directory>, from: &Origin, names: Names) {
+    fn hand_out(&self, directory: &Arc<Directory>, from: &SourceDirectory, names: PackedNames) {
         directory.expect_one_more();
         let (directory, from) = (Arc::clone(directory), from.clone());
-        self.shared.queue.push(Task::Batch { directory, from, names });
+        self.shared.queue.push(CopyTask::Batch { directory, from, names });
     }
 }
 

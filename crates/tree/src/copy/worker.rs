@@ -15,13 +15,13 @@ use crate::{
     copy::{
         copy_entry::CopyEntry,
         dest::existing::Existing,
-        plans::contest::Known,
-        report::Tally,
-        run::Run,
+        plans::contest::MethodCache,
+        report::WorkerTally,
+        run::CopyRun,
         shared::CopyShared,
-        waiting::{Repeat, Waiting},
+        waiting::{Repeat, WaitingFile},
     },
-    error::Failure,
+    error::CopyFailure,
     identity::Id,
     names::os,
 };
@@ -38,10 +38,10 @@ static SINGLE: LazyLock<usize> = LazyLock::new(|| {
 });
 
 /// Per-worker state of a copy.
-pub(crate) struct Worker<'r> {
+pub(crate) struct CopyWorker<'r> {
     pub shared: &'r CopyShared<'r>,
-    pub run: &'r Run<'r>,
-    pub tally: Tally,
+    pub run: &'r CopyRun<'r>,
+    pub tally: WorkerTally,
     /// Buffer for small files, allocated on first use.
     pub buffer: Buffer,
     /// `true` if the file system does not support `O_TMPFILE`, or cannot link such a file.
@@ -49,14 +49,14 @@ pub(crate) struct Worker<'r> {
     /// The last file that the kernel refused to clone.
     pub uncloneable: Option<Id>,
     /// Cached results of the contest between mechanisms for small files.
-    pub known: Known,
+    pub known: MethodCache,
     // Progress not yet added to the shared counters; flushed every 50 ms to limit contention.
     unreported: Progress,
     last_report: Instant,
     /// Bytes of the current file that are counted as settled.
     pub(super) of_file: u64,
     /// Small files that are complete and wait for one sync.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingFile>,
     /// Files that could not be named after the sync and are copied again.
     pub to_repeat: Vec<Repeat>,
     /// `true` while a file of `to_repeat` is copied: such a file must not wait again.
@@ -66,7 +66,7 @@ pub(crate) struct Worker<'r> {
 /// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
-impl<'r> Worker<'r> {
+impl<'r> CopyWorker<'r> {
     /// Adds a file to the manifest, if there is one.
     pub fn list_file(&mut self, entry: &CopyEntry<'_>) {
         if self.run.options.list.is_some() {
@@ -80,11 +80,11 @@ impl<'r> Worker<'r> {
         Self {
             shared,
             run: &shared.run,
-            tally: Tally::default(),
+            tally: WorkerTally::default(),
             buffer: Buffer::default(),
             no_tmpfile: false,
             uncloneable: None,
-            known: Known::default(),
+            known: MethodCache::default(),
             unreported: Progress::default(),
             last_report: Instant::now(),
             of_file: 0,
@@ -102,8 +102,8 @@ impl<'r> Worker<'r> {
     }
 
     /// Reports a failure. A full destination stops the whole copy.
-    pub fn fail(&mut self, entry: &CopyEntry<'_>, failure: Failure) {
-        if matches!(failure, Failure::Cancelled) {
+    pub fn fail(&mut self, entry: &CopyEntry<'_>, failure: CopyFailure) {
+        if matches!(failure, CopyFailure::Cancelled) {
             return;
         }
         let full = failure.ends_the_run();
@@ -114,7 +114,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Reports a file that was copied without some attribute.
-    pub fn incomplete(&self, entry: &CopyEntry<'_>, failure: Failure) {
+    pub fn incomplete(&self, entry: &CopyEntry<'_>, failure: CopyFailure) {
         self.run.incomplete(entry.error(failure));
     }
 
@@ -143,7 +143,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Reports an existing file that is overwritten in place because it cannot be replaced, with `-v`.
-    pub fn tell_written_into(&self, entry: &CopyEntry<'_>, refusal: Failure) {
+    pub fn tell_written_into(&self, entry: &CopyEntry<'_>, refusal: CopyFailure) {
         if self.run.options.verbose {
             let destination = &entry.destination_path();
             let refusal = &entry.error(refusal);

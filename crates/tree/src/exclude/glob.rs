@@ -5,10 +5,10 @@
 
 /// A compiled glob.
 #[derive(Clone, Debug)]
-pub(super) struct Glob(Vec<Token>);
+pub(super) struct Glob(Vec<GlobToken>);
 
 #[derive(Clone, Debug)]
-enum Token {
+enum GlobToken {
     /// This byte.
     Byte(u8),
     /// One byte that is not a slash.
@@ -46,7 +46,7 @@ impl Glob {
         let mut at = 0;
         while let Some(byte) = text.get(at) {
             match byte {
-                b'?' => tokens.push(Token::Any),
+                b'?' => tokens.push(GlobToken::Any),
                 b'*' => {
                     let end =
                         text[at..].iter().position(|b| *b != b'*').map_or(text.len(), |n| at + n);
@@ -56,17 +56,18 @@ impl Glob {
                 }
                 b'[' => match bracket(text, at + 1) {
                     Some((set, end)) => {
-                        tokens.push(Token::Set(set));
+                        tokens.push(GlobToken::Set(set));
                         at = end;
                         continue;
                     }
-                    None => return Self(vec![Token::Never]),
+                    None => return Self(vec![GlobToken::Never]),
                 },
                 b'\\' => {
                     at += 1;
-                    tokens.push(text.get(at).map_or(Token::Never, |byte| Token::Byte(*byte)));
+                    tokens
+                        .push(text.get(at).map_or(GlobToken::Never, |byte| GlobToken::Byte(*byte)));
                 }
-                byte => tokens.push(Token::Byte(*byte)),
+                byte => tokens.push(GlobToken::Byte(*byte)),
             }
             at += 1;
         }
@@ -82,11 +83,11 @@ impl Glob {
             next.fill(false);
             for (at, token) in self.0.iter().enumerate().filter(|(at, _)| here[*at]) {
                 match token {
-                    Token::Byte(wanted) if wanted == byte => self.enter(&mut next, at + 1),
-                    Token::Any if *byte != b'/' => self.enter(&mut next, at + 1),
-                    Token::Set(set) if set[usize::from(*byte)] => self.enter(&mut next, at + 1),
-                    Token::Star if *byte != b'/' => self.enter(&mut next, at),
-                    Token::DoubleStar => self.enter(&mut next, at),
+                    GlobToken::Byte(wanted) if wanted == byte => self.enter(&mut next, at + 1),
+                    GlobToken::Any if *byte != b'/' => self.enter(&mut next, at + 1),
+                    GlobToken::Set(set) if set[usize::from(*byte)] => self.enter(&mut next, at + 1),
+                    GlobToken::Star if *byte != b'/' => self.enter(&mut next, at),
+                    GlobToken::DoubleStar => self.enter(&mut next, at),
                     _ => {}
                 }
             }
@@ -101,8 +102,8 @@ impl Glob {
             return;
         }
         match self.0.get(at) {
-            Some(Token::Star | Token::DoubleStar) => self.enter(positions, at + 1),
-            Some(Token::OptionalPair) => {
+            Some(GlobToken::Star | GlobToken::DoubleStar) => self.enter(positions, at + 1),
+            Some(GlobToken::OptionalPair) => {
                 self.enter(positions, at + 1);
                 self.enter(positions, at + 3);
             }
@@ -113,17 +114,22 @@ impl Glob {
 
 /// Adds the tokens for the asterisks at `run` in `text`. The glob of a path starts after its literal prefix, and this
 /// position counts as the start of a name, as in git.
-fn push_stars(tokens: &mut Vec<Token>, text: &[u8], run: std::ops::Range<usize>, is_path: bool) {
+fn push_stars(
+    tokens: &mut Vec<GlobToken>,
+    text: &[u8],
+    run: std::ops::Range<usize>,
+    is_path: bool,
+) {
     let rest = &text[run.end..];
     let begins = run.start == 0 || text[run.start - 1] == b'/';
     let ends = rest.is_empty() || rest.starts_with(b"/") || rest.starts_with(b"\\/");
     if !(is_path && run.len() > 1 && begins && ends) {
-        return tokens.push(Token::Star);
+        return tokens.push(GlobToken::Star);
     }
     if rest.starts_with(b"/") {
-        tokens.push(Token::OptionalPair);
+        tokens.push(GlobToken::OptionalPair);
     }
-    tokens.push(Token::DoubleStar);
+    tokens.push(GlobToken::DoubleStar);
 }
 
 /// Parses a bracket expression whose first byte is at `at`. Returns the set of bytes and the position after it;

@@ -9,12 +9,12 @@ pub(super) struct Pattern {
     negated: bool,
     /// `true` if the pattern ends in `/` and so matches only directories.
     directories_only: bool,
-    subject: Subject,
+    subject: PatternSubject,
 }
 
 /// The part of a path that a pattern is compared with.
 #[derive(Clone, Debug)]
-enum Subject {
+enum PatternSubject {
     /// The last name equals these bytes.
     Name(Vec<u8>),
     /// The last name matches a glob.
@@ -39,11 +39,11 @@ impl Pattern {
             // Up to the first special character, git compares bytes. The glob starts there, so `**` has its special
             // meaning directly after a literal prefix, as in `a**/b`.
             let (literal, rest) = text.split_at(literal_len(text));
-            Subject::Path(literal.to_vec(), Glob::of_path(rest))
+            PatternSubject::Path(literal.to_vec(), Glob::of_path(rest))
         } else if literal_len(text) == text.len() {
-            Subject::Name(text.to_vec())
+            PatternSubject::Name(text.to_vec())
         } else {
-            Subject::NameGlob(Glob::of_name(text))
+            PatternSubject::NameGlob(Glob::of_name(text))
         };
         let is_something = !text.is_empty();
         is_something.then_some(Self { negated, directories_only, subject })
@@ -61,10 +61,10 @@ impl Pattern {
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         match &self.subject {
-            Subject::Name(literal) => name == literal,
-            Subject::NameGlob(glob) => glob.matches(name),
-            Subject::Path(..) if path.starts_with(b"../") => false,
-            Subject::Path(literal, glob) => {
+            PatternSubject::Name(literal) => name == literal,
+            PatternSubject::NameGlob(glob) => glob.matches(name),
+            PatternSubject::Path(..) if path.starts_with(b"../") => false,
+            PatternSubject::Path(literal, glob) => {
                 path.strip_prefix(&**literal).is_some_and(|rest| glob.matches(rest))
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread, time::Duration};
 
-use super::{member::Member, place::Place, record::WorkerName};
+use super::{member::Member, place::FleetDirectory, record::WorkerName};
 use crate::{CopyOptions, Events};
 
 /// Interval at which a worker looks for a plan, and for the progress of other workers.
@@ -27,7 +27,7 @@ impl Pauses {
 /// The options and the identity of one worker.
 pub(crate) struct Assignment<'a> {
     pub source: &'a Path,
-    pub place: &'a Place,
+    pub place: &'a FleetDirectory,
     pub options: &'a CopyOptions,
     pub member: &'a Member,
     pub events: &'a dyn Events,

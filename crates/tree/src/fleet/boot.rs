@@ -72,7 +72,7 @@ fn sum(body: &[u8], plan: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::line::Line;
+    use crate::fleet::line::JournalLine;
 
     #[test]
     fn a_line_comes_back_and_any_other_byte_makes_it_none() {
@@ -80,8 +80,8 @@ mod tests {
             WorkerBoot { machine: u32::MAX, boot: u64::MAX, began: u64::MAX, is_synced: true };
         let bytes = boot.to_bytes(7);
         assert_eq!(WorkerBoot::parse(&bytes, 7), Some(boot));
-        assert_eq!((WorkerBoot::parse(&bytes, 8), Line::parse(&bytes, 7)), (None, None));
-        let task = Line { task: 1, bytes: 2, what: 3, at: 4 }.to_bytes(7);
+        assert_eq!((WorkerBoot::parse(&bytes, 8), JournalLine::parse(&bytes, 7)), (None, None));
+        let task = JournalLine { task: 1, bytes: 2, what: 3, at: 4 }.to_bytes(7);
         assert_eq!(WorkerBoot::parse(&task, 7), None);
         for at in 0..LINE {
             assert_eq!(WorkerBoot::parse(&bytes[..at], 7), None);

@@ -11,31 +11,31 @@ use thalweg_sys::Errno;
 
 use crate::{
     copy::{name_at::NameAt, staged_dir::open_new},
-    folder::{Address, Folder, Kept},
+    folder::{CachedDirectory, DirectoryCache, ReopenAddress},
     identity::Id,
     listing::DIRECTORY,
 };
 
 /// The open path from the root of a tree to one directory.
 pub(crate) struct Descent {
-    root: Arc<Folder>,
-    kept: Arc<Kept>,
+    root: Arc<CachedDirectory>,
+    kept: Arc<DirectoryCache>,
     // `true` if missing directories are created.
     makes: bool,
-    way: Vec<(CString, Arc<Folder>)>,
+    way: Vec<(CString, Arc<CachedDirectory>)>,
 }
 
 impl Descent {
     /// Creates a descent from `root`, which stays open.
-    pub fn new(root: OwnedFd, kept: &Arc<Kept>, makes: bool) -> Result<Self, Errno> {
+    pub fn new(root: OwnedFd, kept: &Arc<DirectoryCache>, makes: bool) -> Result<Self, Errno> {
         let id = Id::of(&fstat(&root)?);
-        let address = Address { above: None, name: c".", flags: DIRECTORY };
-        let root = Folder::new(root, id, &address, None);
+        let address = ReopenAddress { above: None, name: c".", flags: DIRECTORY };
+        let root = CachedDirectory::new(root, id, &address, None);
         Ok(Self { root, kept: Arc::clone(kept), makes, way: Vec::new() })
     }
 
     /// Opens the directory of a path below the root.
-    pub fn folder(&mut self, path: &[u8]) -> Result<&Arc<Folder>, Errno> {
+    pub fn folder(&mut self, path: &[u8]) -> Result<&Arc<CachedDirectory>, Errno> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let mut depth = 0;
         for name in names {
@@ -52,11 +52,11 @@ impl Descent {
         Ok(self.last())
     }
 
-    fn last(&self) -> &Arc<Folder> {
+    fn last(&self) -> &Arc<CachedDirectory> {
         self.way.last().map_or(&self.root, |(_, folder)| folder)
     }
 
-    fn step(&self, name: &CStr) -> Result<Arc<Folder>, Errno> {
+    fn step(&self, name: &CStr) -> Result<Arc<CachedDirectory>, Errno> {
         let above = self.last();
         let dir = above.open()?;
         let fd = match openat(dir.as_fd(), name, DIRECTORY, Mode::empty()) {
@@ -74,8 +74,8 @@ impl Descent {
             answer => answer?,
         };
         let id = Id::of(&fstat(&fd)?);
-        let address = Address { above: Some(above), name, flags: DIRECTORY };
-        Ok(Folder::new(fd, id, &address, Some(&self.kept)))
+        let address = ReopenAddress { above: Some(above), name, flags: DIRECTORY };
+        Ok(CachedDirectory::new(fd, id, &address, Some(&self.kept)))
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     fn folders_are_found_made_and_never_reached_through_a_link() {
         let here = tempfile::tempdir().unwrap();
         let root = || OwnedFd::from(fs::File::open(here.path()).unwrap());
-        let kept = Kept::new(4);
+        let kept = DirectoryCache::new(4);
         let mut makes = Descent::new(root(), &kept, true).unwrap();
         let deep = "a/".repeat(300) + "b";
         for path in [deep.as_bytes(), b"a/c", b"", b"x/y", b"a/c"] {

@@ -16,7 +16,7 @@ use thalweg_sys::io;
 use super::{
     assignment::Pauses,
     member::Member,
-    place::{Found, How, LINKED, Place, failed},
+    place::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
 };
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,
@@ -34,11 +34,11 @@ pub(crate) fn join(
     (source, destination): (&Path, &Path),
     member: &Member,
     events: &dyn Events,
-) -> Result<Found, Error> {
+) -> Result<FoundFleet, Error> {
     let (began, mut pauses) = (Instant::now(), Pauses::new());
     while member.rank != 0 && events.go_on().is_ok() {
-        let found = Place::make(source, destination, How::Join)?;
-        if !matches!(found, Found::Nothing) {
+        let found = FleetDirectory::make(source, destination, FleetTarget::Join)?;
+        if !matches!(found, FoundFleet::Nothing) {
             return Ok(found);
         }
         let stats = [source, destination].map(stat);
@@ -46,7 +46,7 @@ pub(crate) fn join(
         let is_alike =
             matches!(&stats, [Ok(source), Ok(there)] if times::is_same(there, source, fs));
         if is_alike && began.elapsed() >= member.wait.min(LATE) {
-            return Ok(Found::Published);
+            return Ok(FoundFleet::Published);
         }
         if began.elapsed() >= member.wait {
             let reason = Refusal::NoPlanYet;
@@ -54,11 +54,11 @@ pub(crate) fn join(
         }
         pauses.next();
     }
-    Place::make(source, destination, How::Into)
+    FleetDirectory::make(source, destination, FleetTarget::Into)
 }
 
 /// Checks, before anything is copied, that the file system supports hard links.
-pub(crate) fn expect_links(place: &Place, file: &CStr) -> Result<(), Error> {
+pub(crate) fn expect_links(place: &FleetDirectory, file: &CStr) -> Result<(), Error> {
     let twin = CString::new([c"twin.".to_bytes(), file.to_bytes()].concat()).unwrap_or_default();
     io::link(&place.fd, file, &place.fd, &*twin).map_err(failed(&place.path, "linkat"))?;
     unlink(place.fd.as_fd(), &twin).map_err(failed(&place.path, "unlinkat"))
@@ -66,7 +66,7 @@ pub(crate) fn expect_links(place: &Place, file: &CStr) -> Result<(), Error> {
 
 /// Links the completed tree into the destination. A file that cannot be linked stays in the tree.
 pub(crate) fn link_in(
-    place: &Place,
+    place: &FleetDirectory,
     options: &CopyOptions,
     events: &dyn Events,
 ) -> Result<TreeReport, Error> {

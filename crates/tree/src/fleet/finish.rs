@@ -22,25 +22,25 @@ use thalweg_sys::{Errno, io};
 use super::{
     descent::Descent,
     existing::link_in,
-    mover::{Grounds, error_of},
-    place::{FINISHER, Place, SYNC_FAILED, failed},
-    plan::{Entry, Plan, Seen, Task},
-    watch::Watch,
+    mover::{FleetPaths, error_of},
+    place::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
+    plan::{FleetPlan, FleetTask, PlanEntry, SourceStamp},
+    watch::FleetWatch,
 };
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
     copy::{attributes::times, run::Concurrency, start::copy_among, whole_sync::WholeSync},
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind, mtime, size},
     threads::{for_reading, on_threads},
 };
 
 /// Checks the sources again and gives large files their names.
-struct Check<'c> {
-    grounds: Grounds<'c>,
-    plan: &'c Plan,
-    place: &'c Place,
-    events: &'c Watch<'c>,
+struct FinishCheck<'c> {
+    grounds: FleetPaths<'c>,
+    plan: &'c FleetPlan,
+    place: &'c FleetDirectory,
+    events: &'c FleetWatch<'c>,
     next: AtomicUsize,
     changed: AtomicU64,
     named: AtomicU64,
@@ -50,7 +50,7 @@ struct Check<'c> {
 }
 
 /// The open paths of one thread.
-struct Ways {
+struct ThreadPaths {
     source: Descent,
     tree: Descent,
     // The tree, without creating missing directories.
@@ -59,13 +59,13 @@ struct Ways {
 
 /// Completes and publishes the tree. Also returns the number of its files.
 pub(crate) fn finish(
-    (source, place, plan): (&Path, &Place, &Plan),
-    grounds: Grounds<'_>,
+    (source, place, plan): (&Path, &FleetDirectory, &FleetPlan),
+    grounds: FleetPaths<'_>,
     options: &CopyOptions,
     events: &dyn Events,
 ) -> Result<(TreeReport, u64), Error> {
-    let events = &Watch::new(events, place.fd.as_fd(), FINISHER);
-    let check = Check {
+    let events = &FleetWatch::new(events, place.fd.as_fd(), FINISHER);
+    let check = FinishCheck {
         grounds,
         plan,
         place,
@@ -119,9 +119,9 @@ pub(crate) fn finish(
 
 /// Links the files of the tree into a destination that existed before.
 fn link_into_existing(
-    place: &Place,
+    place: &FleetDirectory,
     options: &CopyOptions,
-    events: &Watch<'_>,
+    events: &FleetWatch<'_>,
     report: &mut TreeReport,
 ) -> Result<(), Error> {
     // The files replace others: after a power failure each name must have either the old or the new contents.
@@ -137,11 +137,11 @@ fn link_into_existing(
     Ok(())
 }
 
-impl Check<'_> {
+impl FinishCheck<'_> {
     fn work(&self) {
         let ways = || {
             let (tree, there) = (self.grounds.down_tree(true)?, self.grounds.down_tree(false)?);
-            Ok(Ways { source: self.grounds.down_source()?, tree, there })
+            Ok(ThreadPaths { source: self.grounds.down_source()?, tree, there })
         };
         let mut ways = match ways() {
             Ok(ways) => ways,
@@ -153,12 +153,12 @@ impl Check<'_> {
                 return;
             }
             match self.plan.task(n) {
-                Ok(Task::Files(files)) => {
+                Ok(FleetTask::Files(files)) => {
                     for entry in files {
                         self.file(&entry, &mut ways);
                     }
                 }
-                Ok(Task::Stretch { file, entry, .. }) => {
+                Ok(FleetTask::Stretch { file, entry, .. }) => {
                     let is_first =
                         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
                     if is_first {
@@ -175,13 +175,13 @@ impl Check<'_> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
 
-    fn has_changed(&self, entry: &Entry) {
+    fn has_changed(&self, entry: &PlanEntry) {
         self.changed.fetch_add(1, Ordering::Relaxed);
-        let source = &Grounds::path_of(self.grounds.source_path, entry);
+        let source = &FleetPaths::path_of(self.grounds.source_path, entry);
         self.events.event(&Event::Changed { source });
     }
 
-    fn file(&self, entry: &Entry, ways: &mut Ways) {
+    fn file(&self, entry: &PlanEntry, ways: &mut ThreadPaths) {
         if let Ok(None) = look(entry, &mut ways.source) {
             self.has_changed(entry);
             // The file in the tree is outdated, so it is removed.
@@ -190,7 +190,7 @@ impl Check<'_> {
         }
     }
 
-    fn large(&self, file: u64, entry: &Entry, ways: &mut Ways) {
+    fn large(&self, file: u64, entry: &PlanEntry, ways: &mut ThreadPaths) {
         let done = match look(entry, &mut ways.source) {
             Ok(Some(stat)) => self.name(file, entry, &stat, &mut ways.tree),
             Ok(None) => {
@@ -204,15 +204,15 @@ impl Check<'_> {
         self.expect(entry, done);
     }
 
-    fn expect(&self, entry: &Entry, done: Attempt<()>) {
+    fn expect(&self, entry: &PlanEntry, done: Attempt<()>) {
         if let Err(failure) = done {
-            self.tell(error_of((failure, Grounds::path_of(self.grounds.tree_path, entry))));
+            self.tell(error_of((failure, FleetPaths::path_of(self.grounds.tree_path, entry))));
         }
     }
 
     /// Gives a complete large file its name, after setting the times that mark it as complete. The copy that follows
     /// sets all other attributes.
-    fn name(&self, file: u64, entry: &Entry, stat: &Stat, tree: &mut Descent) -> Attempt<()> {
+    fn name(&self, file: u64, entry: &PlanEntry, stat: &Stat, tree: &mut Descent) -> Attempt<()> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = self.grounds.part(file);
         let part = match openat(self.grounds.parts, &*name, flags, rustix::fs::Mode::empty()) {
@@ -251,7 +251,7 @@ impl Check<'_> {
 }
 
 /// Removes a file from the tree, if it exists.
-fn remove(tree: &mut Descent, entry: &Entry) -> Attempt<()> {
+fn remove(tree: &mut Descent, entry: &PlanEntry) -> Attempt<()> {
     let folder = match tree.folder(&entry.folder) {
         Err(Errno::NOENT) => return Ok(()),
         answer => answer.map_err(at_sink("openat"))?,
@@ -260,19 +260,20 @@ fn remove(tree: &mut Descent, entry: &Entry) -> Attempt<()> {
     let name: &CStr = &entry.name;
     match unlink(folder.as_fd(), name) {
         Err(Errno::ISDIR | Errno::PERM) => Ok(()),
-        answer => answer.map_err(|errno| Failure::Sink("unlinkat", errno, 0)),
+        answer => answer.map_err(|errno| CopyFailure::Sink("unlinkat", errno, 0)),
     }
 }
 
 /// Returns the current attributes of a source file; `None` if it changed since the survey. Other errors are returned,
 /// and the copy that follows reports them.
-fn look(entry: &Entry, source: &mut Descent) -> Result<Option<Stat>, Errno> {
+fn look(entry: &PlanEntry, source: &mut Descent) -> Result<Option<Stat>, Errno> {
     let looked = source
         .folder(&entry.folder)
         .and_then(|folder| statat(&*folder.open()?, &*entry.name, AtFlags::SYMLINK_NOFOLLOW));
     match looked {
         Ok(stat) => {
-            let is_same = kind(&stat) == FileType::RegularFile && Seen::of(&stat) == entry.seen;
+            let is_same =
+                kind(&stat) == FileType::RegularFile && SourceStamp::of(&stat) == entry.seen;
             Ok(is_same.then_some(stat))
         }
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),

@@ -19,7 +19,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     assignment::LOOK,
-    place::{FINISHER, Place},
+    place::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
 use crate::{Error, Event, Events, Progress, read::fill};
@@ -46,7 +46,7 @@ pub(crate) struct Finisher<'f> {
 impl<'f> Finisher<'f> {
     /// Takes the right to finish. Returns `None` if a live process has it. The right of a dead process is taken over.
     pub fn claim(
-        place: &Place,
+        place: &FleetDirectory,
         name: &'f WorkerName,
         events: &'f dyn Events,
     ) -> Result<Option<Self>, Error> {

@@ -13,7 +13,7 @@ use thalweg_sys::{Errno, io};
 use super::{
     bits::Bits,
     boot::WorkerBoot,
-    line::{LINE, Line},
+    line::{JournalLine, LINE},
     place,
     plan::Indexed,
     record::{MOST, WorkerName, WorkerRecord},
@@ -35,7 +35,7 @@ pub(crate) struct Journals {
     plan: u64,
     /// The completed tasks.
     pub done: Bits,
-    workers: HashMap<CString, Reading>,
+    workers: HashMap<CString, JournalReader>,
     // This machine and its boot.
     here: WorkerBoot,
     host: String,
@@ -48,7 +48,7 @@ const MOST_BOOTS: u64 = 4096;
 
 /// The read position in a journal, and the totals of the lines read.
 #[derive(Clone, Debug)]
-struct Reading {
+struct JournalReader {
     name: WorkerName,
     // The boot during which the following lines were written.
     boot: Option<WorkerBoot>,
@@ -94,8 +94,15 @@ impl Journals {
             // The file is opened each time, because only an open makes NFS ask the server again (nfs(5),
             // close-to-open).
             let Some(fd) = place::open(folder, &file)? else { continue };
-            let fresh =
-                || Reading { name, boot: None, at: 0, tasks: 0, bytes: 0, last: 0, grew: 0.0 };
+            let fresh = || JournalReader {
+                name,
+                boot: None,
+                at: 0,
+                tasks: 0,
+                bytes: 0,
+                last: 0,
+                grew: 0.0,
+            };
             let reading = self.workers.entry(file).or_insert_with(fresh);
             // A worker writes at most one line per task, plus one torn line.
             let most = (index.len() as u64 + 1 + MOST_BOOTS) * LINE as u64;
@@ -114,7 +121,7 @@ impl Journals {
                         is_restarted |= note_boot(&mut self.boots, boot, self.here);
                         continue;
                     }
-                    let Some(line) = Line::parse(line, self.plan) else { continue };
+                    let Some(line) = JournalLine::parse(line, self.plan) else { continue };
                     let n = line.task as usize;
                     if index.get(n).is_none_or(|task| task.hash != line.what) {
                         continue;
@@ -240,7 +247,7 @@ fn files(folder: BorrowedFd<'_>, what: &str) -> Result<Vec<CString>, Errno> {
 
 /// The journal of this worker.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct JournalWriter {
     file: OwnedFd,
     plan: u64,
     began: Instant,
@@ -248,7 +255,7 @@ pub(crate) struct Own {
     worked: f64,
 }
 
-impl Own {
+impl JournalWriter {
     /// Creates the journal, or continues that of an ended worker with the report `before`. From then on, other
     /// workers see this worker and the boot of its machine.
     pub fn begin(
@@ -288,7 +295,7 @@ impl Own {
     pub fn note(&self, task: usize, bytes: u64, what: u64) -> Result<(), Errno> {
         // A value out of range saturates.
         let at = (self.seconds() * 1000.0) as u32;
-        append(&self.file, &Line { task: task as u32, bytes, what, at }.to_bytes(self.plan))
+        append(&self.file, &JournalLine { task: task as u32, bytes, what, at }.to_bytes(self.plan))
     }
 }
 
@@ -321,9 +328,9 @@ mod tests {
         let index = index(10);
         let name = |rank| WorkerName::of_this(rank, None);
         let (one, other) = (name(1), name(2));
-        let mine = Own::begin(folder.as_fd(), &one, 7, (None, false)).unwrap();
-        let theirs = Own::begin(folder.as_fd(), &other, 7, (None, false)).unwrap();
-        let stale = Own::begin(folder.as_fd(), &name(3), 6, (None, false)).unwrap();
+        let mine = JournalWriter::begin(folder.as_fd(), &one, 7, (None, false)).unwrap();
+        let theirs = JournalWriter::begin(folder.as_fd(), &other, 7, (None, false)).unwrap();
+        let stale = JournalWriter::begin(folder.as_fd(), &name(3), 6, (None, false)).unwrap();
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
@@ -332,7 +339,7 @@ mod tests {
         theirs.note(3, 1, 4).unwrap();
         theirs.note(10, 1, 10).unwrap();
         let path = here.path().join(one.file("journal").to_str().unwrap());
-        let torn = Line { task: 5, bytes: 1, what: 5, at: 0 }.to_bytes(7);
+        let torn = JournalLine { task: 5, bytes: 1, what: 5, at: 0 }.to_bytes(7);
         let mut whole = fs::read(&path).unwrap();
         whole.extend_from_slice(&torn[..LINE - 1]);
         fs::write(&path, &whole).unwrap();
@@ -362,7 +369,7 @@ mod tests {
         let index = index(10);
         let names = [5, 6, 7].map(|began| WorkerName::of_this(1, Some(began)));
         let other = WorkerName::of_this(2, Some(1));
-        let begin = |name| Own::begin(folder.as_fd(), name, 7, (None, false)).unwrap();
+        let begin = |name| JournalWriter::begin(folder.as_fd(), name, 7, (None, false)).unwrap();
         let places = || {
             let mut journals = Journals::new(7, &index);
             journals.refresh(folder.as_fd(), &index).unwrap();
@@ -390,7 +397,7 @@ mod tests {
         let write = |file: &str, boots: &[WorkerBoot], first: u32| {
             let tasks = (first..).take(boots.len());
             let lines = boots.iter().zip(tasks).flat_map(|(boot, task)| {
-                let line = Line { task, bytes: 1, what: task.into(), at: 0 };
+                let line = JournalLine { task, bytes: 1, what: task.into(), at: 0 };
                 [boot.to_bytes(7), line.to_bytes(7)].concat()
             });
             fs::write(here.path().join(file), lines.collect::<Vec<_>>()).unwrap();

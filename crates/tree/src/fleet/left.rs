@@ -8,10 +8,10 @@ use std::{
 use thalweg_core::atomic_file::unlink;
 
 use super::{
-    mover::Grounds,
+    mover::FleetPaths,
     place::{self, EPOCH, failed},
-    plan::Task,
-    status::Known,
+    plan::FleetTask,
+    status::FleetProgress,
 };
 use crate::Error;
 
@@ -25,7 +25,7 @@ pub fn stop(path: &Path) -> Result<(), Error> {
 /// no task are not included.
 pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(Vec::new()) };
-    let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {
+    let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
         return Ok(Vec::new());
     };
     let (mut files, mut large) = (Vec::new(), HashSet::new());
@@ -33,10 +33,10 @@ pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
         if files.len() >= most {
             break;
         }
-        let of = |entry| Grounds::path_of(Path::new(""), entry);
+        let of = |entry| FleetPaths::path_of(Path::new(""), entry);
         match plan.task(n).map_err(|why| place::no_plan(&folder, why))? {
-            Task::Files(some) => files.extend(some.iter().map(of)),
-            Task::Stretch { file, entry, .. } => {
+            FleetTask::Files(some) => files.extend(some.iter().map(of)),
+            FleetTask::Stretch { file, entry, .. } => {
                 files.extend(large.insert(file).then(|| of(&entry)));
             }
         }

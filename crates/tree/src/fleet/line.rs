@@ -10,7 +10,7 @@ const BODY: usize = 52;
 
 /// A completed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct JournalLine {
     /// The number of the task.
     pub task: u32,
     /// Bytes moved for the task, without those that already existed.
@@ -21,7 +21,7 @@ pub struct Line {
     pub at: u32,
 }
 
-impl Line {
+impl JournalLine {
     /// Returns the line for a journal of this plan.
     pub fn to_bytes(&self, plan: u64) -> [u8; LINE] {
         let Self { task, bytes, what, at } = self;
@@ -61,17 +61,17 @@ mod tests {
     #[test]
     fn a_line_comes_back_and_any_other_byte_makes_it_none() {
         for line in [
-            Line { task: 0, bytes: 0, what: 0, at: 0 },
-            Line { task: u32::MAX, bytes: u64::MAX, what: 1, at: u32::MAX },
+            JournalLine { task: 0, bytes: 0, what: 0, at: 0 },
+            JournalLine { task: u32::MAX, bytes: u64::MAX, what: 1, at: u32::MAX },
         ] {
             let bytes = line.to_bytes(7);
-            assert_eq!(Line::parse(&bytes, 7), Some(line));
-            assert_eq!(Line::parse(&bytes, 8), None);
+            assert_eq!(JournalLine::parse(&bytes, 7), Some(line));
+            assert_eq!(JournalLine::parse(&bytes, 8), None);
             for at in 0..LINE {
-                assert_eq!(Line::parse(&bytes[..at], 7), None);
+                assert_eq!(JournalLine::parse(&bytes[..at], 7), None);
                 let mut other = bytes;
                 other[at] ^= 1;
-                assert_eq!(Line::parse(&other, 7), None, "byte {at}");
+                assert_eq!(JournalLine::parse(&other, 7), None, "byte {at}");
             }
         }
     }

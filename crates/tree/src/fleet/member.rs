@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::place::How;
+use super::place::FleetTarget;
 
 /// Default number of bytes of a task: large compared to the overhead of a task, and small enough to be done twice.
 pub const TASK_BYTES: u64 = 128 << 20;
@@ -67,8 +67,8 @@ impl Member {
     }
 
     /// Returns how the worker opens or creates the fleet's directory for a new tree.
-    pub(crate) fn how(&self) -> How {
-        if self.makes() { How::New } else { How::Open }
+    pub(crate) fn how(&self) -> FleetTarget {
+        if self.makes() { FleetTarget::New } else { FleetTarget::Open }
     }
 
     /// Returns the number of bytes of a task, aligned.

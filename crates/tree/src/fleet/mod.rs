@@ -32,6 +32,6 @@ mod work;
 
 pub use left::{left, stop};
 pub use member::{Duty, Member, TASK_BYTES, TASK_FILES};
-pub use record::{Moved, WorkerRecord};
-pub use status::{FleetStatus, Phase, status};
+pub use record::{MovedBytes, WorkerRecord};
+pub use status::{FleetPhase, FleetStatus, status};
 pub use work::{FleetEnd, FleetReport, begin, work};

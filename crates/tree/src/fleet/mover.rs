@@ -23,25 +23,25 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     descent::Descent,
-    plan::{Entry, Seen, Task},
+    plan::{FleetTask, PlanEntry, SourceStamp},
 };
 use crate::{
     Error, Fsync,
     copy::{
         attributes::times,
-        contents::{job::Job, large::move_piece},
-        copy_entry::{CopyEntry, Origin},
+        contents::{job::TransferJob, large::move_piece},
+        copy_entry::{CopyEntry, SourceDirectory},
         directory::Directory,
         entry::file::copy_file_entry,
-        report::Tally,
+        report::WorkerTally,
         shared::CopyShared,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
-    folder::Kept,
+    error::{Attempt, CopyFailure, at_sink, at_source},
+    folder::DirectoryCache,
     identity::{kind, size},
     names::os,
-    paths::Paths,
+    paths::DirectoryPaths,
     read,
 };
 
@@ -51,7 +51,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The source, the tree, and the directory of partial files.
 #[derive(Clone, Copy)]
-pub(crate) struct Grounds<'g> {
+pub(crate) struct FleetPaths<'g> {
     pub source: &'g OwnedFd,
     pub tree: &'g OwnedFd,
     pub parts: &'g OwnedFd,
@@ -60,20 +60,20 @@ pub(crate) struct Grounds<'g> {
     /// Paths for messages.
     pub source_path: &'g Path,
     pub tree_path: &'g Path,
-    pub kept: &'g Arc<Kept>,
+    pub kept: &'g Arc<DirectoryCache>,
 }
 
 /// A thread that performs tasks.
-pub(crate) struct Mover<'m> {
-    grounds: Grounds<'m>,
-    pub worker: Worker<'m>,
+pub(crate) struct TaskRunner<'m> {
+    grounds: FleetPaths<'m>,
+    pub worker: CopyWorker<'m>,
     source: Descent,
     tree: Descent,
     // The directory of the last file.
-    here: Option<(Arc<[u8]>, Origin, Arc<Directory>)>,
+    here: Option<(Arc<[u8]>, SourceDirectory, Arc<Directory>)>,
 }
 
-impl Grounds<'_> {
+impl FleetPaths<'_> {
     /// Returns a descent of the source.
     pub fn down_source(&self) -> Result<Descent, Errno> {
         Descent::new(again(self.source)?, self.kept, false)
@@ -95,7 +95,7 @@ impl Grounds<'_> {
     }
 
     /// Returns the path of a file, in the source or in the tree.
-    pub fn path_of(root: &Path, entry: &Entry) -> PathBuf {
+    pub fn path_of(root: &Path, entry: &PlanEntry) -> PathBuf {
         root.join(OsStr::from_bytes(&entry.folder)).join(os(&entry.name))
     }
 }
@@ -104,32 +104,32 @@ fn again(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     fd.try_clone().map_err(|_| Errno::MFILE)
 }
 
-impl<'m> Mover<'m> {
-    pub fn new(grounds: Grounds<'m>, shared: &'m CopyShared<'m>) -> Result<Self, Errno> {
-        let worker = Worker::new(shared);
+impl<'m> TaskRunner<'m> {
+    pub fn new(grounds: FleetPaths<'m>, shared: &'m CopyShared<'m>) -> Result<Self, Errno> {
+        let worker = CopyWorker::new(shared);
         let (source, tree) = (grounds.down_source()?, grounds.down_tree(true)?);
         Ok(Self { grounds, worker, source, tree, here: None })
     }
 
     /// Performs a task. Returns an error if it cannot be done on this machine.
-    pub fn perform(&mut self, task: &Task) -> Result<(), (Failure, PathBuf)> {
+    pub fn perform(&mut self, task: &FleetTask) -> Result<(), (CopyFailure, PathBuf)> {
         let tree = self.grounds.tree_path;
-        let of = |entry: &Entry| Grounds::path_of(tree, entry);
+        let of = |entry: &PlanEntry| FleetPaths::path_of(tree, entry);
         match task {
-            Task::Files(files) => {
+            FleetTask::Files(files) => {
                 for entry in files {
                     self.patiently(|mover| mover.file(entry)).map_err(|f| (f, of(entry)))?;
                 }
                 Ok(())
             }
-            Task::Stretch { file, entry, range } => self
+            FleetTask::Stretch { file, entry, range } => self
                 .patiently(|mover| mover.stretch(*file, entry, range))
                 .map_err(|failure| (failure, of(entry))),
         }
     }
 
     /// Returns the tally of this thread.
-    pub fn end(mut self) -> Tally {
+    pub fn end(mut self) -> WorkerTally {
         self.worker.tell_now();
         self.worker.tally
     }
@@ -150,7 +150,7 @@ impl<'m> Mover<'m> {
     }
 
     /// Copies a whole file, unless an earlier attempt already did.
-    fn file(&mut self, entry: &Entry) -> Attempt<()> {
+    fn file(&mut self, entry: &PlanEntry) -> Attempt<()> {
         let is_here = self.here.as_ref().is_some_and(|(path, ..)| *path == entry.folder);
         if !is_here {
             self.here = None;
@@ -159,7 +159,7 @@ impl<'m> Mover<'m> {
         let Some((_, from, directory)) = self.here.clone() else { return Ok(()) };
         let stat = statat(from.open()?, &*entry.name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
-        if kind(&stat) != FileType::RegularFile || Seen::of(&stat) != entry.seen {
+        if kind(&stat) != FileType::RegularFile || SourceStamp::of(&stat) != entry.seen {
             return Ok(());
         }
         let (name, source) = (&*entry.name, &*entry.name);
@@ -170,9 +170,10 @@ impl<'m> Mover<'m> {
     }
 
     /// Opens a directory on both sides.
-    fn enter(&mut self, path: &Arc<[u8]>) -> Attempt<(Arc<[u8]>, Origin, Arc<Directory>)> {
-        let from =
-            Origin::Listed(Arc::clone(self.source.folder(path).map_err(at_source("openat"))?));
+    fn enter(&mut self, path: &Arc<[u8]>) -> Attempt<(Arc<[u8]>, SourceDirectory, Arc<Directory>)> {
+        let from = SourceDirectory::Listed(Arc::clone(
+            self.source.folder(path).map_err(at_source("openat"))?,
+        ));
         let folder = self.tree.folder(path).map_err(at_sink("openat"))?;
         let fd = again(&*folder.open().map_err(at_sink("openat"))?).map_err(at_sink("fcntl"))?;
         let below = |root: &Path| {
@@ -180,21 +181,26 @@ impl<'m> Mover<'m> {
             CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
         };
         let (source, tree) = (below(self.grounds.source_path), below(self.grounds.tree_path));
-        let directory = Directory::base(self.worker.run, Paths::root(source, tree), fd)?;
+        let directory = Directory::base(self.worker.run, DirectoryPaths::root(source, tree), fd)?;
         Ok((Arc::clone(path), from, directory))
     }
 
     /// Copies a range of a large file.
-    fn stretch(&mut self, file: u64, entry: &Entry, range: &std::ops::Range<u64>) -> Attempt<()> {
+    fn stretch(
+        &mut self,
+        file: u64,
+        entry: &PlanEntry,
+        range: &std::ops::Range<u64>,
+    ) -> Attempt<()> {
         let folder = self.source.folder(&entry.folder).map_err(at_source("openat"))?;
         let folder = folder.open().map_err(at_source("openat"))?;
         let source = read::open(folder.as_fd(), &entry.name, false).map_err(at_source("openat"))?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
-        if kind(&stat) != FileType::RegularFile || Seen::of(&stat) != entry.seen {
+        if kind(&stat) != FileType::RegularFile || SourceStamp::of(&stat) != entry.seen {
             return Ok(());
         }
         let run = self.worker.run;
-        run.events.current(&Grounds::path_of(self.grounds.source_path, entry));
+        run.events.current(&FleetPaths::path_of(self.grounds.source_path, entry));
         let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
         // The partial file has its full length from the start, because a mechanism that allocates space would
         // truncate data that other workers wrote after it. Therefore its size proves nothing. The journals record the
@@ -202,8 +208,13 @@ impl<'m> Mover<'m> {
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
-        let job =
-            Job { source: &source, stat: &stat, sink: &part, adopted: false, takes_holes: true };
+        let job = TransferJob {
+            source: &source,
+            stat: &stat,
+            sink: &part,
+            adopted: false,
+            takes_holes: true,
+        };
         move_piece(&mut self.worker, &job, range.clone())?;
         // A file with its final name in the tree is recognized as complete by its times.
         futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
@@ -217,14 +228,14 @@ impl<'m> Mover<'m> {
     }
 }
 
-impl Mover<'_> {
+impl TaskRunner<'_> {
     /// Opens or creates the partial file of a large file.
     ///
     /// A finisher may already have renamed it into the tree. This happens if a power failure lost the journal line of
     /// one of its tasks. It also happens if a slow worker starts a task that another worker has completed. The
     /// renamed file contains the ranges of the other tasks, while a new partial file would have holes. So the range
     /// is written into the renamed file.
-    fn open_part(&mut self, file: u64, entry: &Entry) -> Result<OwnedFd, Errno> {
+    fn open_part(&mut self, file: u64, entry: &PlanEntry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(self.grounds.parts, &*name, flags, Mode::empty()) {
@@ -256,7 +267,7 @@ impl Mover<'_> {
 }
 
 /// Returns `true` if a failure concerns one source, or would happen on every machine.
-fn is_for_the_finisher(failure: &Failure) -> bool {
+fn is_for_the_finisher(failure: &CopyFailure) -> bool {
     // Other machines may still reach the file server of the source.
     let is_lost = |errno: Errno| {
         matches!(
@@ -270,17 +281,17 @@ fn is_for_the_finisher(failure: &Failure) -> bool {
         )
     };
     match failure {
-        Failure::Source(_, errno) => !is_lost(*errno),
-        Failure::RefusedSource(_)
-        | Failure::Refused(_)
-        | Failure::LeftDiffering
-        | Failure::IntoItself(..) => true,
-        Failure::Moved(error) => error.side == Side::Source && !is_lost(error.errno),
-        Failure::Sink(..) | Failure::Differ | Failure::Cancelled => false,
+        CopyFailure::Source(_, errno) => !is_lost(*errno),
+        CopyFailure::RefusedSource(_)
+        | CopyFailure::Refused(_)
+        | CopyFailure::LeftDiffering
+        | CopyFailure::IntoItself(..) => true,
+        CopyFailure::Moved(error) => error.side == Side::Source && !is_lost(error.errno),
+        CopyFailure::Sink(..) | CopyFailure::Differ | CopyFailure::Cancelled => false,
     }
 }
 
 /// Converts a failure to an error with this path.
-pub(crate) fn error_of((failure, path): (Failure, PathBuf)) -> Error {
+pub(crate) fn error_of((failure, path): (CopyFailure, PathBuf)) -> Error {
     failure.at(|| path.clone(), || path.clone())
 }

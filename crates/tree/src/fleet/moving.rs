@@ -13,28 +13,28 @@ use thalweg_sys::Errno;
 
 use super::{
     assignment::{Assignment, LOOK},
-    journals::{Journals, Own},
+    journals::{JournalWriter, Journals},
     member::Duty,
-    mover::{Grounds, Mover, error_of},
-    place::{EPOCH, FULL, Place, SYNC_FAILED},
-    plan::Plan,
-    share::Share,
-    watch::{Stop, Watch},
+    mover::{FleetPaths, TaskRunner, error_of},
+    place::{EPOCH, FULL, FleetDirectory, SYNC_FAILED},
+    plan::FleetPlan,
+    share::TaskShare,
+    watch::{FleetStop, FleetWatch},
 };
 use crate::{
     CopyOptions, Error, Fsync, Halt, TreeReport,
     copy::{
-        report::Tally,
-        run::{Concurrency, Me, Run},
+        report::WorkerTally,
+        run::{Concurrency, CopyRun, Me},
         shared::CopyShared,
     },
-    error::{Failure, at_sink},
+    error::{CopyFailure, at_sink},
     threads::on_threads,
 };
 
 /// State shared by the threads of a worker.
-struct Shared {
-    share: Share,
+struct SharedProgress {
+    share: TaskShare,
     journals: Journals,
     looked: Instant,
 }
@@ -43,9 +43,9 @@ impl Assignment<'_> {
     /// Performs tasks until none are left. Returns the number of completed tasks.
     pub fn move_tasks(
         &self,
-        plan: &Plan,
-        (journals, own): (&mut Journals, &Own),
-        (grounds, threads): (Grounds<'_>, usize),
+        plan: &FleetPlan,
+        (journals, own): (&mut Journals, &JournalWriter),
+        (grounds, threads): (FleetPaths<'_>, usize),
         report: &mut TreeReport,
     ) -> Result<u64, Error> {
         let place = self.place;
@@ -56,18 +56,18 @@ impl Assignment<'_> {
             Duty::Move { within, .. } => (Instant::now().checked_add(within), within.is_zero()),
             _ => (None, false),
         };
-        let watch = Watch::new(self.events, place.fd.as_fd(), EPOCH);
+        let watch = FleetWatch::new(self.events, place.fd.as_fd(), EPOCH);
         // Existing files are verified by the finisher, if requested.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
-        let mut run = Run::new(&options, &watch, Me::looking_at(&place.tree, &options));
+        let mut run = CopyRun::new(&options, &watch, Me::looking_at(&place.tree, &options));
         run.concurrency = Concurrency::Workers;
         let copy = CopyShared::new(run);
         // If the journals cannot be read now, some tasks are only done twice.
         let _ = journals.refresh(place.fd.as_fd(), &plan.index);
         let beside = journals.place_in_rank(place.fd.as_fd(), &self.name);
-        let share = Share::beside(&plan.index, (self.member.rank, self.member.size), beside);
-        let shared = Shared { share, journals: journals.clone(), looked: Instant::now() };
-        let moving = Moving {
+        let share = TaskShare::beside(&plan.index, (self.member.rank, self.member.size), beside);
+        let shared = SharedProgress { share, journals: journals.clone(), looked: Instant::now() };
+        let moving = TaskLoop {
             place,
             plan,
             own,
@@ -81,42 +81,42 @@ impl Assignment<'_> {
         for tally in on_threads(threads, || moving.work(grounds)) {
             report.add(tally);
         }
-        let Moving { shared, done, .. } = moving;
+        let TaskLoop { shared, done, .. } = moving;
         *journals = shared.into_inner().unwrap_or_else(PoisonError::into_inner).journals;
         copy.run.conclude(report);
         report.halted = match watch.stopped() {
             None => report.halted,
-            Some(Stop::Over) => None,
-            Some(Stop::Full) => Some(Halt::Full),
-            Some(Stop::Cancelled) => Some(Halt::Cancelled),
+            Some(FleetStop::Over) => None,
+            Some(FleetStop::Full) => Some(Halt::Full),
+            Some(FleetStop::Cancelled) => Some(Halt::Cancelled),
         };
         Ok(done.into_inner())
     }
 }
 
 /// The worker's context for its threads.
-struct Moving<'m> {
-    place: &'m Place,
-    plan: &'m Plan,
-    own: &'m Own,
-    watch: &'m Watch<'m>,
+struct TaskLoop<'m> {
+    place: &'m FleetDirectory,
+    plan: &'m FleetPlan,
+    own: &'m JournalWriter,
+    watch: &'m FleetWatch<'m>,
     copy: &'m CopyShared<'m>,
     // No task is started after this time, except for the first one, so that a worker makes progress even with a short
     // time limit.
     until: Option<Instant>,
     begun: AtomicBool,
-    shared: Mutex<Shared>,
+    shared: Mutex<SharedProgress>,
     done: AtomicU64,
 }
 
-impl<'m> Moving<'m> {
-    fn work(&self, grounds: Grounds<'m>) -> Tally {
+impl<'m> TaskLoop<'m> {
+    fn work(&self, grounds: FleetPaths<'m>) -> WorkerTally {
         let run = &self.copy.run;
-        let mut mover = match Mover::new(grounds, self.copy) {
+        let mut mover = match TaskRunner::new(grounds, self.copy) {
             Ok(mover) => mover,
             Err(errno) => {
                 self.stop_for(at_sink("openat")(errno), self.place.path.clone());
-                return Tally::default();
+                return WorkerTally::default();
             }
         };
         while run.go_on().is_ok() {
@@ -139,7 +139,7 @@ impl<'m> Moving<'m> {
                         Err(_) => break,
                     }
                 }
-                Err((Failure::Cancelled, _)) => break,
+                Err((CopyFailure::Cancelled, _)) => break,
                 Err(failure) => failure,
             };
             // If the fleet's directory was removed, that is the cause of the failure, and it is not reported.
@@ -155,7 +155,7 @@ impl<'m> Moving<'m> {
     }
 
     /// Reports a failure. If the destination is full or read-only, stops all workers.
-    fn stop_for(&self, failure: Failure, path: PathBuf) {
+    fn stop_for(&self, failure: CopyFailure, path: PathBuf) {
         let is_full = failure.ends_the_run();
         self.copy.run.failed(error_of((failure, path)));
         if is_full {
@@ -178,7 +178,7 @@ impl<'m> Moving<'m> {
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();
         }
-        let Shared { share, journals, .. } = &mut *shared;
+        let SharedProgress { share, journals, .. } = &mut *shared;
         share.next(&journals.done)
     }
 
@@ -189,7 +189,7 @@ impl<'m> Moving<'m> {
         Ok(())
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, SharedProgress> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ use crate::{
         name_at::NameAt,
         staged_dir::{open_new, remove_contents},
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::Id,
     listing::{DIRECTORY, ancestors},
     names::{c_string, cut, os},
@@ -57,7 +57,7 @@ pub(crate) const PARTS: &CStr = c"parts";
 
 /// The fleet's directory, opened.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FleetDirectory {
     above: OwnedFd,
     // The names of the destination and of the fleet's directory.
     name: CString,
@@ -75,7 +75,7 @@ pub(crate) struct Place {
 
 /// The way in which the tree becomes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum FleetTarget {
     /// It is renamed to the destination, which must not exist.
     New,
     /// Like `New`, but the fleet's directory was created by another worker.
@@ -87,18 +87,18 @@ pub(crate) enum How {
 }
 
 /// The existing state at the destination of a fleet.
-pub(crate) enum Found {
+pub(crate) enum FoundFleet {
     /// The fleet's directory.
-    Place(Box<Place>),
+    Place(Box<FleetDirectory>),
     /// The fleet's directory does not exist, or not yet.
     Nothing,
     /// The destination exists with the modification time of the source: another worker has finished it.
     Published,
 }
 
-impl Place {
+impl FleetDirectory {
     /// Opens the existing fleet's directory, or creates it if `how` permits.
-    pub fn make(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
+    pub fn make(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
         let mut tries = 0..TRIES;
         loop {
             match Self::make_once(source, destination, how) {
@@ -109,7 +109,7 @@ impl Place {
         }
     }
 
-    fn make_once(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
+    fn make_once(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
         let (above, name) = cut(destination);
         let failed = |call| failed(destination, call);
         if name == "." {
@@ -126,7 +126,7 @@ impl Place {
             let reason = Refusal::IntoItself(destination.to_owned());
             return Err(Error::Refused { path: source.to_owned(), reason });
         }
-        let is_there = matches!(how, How::Into | How::Join);
+        let is_there = matches!(how, FleetTarget::Into | FleetTarget::Join);
         let is_published = if is_there {
             expect_room((&above_fd, &name), (source, destination))?;
             false
@@ -137,10 +137,10 @@ impl Place {
             }
             there == There::Copy
         };
-        let makes = !is_published && matches!(how, How::New | How::Into);
+        let makes = !is_published && matches!(how, FleetTarget::New | FleetTarget::Into);
         let Some((own, fd)) = open_own(above_fd.as_fd(), &name, makes).map_err(failed("openat"))?
         else {
-            return Ok(if is_published { Found::Published } else { Found::Nothing });
+            return Ok(if is_published { FoundFleet::Published } else { FoundFleet::Nothing });
         };
         let path = above.join(os(&own));
         expect_own(above_fd.as_fd(), &fd, &path)?;
@@ -149,7 +149,7 @@ impl Place {
             if matches!(statat(&fd, TREE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
                 let _ = remove(above_fd.as_fd(), &own, &fd);
             }
-            return Ok(Found::Published);
+            return Ok(FoundFleet::Published);
         }
         if makes && has(fd.as_fd(), SYNC_FAILED) {
             let removed = remove(above_fd.as_fd(), &own, &fd);
@@ -164,9 +164,9 @@ impl Place {
         if place.has(LINKED) {
             // The worker that created this flag was killed before it removed the directory.
             place.remove()?;
-            return Ok(Found::Published);
+            return Ok(FoundFleet::Published);
         }
-        Ok(Found::Place(Box::new(place)))
+        Ok(FoundFleet::Place(Box::new(place)))
     }
 
     /// Opens a file of the directory for reading; `None` if it does not exist.
@@ -378,9 +378,9 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             .and_then(|()| empty(fd))
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
-            Err(Failure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
+            Err(CopyFailure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
             // A worker that ends now writes its report here, and a late worker also removes the directory.
-            Err(Failure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
+            Err(CopyFailure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
                 if tries.next().is_some() => {}
             answer => return answer,
         }
@@ -397,8 +397,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn make(place: &Path) -> Result<Found, Error> {
-        Place::make(&place.join("src"), &place.join("dst"), How::New)
+    fn make(place: &Path) -> Result<FoundFleet, Error> {
+        FleetDirectory::make(&place.join("src"), &place.join("dst"), FleetTarget::New)
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let (src, dst) = (here.path().join("src"), here.path().join("dst"));
         fs::create_dir(&src).unwrap();
-        assert!(matches!(make(here.path()), Ok(Found::Place(_))));
+        assert!(matches!(make(here.path()), Ok(FoundFleet::Place(_))));
         assert!(here.path().join(".dst.thalweg-fleet/tree").is_dir());
         fs::create_dir(&dst).unwrap();
         let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
@@ -419,11 +419,11 @@ mod tests {
         assert!(make(here.path()).is_err());
         fs::write(dst.join("file"), "").unwrap();
         fs::File::open(&dst).unwrap().set_modified(time).unwrap();
-        assert!(matches!(make(here.path()), Ok(Found::Published)));
+        assert!(matches!(make(here.path()), Ok(FoundFleet::Published)));
         // The tree may belong to another fleet, so it stays.
         assert!(here.path().join(".dst.thalweg-fleet/tree").is_dir());
         fs::remove_dir(here.path().join(".dst.thalweg-fleet/tree")).unwrap();
-        assert!(matches!(make(here.path()), Ok(Found::Published)));
+        assert!(matches!(make(here.path()), Ok(FoundFleet::Published)));
         assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
     }
 
@@ -432,7 +432,10 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let src = here.path().join("src");
         fs::create_dir_all(src.join("sub")).unwrap();
-        let error = Place::make(&src, &src.join("sub/dst"), How::New).err().unwrap().to_string();
+        let error = FleetDirectory::make(&src, &src.join("sub/dst"), FleetTarget::New)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("into itself"), "{error}");
         assert_eq!(fs::read_dir(src.join("sub")).unwrap().count(), 0);
     }

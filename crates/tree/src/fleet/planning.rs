@@ -9,7 +9,7 @@ use super::{
     assignment::{Assignment, Pauses},
     existing::expect_links,
     place::{PLAN, failed},
-    plan::{Plan, PlanWriter, Surveyed},
+    plan::{FleetPlan, PlanWriter, Surveyed},
     survey::{Trouble, survey},
 };
 use crate::{Error, Fsync, Refusal};
@@ -17,11 +17,11 @@ use crate::{Error, Fsync, Refusal};
 impl Assignment<'_> {
     /// Returns the plan, created by this worker or by another one. Returns `None` if the worker was cancelled or the
     /// tree is already published.
-    pub fn plan(&self) -> Result<Option<Plan>, Error> {
+    pub fn plan(&self) -> Result<Option<FleetPlan>, Error> {
         let (began, mut pauses) = (Instant::now(), Pauses::new());
         loop {
             if let Some(plan) = self.place.open_file(PLAN)? {
-                return Plan::read(plan).map(Some).map_err(|why| self.place.no_plan(why));
+                return FleetPlan::read(plan).map(Some).map_err(|why| self.place.no_plan(why));
             }
             if self.events.go_on().is_err() || self.place.is_published(self.source) {
                 return Ok(None);

@@ -27,7 +27,7 @@ pub(crate) struct WorkerName {
 
 /// The bytes that one mechanism moved for a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedBytes {
     /// The name of the mechanism.
     pub mechanism: String,
     /// Number of bytes.
@@ -50,7 +50,7 @@ pub struct WorkerRecord {
     /// Seconds from its start to the last of these tasks, by its own clock.
     pub seconds: f64,
     /// Bytes moved by each mechanism; empty if the worker left no report.
-    pub mechanisms: Vec<Moved>,
+    pub mechanisms: Vec<MovedBytes>,
     /// Seconds since its journal grew, by the file's modification time and the clock of the observer.
     pub silent: f64,
     /// `true` if it ended normally. Otherwise it was killed or is still running.
@@ -104,7 +104,7 @@ impl WorkerRecord {
     pub(crate) fn of(name: &WorkerName, tasks: u64, seconds: f64, report: &TreeReport) -> Self {
         let mechanisms = report.shares.iter();
         let mechanisms = mechanisms
-            .map(|share| Moved { mechanism: share.mechanism.to_owned(), bytes: share.bytes });
+            .map(|share| MovedBytes { mechanism: share.mechanism.to_owned(), bytes: share.bytes });
         Self {
             mechanisms: mechanisms.collect(),
             ended: true,

@@ -11,7 +11,7 @@ const FILE: u64 = 4096;
 
 /// The order in which one worker processes the tasks.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct TaskShare {
     // All tasks, the largest first. They are dealt to the ranks in turn: the first to rank 0, the second to rank 1,
     // ...
     order: Vec<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Share {
     place: Option<usize>,
 }
 
-impl Share {
+impl TaskShare {
     pub fn new(index: &[Indexed], rank: u32, size: u32) -> Self {
         let weight = |n: &u32| {
             let task = &index[*n as usize];
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn all(count: u64, rank: u32, size: u32) -> Vec<usize> {
-        let mut share = Share::new(&index(count), rank, size);
+        let mut share = TaskShare::new(&index(count), rank, size);
         let none = Bits::new(count as usize);
         std::iter::from_fn(|| share.next(&none)).collect()
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn workers_of_one_rank_take_other_orders_and_come_to_every_task() {
         let order = |rank, size, place| -> Vec<usize> {
-            let mut share = Share::beside(&index(7), (rank, size), place);
+            let mut share = TaskShare::beside(&index(7), (rank, size), place);
             let none = Bits::new(7);
             std::iter::from_fn(|| share.next(&none)).collect()
         };
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_others_have_done_is_passed_over() {
         let index = index(6);
-        let mut share = Share::new(&index, 0, 2);
+        let mut share = TaskShare::new(&index, 0, 2);
         let mut done = Bits::new(6);
         done.add(0);
         assert_eq!(share.next(&done), Some(2));

@@ -8,14 +8,14 @@ use std::{
 use super::{
     journals::Journals,
     place::{self, EPOCH, FINISHER, FULL, PLAN, TREE, failed, no_plan},
-    plan::Plan,
+    plan::FleetPlan,
     record::WorkerRecord,
 };
 use crate::Error;
 
 /// The current phase of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum FleetPhase {
     /// The plan does not exist yet.
     Survey,
     /// Workers are processing tasks.
@@ -34,7 +34,7 @@ pub struct FleetStatus {
     /// The path of its directory.
     pub folder: PathBuf,
     /// Its current phase.
-    pub phase: Phase,
+    pub phase: FleetPhase,
     /// Number of tasks in the plan.
     pub tasks: u64,
     /// Number of completed tasks.
@@ -50,17 +50,17 @@ pub struct FleetStatus {
 }
 
 /// The plan of a fleet and the state of its tasks.
-pub(crate) struct Known {
-    pub plan: Plan,
+pub(crate) struct FleetProgress {
+    pub plan: FleetPlan,
     pub journals: Journals,
 }
 
-impl Known {
+impl FleetProgress {
     /// Reads the plan and the journals in this directory; `None` if the plan does not exist.
     pub fn of(fd: BorrowedFd<'_>, folder: &Path) -> Result<Option<Self>, Error> {
         let call = |call| failed(folder, call);
         let Some(plan) = place::open(fd, PLAN).map_err(call("openat"))? else { return Ok(None) };
-        let plan = Plan::read(plan).map_err(|why| no_plan(folder, why))?;
+        let plan = FleetPlan::read(plan).map_err(|why| no_plan(folder, why))?;
         let mut journals = Journals::new(plan.id, &plan.index);
         journals.refresh(fd, &plan.index).map_err(call("openat"))?;
         Ok(Some(Self { plan, journals }))
@@ -72,7 +72,7 @@ impl Known {
 pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(None) };
     let mut status = FleetStatus {
-        phase: Phase::Survey,
+        phase: FleetPhase::Survey,
         tasks: 0,
         done: 0,
         bytes: 0,
@@ -82,7 +82,7 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
         folder: folder.clone(),
     };
     let has = |name| place::has(fd.as_fd(), name);
-    let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {
+    let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
         // A worker that removes the directory removes the plan first, and the tree before the flags.
         let is_over = has(FINISHER) || !has(TREE);
         return Ok((!is_over).then_some(status));
@@ -101,13 +101,13 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     status.bytes = plan.bytes();
     status.workers = journals.workers(fd.as_fd());
     status.phase = if has(FULL) {
-        Phase::Full
+        FleetPhase::Full
     } else if !journals.are_all_done(&plan.index) {
-        Phase::Move
+        FleetPhase::Move
     } else if has(FINISHER) || !has(EPOCH) {
-        Phase::Finish
+        FleetPhase::Finish
     } else {
-        Phase::Moved
+        FleetPhase::Moved
     };
     Ok(Some(status))
 }

@@ -17,7 +17,7 @@ use thalweg_sys::Errno;
 
 use super::{
     member::TASK_FILES,
-    plan::{Entry, LONGEST_FOLDER, PlanWriter, Seen, Task},
+    plan::{FleetTask, LONGEST_FOLDER, PlanEntry, PlanWriter, SourceStamp},
 };
 use crate::{
     CopyOptions, Error, Events, When,
@@ -26,11 +26,11 @@ use crate::{
     names::c_string,
     read::open,
     threads::for_reading,
-    walk::{At, Crew, Kinds, Root, Task as Walk, Visit, walk},
+    walk::{Kinds, Visit, WalkEntry, WalkRoot, WalkShared, WalkTask as Walk, walk},
 };
 
 /// The survey of one source.
-pub(crate) struct Survey<'s> {
+pub(crate) struct PlanSurvey<'s> {
     options: &'s CopyOptions,
     events: &'s dyn Events,
     task_bytes: u64,
@@ -59,8 +59,8 @@ pub(crate) enum Trouble {
 
 /// The files that a thread has found and that are not in a task yet.
 #[derive(Default)]
-pub(crate) struct Hand {
-    files: Vec<Entry>,
+pub(crate) struct SurveyThread {
+    files: Vec<PlanEntry>,
     bytes: u64,
 }
 
@@ -73,11 +73,11 @@ pub(crate) fn survey(
     plan: PlanWriter,
 ) -> Result<Result<OwnedFd, Trouble>, Error> {
     let (path, device) = source;
-    let root = Root::open([Some(&c_string(path.as_os_str())?), None])?;
+    let root = WalkRoot::open([Some(&c_string(path.as_os_str())?), None])?;
     let writing = Mutex::new(Writing { plan, files: 0, trouble: None });
-    let survey = Survey { options, events, task_bytes, device, writing };
+    let survey = PlanSurvey { options, events, task_bytes, device, writing };
     let hands = walk(&survey, [Walk::Tree(Arc::new(root))], for_reading(options.jobs));
-    let mut rest = Hand::default();
+    let mut rest = SurveyThread::default();
     for entry in hands.into_iter().flat_map(|hand| hand.files) {
         survey.add(&mut rest, entry);
     }
@@ -93,15 +93,21 @@ pub(crate) fn survey(
     Ok(plan.end().map_err(Trouble::Write))
 }
 
-impl Visit for Survey<'_> {
-    type Hand = Hand;
+impl Visit for PlanSurvey<'_> {
+    type Hand = SurveyThread;
     type Work = Infallible;
 
-    fn hand(&self) -> Hand {
-        Hand::default()
+    fn hand(&self) -> SurveyThread {
+        SurveyThread::default()
     }
 
-    fn entry(&self, _: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, kinds: Kinds) {
+    fn entry(
+        &self,
+        _: &WalkShared<'_, Self>,
+        hand: &mut SurveyThread,
+        at: &WalkEntry<'_>,
+        kinds: Kinds,
+    ) {
         if kinds[0] != Some(FileType::RegularFile) {
             return;
         }
@@ -123,7 +129,7 @@ impl Visit for Survey<'_> {
         }
     }
 
-    fn work(&self, _: &Crew<'_, Self>, _: &mut Hand, work: Infallible) {
+    fn work(&self, _: &WalkShared<'_, Self>, _: &mut SurveyThread, work: Infallible) {
         match work {}
     }
 
@@ -135,9 +141,9 @@ impl Visit for Survey<'_> {
     }
 }
 
-impl Survey<'_> {
+impl PlanSurvey<'_> {
     /// Collects a file. Writes a task when enough files are collected.
-    fn add(&self, hand: &mut Hand, entry: Entry) {
+    fn add(&self, hand: &mut SurveyThread, entry: PlanEntry) {
         hand.bytes = hand.bytes.saturating_add(entry.seen.size);
         hand.files.push(entry);
         if hand.bytes >= self.task_bytes || hand.files.len() >= TASK_FILES as usize {
@@ -145,16 +151,16 @@ impl Survey<'_> {
         }
     }
 
-    fn close(&self, hand: &mut Hand) {
-        let Hand { files, .. } = std::mem::take(hand);
+    fn close(&self, hand: &mut SurveyThread) {
+        let SurveyThread { files, .. } = std::mem::take(hand);
         if !files.is_empty() {
-            self.writing().add(&Task::Files(files));
+            self.writing().add(&FleetTask::Files(files));
         }
     }
 
     /// Splits a large file into tasks. If holes are preserved, ranges that are holes are left out. `source`: the open
     /// file, if it seems to have holes.
-    fn split(&self, entry: &Entry, source: Option<&OwnedFd>) {
+    fn split(&self, entry: &PlanEntry, source: Option<&OwnedFd>) {
         let len = entry.seen.size;
         let keeps_holes = self.options.sparse == When::Auto;
         // A short rest is added to the last range.
@@ -177,7 +183,7 @@ impl Survey<'_> {
                     Ok(Some(_)) | Err(_) => {}
                 }
             }
-            writing.add(&Task::Stretch { file, entry: entry.clone(), range: from..to });
+            writing.add(&FleetTask::Stretch { file, entry: entry.clone(), range: from..to });
             n += 1;
         }
     }
@@ -188,7 +194,7 @@ impl Survey<'_> {
 }
 
 impl Writing {
-    fn add(&mut self, task: &Task) {
+    fn add(&mut self, task: &FleetTask) {
         match self.plan.add(task) {
             Ok(true) => {}
             Ok(false) => self.trouble = Some(Trouble::TooMany),
@@ -198,7 +204,12 @@ impl Writing {
 }
 
 /// Returns a file for a task; `None` if its path is too long or contains a reserved name.
-fn entry(at: &At<'_>, name: &CStr, stat: &Stat, before: Option<&Entry>) -> Option<Entry> {
+fn entry(
+    at: &WalkEntry<'_>,
+    name: &CStr,
+    stat: &Stat,
+    before: Option<&PlanEntry>,
+) -> Option<PlanEntry> {
     let mut path = at.below_root();
     let cut = path.len().checked_sub(name.count_bytes())?;
     path.truncate(cut.saturating_sub(1));
@@ -211,21 +222,21 @@ fn entry(at: &At<'_>, name: &CStr, stat: &Stat, before: Option<&Entry>) -> Optio
         _ if path.split(|byte| *byte == b'/').any(is_ours) => return None,
         _ => Arc::from(path),
     };
-    Some(Entry { folder, name: name.to_owned(), seen: Seen::of(stat) })
+    Some(PlanEntry { folder, name: name.to_owned(), seen: SourceStamp::of(stat) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::plan::{Plan, Surveyed};
+    use crate::fleet::plan::{FleetPlan, Surveyed};
     use std::{collections::BTreeMap, fs, os::unix::fs::FileExt};
 
-    fn planned(source: &Path, options: &CopyOptions, task_bytes: u64) -> Vec<Task> {
+    fn planned(source: &Path, options: &CopyOptions, task_bytes: u64) -> Vec<FleetTask> {
         let file = OwnedFd::from(tempfile::tempfile().unwrap());
         let top = rustix::fs::stat(source).unwrap();
         let (device, writer) = (top.st_dev, PlanWriter::new(file, 1, Surveyed::of(&top)));
         let plan = survey((source, device), options, task_bytes, &(), writer).unwrap().unwrap();
-        let plan = Plan::read(plan).unwrap();
+        let plan = FleetPlan::read(plan).unwrap();
         (0..plan.index.len()).map(|n| plan.task(n).unwrap()).collect()
     }
 
@@ -249,13 +260,13 @@ mod tests {
         let mut stretches = Vec::new();
         for task in planned(here.path(), &options, 100 << 10) {
             match task {
-                Task::Files(some) => {
+                FleetTask::Files(some) => {
                     assert!(some.len() <= TASK_FILES as usize);
                     for file in some {
                         *files.entry((file.folder, file.name)).or_insert(0) += 1;
                     }
                 }
-                Task::Stretch { entry, range, .. } => stretches.push((entry.name, range)),
+                FleetTask::Stretch { entry, range, .. } => stretches.push((entry.name, range)),
             }
         }
         assert_eq!(files.len(), 2500);

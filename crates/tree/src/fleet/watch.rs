@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The reason why a worker stops before all tasks are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum FleetStop {
     /// The caller cancelled it.
     Cancelled,
     /// Other workers have found all tasks done, so the data that this worker is about to write already exists. Or a
@@ -31,7 +31,7 @@ pub(crate) enum Stop {
 }
 
 /// The events of one worker.
-pub(crate) struct Watch<'w> {
+pub(crate) struct FleetWatch<'w> {
     events: &'w dyn Events,
     folder: BorrowedFd<'w>,
     // The file that must exist.
@@ -39,10 +39,10 @@ pub(crate) struct Watch<'w> {
     began: Instant,
     // Time of the next check, in milliseconds.
     due: AtomicU64,
-    stop: Mutex<Option<Stop>>,
+    stop: Mutex<Option<FleetStop>>,
 }
 
-impl<'w> Watch<'w> {
+impl<'w> FleetWatch<'w> {
     /// Creates a watch that lets the worker continue while `sign` exists in the directory.
     pub fn new(events: &'w dyn Events, folder: BorrowedFd<'w>, sign: &'w CStr) -> Self {
         let (began, due, stop) = (Instant::now(), AtomicU64::new(0), Mutex::new(None));
@@ -50,26 +50,26 @@ impl<'w> Watch<'w> {
     }
 
     /// Returns the reason why the worker was stopped.
-    pub fn stopped(&self) -> Option<Stop> {
+    pub fn stopped(&self) -> Option<FleetStop> {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks the directory now.
     pub fn look(&self) -> Result<(), Cancelled> {
         if has(self.folder, FULL) {
-            return self.because(Stop::Full);
+            return self.because(FleetStop::Full);
         }
         let is_over = has(self.folder, SYNC_FAILED) || !has(self.folder, self.sign);
-        if is_over { self.because(Stop::Over) } else { Ok(()) }
+        if is_over { self.because(FleetStop::Over) } else { Ok(()) }
     }
 
-    fn because(&self, why: Stop) -> Result<(), Cancelled> {
+    fn because(&self, why: FleetStop) -> Result<(), Cancelled> {
         self.stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         Err(Cancelled)
     }
 }
 
-impl Events for Watch<'_> {
+impl Events for FleetWatch<'_> {
     fn event(&self, event: &Event<'_>) {
         self.events.event(event);
     }
@@ -84,7 +84,7 @@ impl Events for Watch<'_> {
 
     fn go_on(&self) -> Result<(), Cancelled> {
         if self.events.go_on().is_err() {
-            return self.because(Stop::Cancelled);
+            return self.because(FleetStop::Cancelled);
         }
         // A worker that was suspended for a long time checks immediately, because the time has passed.
         let now = self.began.elapsed().as_millis() as u64;

@@ -17,18 +17,20 @@ use super::{
     existing::join,
     finish::finish,
     finisher::Finisher,
-    journals::{Journals, Own, REPORT, report},
+    journals::{JournalWriter, Journals, REPORT, report},
     member::{Duty, Member},
-    mover::Grounds,
-    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, SYNC_FAILED, failed},
-    plan::{Plan, Surveyed},
+    mover::FleetPaths,
+    place::{
+        EPOCH, FULL, FleetDirectory, FleetTarget, FoundFleet, LINKED, PLAN, SYNC_FAILED, failed,
+    },
+    plan::{FleetPlan, Surveyed},
     published::sync_name,
     record::{WorkerName, WorkerRecord},
 };
 use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
-    TreeReport, Update, copy::run::share, error::cannot_take_more, folder::Kept, identity::kind,
-    threads::or_processors,
+    TreeReport, Update, copy::run::share, error::cannot_take_more, folder::DirectoryCache,
+    identity::kind, threads::or_processors,
 };
 
 /// Maximum time that other workers get to stop when all tasks are done: a few steps of theirs.
@@ -96,17 +98,17 @@ pub fn work(
     let found = if options.target == Target::Exact {
         join((source, destination), member, events)?
     } else {
-        Place::make(source, destination, member.how())?
+        FleetDirectory::make(source, destination, member.how())?
     };
-    if let Found::Nothing = found {
+    if let FoundFleet::Nothing = found {
         let reason = Refusal::NoFleet;
         return Err(Error::Refused { path: destination.to_owned(), reason });
     }
-    if matches!(found, Found::Published) && options.fsync == Fsync::Always {
+    if matches!(found, FoundFleet::Published) && options.fsync == Fsync::Always {
         // The worker that published the tree may have been killed before it synced the name.
         sync_name(destination).map_err(|error| failed(destination, error.call)(error.errno))?;
     }
-    if let Found::Place(place) = found {
+    if let FoundFleet::Place(place) = found {
         let name = WorkerName::of_this(member.rank, member.began);
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
@@ -138,9 +140,9 @@ pub fn work(
 /// modification time of the source.
 pub fn begin(source: &Path, destination: &Path) -> Result<Option<PathBuf>, Error> {
     check(source, &CopyOptions::archive())?;
-    Ok(match Place::make(source, destination, How::New)? {
-        Found::Place(place) => Some(place.path),
-        Found::Published | Found::Nothing => None,
+    Ok(match FleetDirectory::make(source, destination, FleetTarget::New)? {
+        FoundFleet::Place(place) => Some(place.path),
+        FoundFleet::Published | FoundFleet::Nothing => None,
     })
 }
 
@@ -198,8 +200,8 @@ impl Assignment<'_> {
         journals.refresh(place.fd.as_fd(), &plan.index).map_err(failed(&place.path, "openat"))?;
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let (threads, most) = share(limit, or_processors(self.options.jobs));
-        let (kept, tree_path) = (Kept::new(most), place.path.join("tree"));
-        let grounds = Grounds {
+        let (kept, tree_path) = (DirectoryCache::new(most), place.path.join("tree"));
+        let grounds = FleetPaths {
             source: &source,
             tree: &place.tree,
             parts: &place.parts,
@@ -218,7 +220,7 @@ impl Assignment<'_> {
     }
 
     /// Refuses a plan that is not the one for which this worker was started.
-    fn expect_own_plan(&self, plan: &Plan) -> Result<(), Error> {
+    fn expect_own_plan(&self, plan: &FleetPlan) -> Result<(), Error> {
         match self.member.duty {
             Duty::Move { plan: expected, .. } if expected != plan.id => {
                 let why = "it is of another fleet than this worker was told".to_owned();
@@ -232,9 +234,9 @@ impl Assignment<'_> {
     /// Finishes the tree if all tasks are done and no other worker does it.
     fn complete(
         &self,
-        plan: &Plan,
+        plan: &FleetPlan,
         journals: &mut Journals,
-        grounds: Grounds<'_>,
+        grounds: FleetPaths<'_>,
         report: &mut FleetReport,
     ) -> Result<(), Error> {
         let place = self.place;
@@ -268,15 +270,15 @@ impl Assignment<'_> {
     /// Performs tasks, and records them in its own journal and report.
     fn take_part(
         &self,
-        plan: &Plan,
+        plan: &FleetPlan,
         journals: &mut Journals,
-        (grounds, threads): (Grounds<'_>, usize),
+        (grounds, threads): (FleetPaths<'_>, usize),
         report: &mut FleetReport,
     ) -> Result<(), Error> {
         let folder = self.place.fd.as_fd();
         let before = self.member.began.and_then(|_| self::report(folder, &self.name));
         let is_synced = self.options.fsync == Fsync::Always;
-        let own = Own::begin(folder, &self.name, plan.id, (before.as_ref(), is_synced));
+        let own = JournalWriter::begin(folder, &self.name, plan.id, (before.as_ref(), is_synced));
         let own = own.map_err(failed(&self.place.path, "openat"))?;
         if !journals.are_all_done(&plan.index) {
             let (told, tree) = ((journals, &own), &mut report.tree);
@@ -292,7 +294,7 @@ impl Assignment<'_> {
 
     /// Reads the journals until all tasks are done. The worker that removed the `epoch` file has seen all tasks
     /// recorded. If a file system caches attributes, this worker may see that later.
-    fn see_all_done(&self, plan: &Plan, journals: &mut Journals) -> Result<(), Errno> {
+    fn see_all_done(&self, plan: &FleetPlan, journals: &mut Journals) -> Result<(), Errno> {
         let (began, place) = (Instant::now(), self.place);
         let mut pauses = Pauses::new();
         loop {
@@ -308,7 +310,7 @@ impl Assignment<'_> {
 
     /// Gives the other workers some time to stop. The files that they write are complete, but they change the times
     /// of their directories. A worker that hangs is not waited for any longer.
-    fn wait_for_others(&self, plan: &Plan, journals: &mut Journals) {
+    fn wait_for_others(&self, plan: &FleetPlan, journals: &mut Journals) {
         let (began, folder) = (Instant::now(), self.place.fd.as_fd());
         while began.elapsed() < PATIENCE && self.events.go_on().is_ok() {
             // If the journals cannot be read now, only the workers known so far are considered.
@@ -322,9 +324,9 @@ impl Assignment<'_> {
 
     fn finish(
         &self,
-        plan: &Plan,
+        plan: &FleetPlan,
         journals: &Journals,
-        grounds: Grounds<'_>,
+        grounds: FleetPaths<'_>,
         (report, finisher): (&mut FleetReport, &Finisher<'_>),
     ) -> Result<(), Error> {
         let place = self.place;
@@ -362,7 +364,7 @@ impl Assignment<'_> {
 
     /// Refuses a directory other than the surveyed one: the source may be unmounted, or something else may be mounted
     /// there.
-    fn expect_surveyed(&self, plan: &Plan, source: &OwnedFd) -> Result<(), Error> {
+    fn expect_surveyed(&self, plan: &FleetPlan, source: &OwnedFd) -> Result<(), Error> {
         let top = fstat(source).map_err(failed(self.source, "fstat"))?;
         if plan.of.may_be(Surveyed::of(&top)) {
             return Ok(());

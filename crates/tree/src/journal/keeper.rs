@@ -13,12 +13,12 @@ use thalweg_core::atomic_file::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::{Journal, JournalError, MOST, SIZE, Source, boot_id};
+use super::{Journal, JournalError, JournalSource, MOST, SIZE, boot_id};
 use crate::{identity::size, ranges::Ranges};
 
 /// Writes the progress of a transfer to its journal at intervals.
 #[derive(Debug)]
-pub struct Keeper<D> {
+pub struct JournalKeeper<D> {
     dir: D,
     name: CString,
     journal: Journal,
@@ -30,9 +30,9 @@ pub struct Keeper<D> {
 // A transfer shorter than this is repeated faster than its journal is read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-impl<D: std::os::fd::AsFd> Keeper<D> {
+impl<D: std::os::fd::AsFd> JournalKeeper<D> {
     /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
-    pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
+    pub fn new((dir, name): (D, CString), source: JournalSource, exists: bool) -> Self {
         // Few transfers take long enough to write a journal, so the boot ID is read only when it is written.
         let (done, boot_id) = (Ranges::default(), String::new());
         let journal = Journal { source, done, boot_id, synced_before: None };
@@ -128,7 +128,7 @@ pub fn earlier(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Identity, Source};
+    use crate::journal::{Identity, JournalSource};
     use rustix::fs::{FileType, Mode, mknodat};
     use std::{fs, os::fd::AsFd};
 
@@ -137,8 +137,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         let dir = fs::File::open(place.path()).unwrap();
-        let source = || Source::Local(Identity::of(&fstat(&dir).unwrap()));
-        let keeper = || Keeper::new((dir.as_fd(), c"journal".to_owned()), source(), true);
+        let source = || JournalSource::Local(Identity::of(&fstat(&dir).unwrap()));
+        let keeper = || JournalKeeper::new((dir.as_fd(), c"journal".to_owned()), source(), true);
         mknodat(&dir, c"journal", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         keeper().write();
         assert!(keeper().earlier().is_none());

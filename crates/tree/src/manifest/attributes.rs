@@ -15,15 +15,15 @@ use super::{hash::ids, make::task};
 use crate::{
     Error, Events,
     compare::{
-        Comparison, Finding, How,
+        Comparison, DifferenceKind, Finding,
         attributes::{Bearer, taken},
-        run::{self, Failed, Run},
+        run::{self, CompareRun, SideFailure},
     },
     identity::{Id, kind},
     names::os_bytes,
     threads::for_reading,
     times::{self, Resolution},
-    walk::{At, Crew, Kinds, Visit, walk},
+    walk::{Kinds, Visit, WalkEntry, WalkShared, walk},
 };
 
 /// The first line of the file.
@@ -32,9 +32,9 @@ const HEAD: &str = "{\"thalweg_attributes\":1}";
 /// The attributes of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct AttributesEntry {
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: AttributesKind,
     path: String,
     mode: u32,
     uid: u32,
@@ -55,7 +55,7 @@ struct Entry {
     same_as: Option<String>,
 }
 
-impl Entry {
+impl AttributesEntry {
     fn has_time_of(&self, was: &Self) -> bool {
         let [stored, wanted] = [self, was].map(|entry| (entry.mtime, entry.nanos.into()));
         times::order(stored, wanted, || self.resolution).is_eq()
@@ -64,7 +64,7 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum AttributesKind {
     File,
     Folder,
     Link,
@@ -77,15 +77,15 @@ enum Kind {
 /// The last line. If it is missing, the file was truncated.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct End {
+struct AttributesEnd {
     entries: usize,
 }
 
 /// The attributes of all entries below a directory, or of one file, by path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Attributes(BTreeMap<Vec<u8>, Entry>);
+pub struct TreeAttributes(BTreeMap<Vec<u8>, AttributesEntry>);
 
-impl Attributes {
+impl TreeAttributes {
     /// Returns the path of the attributes file of a manifest.
     pub fn beside(manifest: &Path) -> PathBuf {
         let mut name = manifest.as_os_str().to_owned();
@@ -100,7 +100,7 @@ impl Attributes {
         (jobs, own): (usize, &[&Path]),
         events: &dyn Events,
     ) -> Result<(Self, Comparison), Error> {
-        let looking = Looking { run: Run::new(events), own: ids(own) };
+        let looking = Looking { run: CompareRun::new(events), own: ids(own) };
         let mut hands = walk(&looking, [task(path)?], for_reading(jobs));
         let all: BTreeMap<_, _> = hands.iter_mut().flat_map(|hand| hand.met.drain(..)).collect();
         let mut firsts = HashMap::new();
@@ -123,7 +123,7 @@ impl Attributes {
             let _ = writeln!(text, "{}", line.unwrap_or_default());
         };
         self.0.values().for_each(|entry| add(serde_json::to_string(entry)));
-        add(serde_json::to_string(&End { entries: self.0.len() }));
+        add(serde_json::to_string(&AttributesEnd { entries: self.0.len() }));
         text.into_bytes()
     }
 
@@ -138,7 +138,7 @@ impl Attributes {
         }
         let mut entries = BTreeMap::new();
         for (number, line) in lines {
-            if let Ok(end) = serde_json::from_slice::<End>(line) {
+            if let Ok(end) = serde_json::from_slice::<AttributesEnd>(line) {
                 let count = entries.len();
                 return if end.entries == count {
                     Ok(Self(entries))
@@ -146,7 +146,7 @@ impl Attributes {
                     Err(wrong(number, &format!("{count} lines before it, not {}", end.entries)))
                 };
             }
-            let entry: Entry = match serde_json::from_slice(line) {
+            let entry: AttributesEntry = match serde_json::from_slice(line) {
                 Ok(entry) => entry,
                 Err(_) if line.is_empty() => return Err(wrong(number, "the last one is missing")),
                 Err(error) => return Err(wrong(number, &error.to_string())),
@@ -174,7 +174,7 @@ impl Attributes {
         for (name, entry) in &self.0 {
             match here.0.get(name) {
                 Some(is) => compare(entry, is, &path(name), (events, found)),
-                None if entry.kind == Kind::File => {}
+                None if entry.kind == AttributesKind::File => {}
                 None => {
                     found.missing += 1;
                     let (path, kind) = (&path(name), entry.kind.file_type());
@@ -183,7 +183,7 @@ impl Attributes {
             }
         }
         for (name, entry) in here.0.iter().filter(|(name, _)| !self.0.contains_key(*name)) {
-            if entry.kind != Kind::File && !ignore_extra {
+            if entry.kind != AttributesKind::File && !ignore_extra {
                 found.extra += 1;
                 let (path, kind) = (&path(name), entry.kind.file_type());
                 events.finding(&Finding::Extra { path, kind });
@@ -192,19 +192,25 @@ impl Attributes {
         found.not_named = 0;
     }
 
-    fn all(&self) -> Vec<(&Vec<u8>, &Entry)> {
+    fn all(&self) -> Vec<(&Vec<u8>, &AttributesEntry)> {
         self.0.iter().collect()
     }
 }
 
-fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, &mut Comparison)) {
+fn compare(
+    was: &AttributesEntry,
+    is: &AttributesEntry,
+    path: &Path,
+    (events, found): (&dyn Events, &mut Comparison),
+) {
     let how = if was.kind != is.kind {
         // The comparison of hashes has already reported that the entry is not a file.
-        (was.kind != Kind::File).then(|| How::Kind(was.kind.file_type(), is.kind.file_type()))
+        (was.kind != AttributesKind::File)
+            .then(|| DifferenceKind::Kind(was.kind.file_type(), is.kind.file_type()))
     } else if was.target != is.target {
-        Some(How::Target)
+        Some(DifferenceKind::Target)
     } else if was.device != is.device {
-        Some(How::Device)
+        Some(DifferenceKind::Device)
     } else {
         None
     };
@@ -217,7 +223,7 @@ fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, 
         return;
     }
     let differing = [
-        ("mode", was.kind != Kind::Link && was.mode != is.mode),
+        ("mode", was.kind != AttributesKind::Link && was.mode != is.mode),
         ("owner", was.uid != is.uid),
         ("group", was.gid != is.gid),
         ("time of modification", !is.has_time_of(was)),
@@ -228,13 +234,13 @@ fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, 
     let differing: Vec<&str> = differing.collect();
     if !differing.is_empty() {
         found.attributes += 1;
-        events.finding(&Finding::Differs { path, how: How::Attributes(differing) });
-    } else if !matches!(was.kind, Kind::File | Kind::Folder) {
+        events.finding(&Finding::Differs { path, how: DifferenceKind::Attributes(differing) });
+    } else if !matches!(was.kind, AttributesKind::File | AttributesKind::Folder) {
         found.others += 1;
     }
 }
 
-impl Kind {
+impl AttributesKind {
     fn of(kind: FileType) -> Option<Self> {
         Some(match kind {
             FileType::RegularFile => Self::File,
@@ -263,27 +269,33 @@ impl Kind {
 
 /// A walk that reads attributes but no contents.
 struct Looking<'l> {
-    run: Run<'l>,
+    run: CompareRun<'l>,
     own: Vec<Id>,
 }
 
-struct Hand {
-    run: run::Hand,
-    met: Vec<(Vec<u8>, Met)>,
+struct AttributesThread {
+    run: run::CompareThread,
+    met: Vec<(Vec<u8>, FoundEntry)>,
 }
 
 /// The entry of a name, and the identity of its file if it has several names.
-type Met = (Entry, Option<Id>);
+type FoundEntry = (AttributesEntry, Option<Id>);
 
 impl Visit for Looking<'_> {
-    type Hand = Hand;
+    type Hand = AttributesThread;
     type Work = ();
 
-    fn hand(&self) -> Hand {
-        Hand { run: run::Hand::new(), met: Vec::new() }
+    fn hand(&self) -> AttributesThread {
+        AttributesThread { run: run::CompareThread::new(), met: Vec::new() }
     }
 
-    fn entry(&self, _crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, _kinds: Kinds) {
+    fn entry(
+        &self,
+        _crew: &WalkShared<'_, Self>,
+        hand: &mut AttributesThread,
+        at: &WalkEntry<'_>,
+        _kinds: Kinds,
+    ) {
         match self.look(at) {
             Ok(Some(met)) => hand.met.push((at.below_root(), met)),
             Ok(None) => {}
@@ -291,7 +303,7 @@ impl Visit for Looking<'_> {
         }
     }
 
-    fn work(&self, _crew: &Crew<'_, Self>, _hand: &mut Hand, _work: ()) {}
+    fn work(&self, _crew: &WalkShared<'_, Self>, _hand: &mut AttributesThread, _work: ()) {}
 
     fn failed(&self, error: Error) {
         self.run.failed(error);
@@ -303,23 +315,24 @@ impl Visit for Looking<'_> {
 }
 
 impl Looking<'_> {
-    fn look(&self, at: &At<'_>) -> Result<Option<Met>, Failed> {
+    fn look(&self, at: &WalkEntry<'_>) -> Result<Option<FoundEntry>, SideFailure> {
         let Some(dir) = at.dir(1) else { return Ok(None) };
         let name = at.name(1);
         let follows = at.is_named_by_caller();
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = statat(dir, name, flags).map_err(|errno| (1, "newfstatat", errno))?;
-        let Some(own_kind) = Kind::of(kind(&stat)).filter(|_| !self.own.contains(&Id::of(&stat)))
+        let Some(own_kind) =
+            AttributesKind::of(kind(&stat)).filter(|_| !self.own.contains(&Id::of(&stat)))
         else {
             return Ok(None);
         };
-        let target = (own_kind == Kind::Link).then(|| readlinkat(dir, name, Vec::new()));
+        let target = (own_kind == AttributesKind::Link).then(|| readlinkat(dir, name, Vec::new()));
         let target = target.transpose().map_err(|errno| (1, "readlinkat", errno))?;
-        let is_device = matches!(own_kind, Kind::Block | Kind::Character);
+        let is_device = matches!(own_kind, AttributesKind::Block | AttributesKind::Character);
         let xattrs = taken(&Bearer::Name((dir, name)), 1)?;
         let pairs = xattrs.pairs().iter();
-        let has_names = stat.st_nlink > 1 && own_kind != Kind::Folder;
-        let entry = Entry {
+        let has_names = stat.st_nlink > 1 && own_kind != AttributesKind::Folder;
+        let entry = AttributesEntry {
             kind: own_kind,
             path: encoded(&at.below_root()),
             mode: stat.st_mode & 0o7777,
@@ -386,8 +399,8 @@ mod tests {
         #[test]
         fn no_text_panics(text in prop::collection::vec(any::<u8>(), 0..200)) {
             let whole = [HEAD.as_bytes(), b"\n", &text].concat();
-            prop_assert!(Attributes::parse(&text).is_err() || text.starts_with(HEAD.as_bytes()));
-            let _ = Attributes::parse(&whole);
+            prop_assert!(TreeAttributes::parse(&text).is_err() || text.starts_with(HEAD.as_bytes()));
+            let _ = TreeAttributes::parse(&whole);
         }
     }
 
@@ -395,11 +408,11 @@ mod tests {
     fn what_was_cut_short_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a b"), "x").unwrap();
-        let (all, _) = Attributes::of(folder.path(), (1, &[]), &()).unwrap();
+        let (all, _) = TreeAttributes::of(folder.path(), (1, &[]), &()).unwrap();
         let text = all.text();
-        assert_eq!(Attributes::parse(&text).unwrap(), all);
+        assert_eq!(TreeAttributes::parse(&text).unwrap(), all);
         for len in 0..text.len() - 1 {
-            assert!(Attributes::parse(&text[..len]).is_err(), "{len} bytes");
+            assert!(TreeAttributes::parse(&text[..len]).is_err(), "{len} bytes");
         }
     }
 }

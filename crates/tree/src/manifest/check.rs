@@ -7,15 +7,15 @@ use std::{
 
 use super::{
     Manifest,
-    expected::Check,
-    hash::{Hashing, Job, ids},
-    large::Work,
+    expected::ManifestCheck,
+    hash::{HashJob, Hashing, ids},
+    large::HashWork,
 };
 use crate::{
     Error, Events, Hash,
-    compare::{Comparison, run::Run},
+    compare::{Comparison, run::CompareRun},
     threads::for_reading,
-    walk::{Task, walk},
+    walk::{WalkTask, walk},
 };
 
 /// Options of a comparison with a manifest.
@@ -43,20 +43,20 @@ pub fn check(
     options: &CheckOptions,
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
-    let check = Check::new(manifest, destination, options.hash)?;
+    let check = ManifestCheck::new(manifest, destination, options.hash)?;
     let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
     let own = ids(&own);
     let folder = check.folder().filter(|_| !options.ignore_extra);
-    let tree = folder.map(|root| Task::Tree(Arc::clone(root)));
-    let job = Job::Check(check);
-    let hashing = Hashing { run: Run::new(events), job, cold: options.cold, own };
+    let tree = folder.map(|root| WalkTask::Tree(Arc::clone(root)));
+    let job = HashJob::Check(check);
+    let hashing = Hashing { run: CompareRun::new(events), job, cold: options.cold, own };
     for (number, why) in &manifest.malformed {
         hashing.run.failed(Error::Usage(format!("line {number} of the manifest: {why}")));
     }
     let count = manifest.lines.len();
     let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
     // The queue is last in, first out. This order makes the first line the first task and the walk the last one.
-    let lines = batches.rev().map(|lines| Task::Work(Work::Lines(lines)));
+    let lines = batches.rev().map(|lines| WalkTask::Work(HashWork::Lines(lines)));
     let hands = walk(&hashing, tree.into_iter().chain(lines), for_reading(options.jobs));
     Ok(hashing.run.conclude(hands.into_iter().map(|hand| hand.run).collect()))
 }

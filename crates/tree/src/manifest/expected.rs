@@ -18,26 +18,26 @@ use crate::{
     identity::kind,
     names::{c_string, os_bytes},
     read::open,
-    walk::{Root, failed_call},
+    walk::{WalkRoot, failed_call},
 };
 
 /// The name and the errno of a failed call.
-pub(crate) type Failed = (&'static str, Errno);
+pub(crate) type HashFailure = (&'static str, Errno);
 
 /// A manifest during a comparison.
-pub(crate) struct Check<'c> {
+pub(crate) struct ManifestCheck<'c> {
     manifest: &'c Manifest,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
     /// The hash of lines with 64 digits, once a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
     shown: AtomicU8,
-    place: Place,
+    place: FilesLocation,
 }
 
 /// The location of the files.
-enum Place {
+enum FilesLocation {
     /// The files are in a directory.
-    Folder(Arc<Root>, PathBuf),
+    Folder(Arc<WalkRoot>, PathBuf),
     /// The manifest has one file, at this path.
     File(PathBuf),
 }
@@ -45,13 +45,13 @@ enum Place {
 /// Hashes that have an equal number of digits.
 const ALIKE: [Hash; 2] = [Hash::Sha256, Hash::Blake3];
 
-impl Place {
+impl FilesLocation {
     fn open(destination: &Path, manifest: &Manifest) -> Result<Self, Error> {
         let failed = |errno| failed_call(destination.to_owned(), "stat", errno);
         let stat = stat(destination).map_err(failed)?;
         if kind(&stat) == FileType::Directory {
             let name = c_string(destination.as_os_str())?;
-            let root = Root::open([None, Some(&name)])?;
+            let root = WalkRoot::open([None, Some(&name)])?;
             return Ok(Self::Folder(Arc::new(root), destination.to_owned()));
         }
         if manifest.lines.len() != 1 {
@@ -63,22 +63,22 @@ impl Place {
     }
 }
 
-impl<'c> Check<'c> {
+impl<'c> ManifestCheck<'c> {
     /// Prepares a comparison with the files at `destination`. `hash` is the hash of lines that do not name theirs.
     pub fn new(
         manifest: &'c Manifest,
         destination: &Path,
         hash: Option<Hash>,
     ) -> Result<Self, Error> {
-        let place = Place::open(destination, manifest)?;
+        let place = FilesLocation::open(destination, manifest)?;
         Ok(Self { names: manifest.names(), manifest, hash, shown: AtomicU8::new(0), place })
     }
 
     /// Returns the directory of the files; `None` for a single file.
-    pub fn folder(&self) -> Option<&Arc<Root>> {
+    pub fn folder(&self) -> Option<&Arc<WalkRoot>> {
         match &self.place {
-            Place::Folder(root, _) => Some(root),
-            Place::File(_) => None,
+            FilesLocation::Folder(root, _) => Some(root),
+            FilesLocation::File(_) => None,
         }
     }
 
@@ -113,15 +113,17 @@ impl<'c> Check<'c> {
 
     pub fn path(&self, line: usize) -> PathBuf {
         match &self.place {
-            Place::Folder(_, path) => path.join(os_bytes(&self.manifest.lines[line].1.name)),
-            Place::File(path) => path.clone(),
+            FilesLocation::Folder(_, path) => {
+                path.join(os_bytes(&self.manifest.lines[line].1.name))
+            }
+            FilesLocation::File(path) => path.clone(),
         }
     }
 
-    pub fn open(&self, line: usize) -> Result<(OwnedFd, Stat), Failed> {
+    pub fn open(&self, line: usize) -> Result<(OwnedFd, Stat), HashFailure> {
         let fd = match &self.place {
-            Place::Folder(root, _) => root.open_path(1, &self.manifest.lines[line].1.name),
-            Place::File(path) => {
+            FilesLocation::Folder(root, _) => root.open_path(1, &self.manifest.lines[line].1.name),
+            FilesLocation::File(path) => {
                 let name = c_string(path.as_os_str()).map_err(|_| ("openat", Errno::INVAL))?;
                 open(rustix::fs::CWD, &name, true)
             }

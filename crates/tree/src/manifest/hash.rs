@@ -6,17 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::expected::{Check, Failed};
+use super::expected::{HashFailure, ManifestCheck};
 use crate::{
-    Hash, Listed,
+    Hash, ListedFiles,
     compare::{
-        Finding, How,
-        run::{self, BUFFER, Run},
+        DifferenceKind, Finding,
+        run::{self, BUFFER, CompareRun},
     },
     hashing::{Digest, Hasher},
     identity::{Id, size},
     read::fill,
-    walk::{Root, failed_call},
+    walk::{WalkRoot, failed_call},
 };
 
 /// Returns the identities of those files that exist.
@@ -26,8 +26,8 @@ pub(crate) fn ids(own: &[&Path]) -> Vec<Id> {
 
 /// State shared by the threads.
 pub(crate) struct Hashing<'h> {
-    pub run: Run<'h>,
-    pub job: Job<'h>,
+    pub run: CompareRun<'h>,
+    pub job: HashJob<'h>,
     /// Drop the page cache of each file first.
     pub cold: bool,
     /// The identities of the manifest and its attributes file, which are not listed in the manifest.
@@ -35,37 +35,37 @@ pub(crate) struct Hashing<'h> {
 }
 
 /// The purpose of the hashes.
-pub(crate) enum Job<'h> {
+pub(crate) enum HashJob<'h> {
     /// Write them to a new manifest.
     Make(Make<'h>),
     /// Compare them with a manifest.
-    Check(Check<'h>),
+    Check(ManifestCheck<'h>),
 }
 
 /// The files to hash, and the hash.
 pub(crate) struct Make<'h> {
     pub hash: Hash,
     /// The files of a directory to hash, instead of the files that a walk finds.
-    pub listed: Option<(Root, &'h Listed)>,
+    pub listed: Option<(WalkRoot, &'h ListedFiles)>,
 }
 
 /// Per-thread state.
-pub(crate) struct Hand {
-    pub run: run::Hand,
+pub(crate) struct HashThread {
+    pub run: run::CompareThread,
     /// Names and hashes for the new manifest.
     pub made: Vec<(Vec<u8>, Digest)>,
 }
 
 /// A file to hash.
-pub(crate) struct Subject {
+pub(crate) struct HashedFile {
     pub fd: OwnedFd,
     pub stat: Stat,
-    pub what: What,
+    pub what: LineTarget,
     pub path: PathBuf,
 }
 
 /// The manifest line that a file belongs to.
-pub(crate) enum What {
+pub(crate) enum LineTarget {
     /// A new line with this name.
     Name(Vec<u8>),
     /// This line of the manifest, counted from 0.
@@ -74,7 +74,7 @@ pub(crate) enum What {
 
 impl Hashing<'_> {
     /// Hashes a whole file on this thread.
-    pub fn hash_here(&self, hand: &mut Hand, subject: &Subject, hashes: &[Hash]) {
+    pub fn hash_here(&self, hand: &mut HashThread, subject: &HashedFile, hashes: &[Hash]) {
         let told = size(&subject.stat);
         match self.digests(hand, subject.fd.as_fd(), (hashes, told)) {
             Ok(Some((digests, bytes))) => self.hashed(hand, subject, &digests, bytes),
@@ -87,11 +87,11 @@ impl Hashing<'_> {
     }
 
     /// Returns the hashes to compute for a file.
-    pub fn hashes(&self, what: &What) -> Vec<Hash> {
+    pub fn hashes(&self, what: &LineTarget) -> Vec<Hash> {
         match (&self.job, what) {
-            (Job::Make(make), _) => vec![make.hash],
-            (Job::Check(check), What::Line(line)) => check.hashes(*line),
-            (Job::Check(_), What::Name(_)) => Vec::new(),
+            (HashJob::Make(make), _) => vec![make.hash],
+            (HashJob::Check(check), LineTarget::Line(line)) => check.hashes(*line),
+            (HashJob::Check(_), LineTarget::Name(_)) => Vec::new(),
         }
     }
 
@@ -99,10 +99,10 @@ impl Hashing<'_> {
     /// differ. Returns `None` if the operation is cancelled.
     fn digests(
         &self,
-        hand: &mut Hand,
+        hand: &mut HashThread,
         fd: BorrowedFd<'_>,
         (hashes, told): (&[Hash], u64),
-    ) -> Result<Option<(Vec<Digest>, u64)>, Failed> {
+    ) -> Result<Option<(Vec<Digest>, u64)>, HashFailure> {
         let mut hashers: Vec<Hasher> = hashes.iter().map(|hash| Hasher::new(*hash)).collect();
         let mut at = 0;
         hand.run.make_room();
@@ -126,22 +126,28 @@ impl Hashing<'_> {
     }
 
     /// Adds the digest to the new manifest, or compares it with the existing one and reports a difference.
-    pub fn hashed(&self, hand: &mut Hand, subject: &Subject, digests: &[Digest], bytes: u64) {
+    pub fn hashed(
+        &self,
+        hand: &mut HashThread,
+        subject: &HashedFile,
+        digests: &[Digest],
+        bytes: u64,
+    ) {
         let is_same = match (&self.job, &subject.what) {
-            (Job::Check(check), What::Line(line)) => {
+            (HashJob::Check(check), LineTarget::Line(line)) => {
                 let is_same = check.agrees(*line, digests);
                 if !is_same {
-                    let how = How::Hash(check.number(*line));
+                    let how = DifferenceKind::Hash(check.number(*line));
                     let finding = Finding::Differs { path: &subject.path, how };
                     self.run.find(&mut hand.run, &finding);
                 }
                 is_same
             }
-            (_, What::Name(name)) => {
+            (_, LineTarget::Name(name)) => {
                 hand.made.extend(digests.first().map(|digest| (name.clone(), *digest)));
                 true
             }
-            (Job::Make(_), What::Line(_)) => false,
+            (HashJob::Make(_), LineTarget::Line(_)) => false,
         };
         if is_same {
             hand.run.found.same += 1;

@@ -7,57 +7,57 @@ use std::{
 };
 
 use super::{
-    expected::Failed,
-    hash::{Hand, Hashing, Subject},
+    expected::HashFailure,
+    hash::{HashThread, HashedFile, Hashing},
 };
 use crate::{
     Hash,
-    hashing::Part,
+    hashing::PartialHash,
     identity::size,
     pieces::{PIECE, Pieces},
     read::fill,
-    walk::{Crew, Visit, failed_call},
+    walk::{Visit, WalkShared, failed_call},
 };
 
 /// A task of the walk.
-pub(crate) enum Work {
+pub(crate) enum HashWork {
     /// Some lines of the manifest, or names of the list.
     Lines(Range<usize>),
     /// A large file with pieces left. The reference is weak, so that a queued task does not keep the file open.
-    Large(Weak<Large>),
+    Large(Weak<LargeHash>),
 }
 
 /// A large file and the hashes of its parts.
-pub(crate) struct Large {
-    subject: Subject,
+pub(crate) struct LargeHash {
+    subject: HashedFile,
     pieces: Pieces,
-    parts: Mutex<Parts>,
+    parts: Mutex<HashParts>,
 }
 
-struct Parts {
-    done: Vec<Option<Part>>,
-    failed: Option<Failed>,
+struct HashParts {
+    done: Vec<Option<PartialHash>>,
+    failed: Option<HashFailure>,
 }
 
-impl Large {
+impl LargeHash {
     /// Hashes a file together with idle threads.
     pub fn share(
-        subject: Subject,
-        crew: &Crew<'_, impl Visit<Work = Work>>,
-        (hashing, hand): (&Hashing<'_>, &mut Hand),
+        subject: HashedFile,
+        crew: &WalkShared<'_, impl Visit<Work = HashWork>>,
+        (hashing, hand): (&Hashing<'_>, &mut HashThread),
     ) {
         let pieces = Pieces::new(size(&subject.stat));
         let done = (0..pieces.count()).map(|_| None).collect();
-        let parts = Mutex::new(Parts { done, failed: None });
+        let parts = Mutex::new(HashParts { done, failed: None });
         let large = Arc::new(Self { subject, pieces, parts });
         for _ in 1..crew.threads {
-            crew.share(Work::Large(Arc::downgrade(&large)));
+            crew.share(HashWork::Large(Arc::downgrade(&large)));
         }
         large.hash(hashing, hand);
     }
 
     /// Hashes pieces until none are left. The last thread to finish combines the parts.
-    pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
+    pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut HashThread) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
             if hashing.run.go_on().is_err() {
@@ -83,12 +83,12 @@ impl Large {
     fn part(
         &self,
         hashing: &Hashing<'_>,
-        hand: &mut Hand,
+        hand: &mut HashThread,
         piece: &Range<u64>,
-    ) -> Result<Option<Part>, Failed> {
+    ) -> Result<Option<PartialHash>, HashFailure> {
         hand.run.make_room();
         let mut at = piece.start;
-        let part = Part::of(piece.start, |hasher| {
+        let part = PartialHash::of(piece.start, |hasher| {
             while at < piece.end {
                 let buffer = &mut hand.run.buffers[0];
                 let ask = buffer.len().min((piece.end - at) as usize);
@@ -106,7 +106,7 @@ impl Large {
         Ok((at == piece.end).then_some(part))
     }
 
-    fn conclude(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
+    fn conclude(&self, hashing: &Hashing<'_>, hand: &mut HashThread) {
         let subject = &self.subject;
         let mut parts = self.parts();
         if let Some((call, errno)) = parts.failed {
@@ -116,10 +116,10 @@ impl Large {
             return;
         }
         let len = size(&subject.stat);
-        let done: Option<Vec<Part>> = std::mem::take(&mut parts.done).into_iter().collect();
+        let done: Option<Vec<PartialHash>> = std::mem::take(&mut parts.done).into_iter().collect();
         match done {
             Some(done) => {
-                let digest = Part::join(&done, PIECE, len);
+                let digest = PartialHash::join(&done, PIECE, len);
                 hashing.hashed(hand, subject, &[digest], len);
             }
             // The file was truncated in the meantime. It is hashed again at its current size.
@@ -127,7 +127,7 @@ impl Large {
         }
     }
 
-    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
+    fn parts(&self) -> std::sync::MutexGuard<'_, HashParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

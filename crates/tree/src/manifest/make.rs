@@ -5,22 +5,22 @@ use std::{ffi::CString, path::Path, sync::Arc};
 
 use super::{
     check::BATCH,
-    hash::{Hashing, Job, Make, ids},
-    large::Work,
+    hash::{HashJob, Hashing, Make, ids},
+    large::HashWork,
     write_line,
 };
 use crate::{
-    Error, Events, Hash, Listed,
-    compare::{Comparison, run::Run},
+    Error, Events, Hash, ListedFiles,
+    compare::{Comparison, run::CompareRun},
     identity::kind,
     names::{c_string, cut},
     threads::for_reading,
-    walk::{Root, Task, failed_call, walk},
+    walk::{WalkRoot, WalkTask, failed_call, walk},
 };
 
 /// A new manifest and its report.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewManifest {
     /// The lines, sorted by the bytes of the names.
     pub text: Vec<u8>,
     /// The number of files and bytes read, and the errors.
@@ -35,38 +35,38 @@ pub fn make(
     hash: Hash,
     (jobs, own): (usize, &[&Path]),
     events: &dyn Events,
-) -> Result<Made, Error> {
+) -> Result<NewManifest, Error> {
     let own = ids(own);
-    let job = Job::Make(Make { hash, listed: None });
-    let hashing = Hashing { run: Run::new(events), job, cold: false, own };
+    let job = HashJob::Make(Make { hash, listed: None });
+    let hashing = Hashing { run: CompareRun::new(events), job, cold: false, own };
     Ok(gather(hashing, hash, [task(path)?], jobs))
 }
 
 /// Lists the files of a copy after reading them again. If one of them has the path of the manifest, `own`, the report
 /// contains an error.
 pub fn make_of(
-    listed: &Listed,
+    listed: &ListedFiles,
     hash: Hash,
     (jobs, own): (usize, &Path),
     events: &dyn Events,
-) -> Result<Made, Error> {
+) -> Result<NewManifest, Error> {
     let own = ids(&[own]);
     let folder = c_string(listed.folder.as_os_str())?;
-    let root = Root::open([None, Some(&folder)])?;
-    let job = Job::Make(Make { hash, listed: Some((root, listed)) });
-    let hashing = Hashing { run: Run::new(events), job, cold: false, own };
+    let root = WalkRoot::open([None, Some(&folder)])?;
+    let job = HashJob::Make(Make { hash, listed: Some((root, listed)) });
+    let hashing = Hashing { run: CompareRun::new(events), job, cold: false, own };
     let count = listed.names.len();
     let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
-    let tasks = batches.map(|names| Task::Work(Work::Lines(names)));
+    let tasks = batches.map(|names| WalkTask::Work(HashWork::Lines(names)));
     Ok(gather(hashing, hash, tasks, jobs))
 }
 
 fn gather(
     hashing: Hashing<'_>,
     hash: Hash,
-    tasks: impl IntoIterator<Item = Task<Work>>,
+    tasks: impl IntoIterator<Item = WalkTask<HashWork>>,
     jobs: usize,
-) -> Made {
+) -> NewManifest {
     let mut hands = walk(&hashing, tasks, for_reading(jobs));
     let mut lines: Vec<_> = hands.iter_mut().flat_map(|hand| hand.made.drain(..)).collect();
     lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -77,15 +77,15 @@ fn gather(
         write_line(&mut text, hash, &digest, &name);
     }
     let hands = hands.into_iter().map(|hand| hand.run);
-    Made { text, account: hashing.run.conclude(hands.collect()) }
+    NewManifest { text, account: hashing.run.conclude(hands.collect()) }
 }
 
-pub(super) fn task<W>(path: &Path) -> Result<Task<W>, Error> {
+pub(super) fn task<W>(path: &Path) -> Result<WalkTask<W>, Error> {
     let whole = c_string(path.as_os_str())?;
     let stat = stat(path).map_err(|errno| failed_call(path.to_owned(), "stat", errno))?;
     if kind(&stat) == FileType::Directory {
-        return Ok(Task::Tree(Arc::new(Root::open([None, Some(&whole)])?)));
+        return Ok(WalkTask::Tree(Arc::new(WalkRoot::open([None, Some(&whole)])?)));
     }
     let name: CString = c_string(cut(path).1)?;
-    Ok(Task::Named([name, whole], [None, Some(kind(&stat))]))
+    Ok(WalkTask::Named([name, whole], [None, Some(kind(&stat))]))
 }

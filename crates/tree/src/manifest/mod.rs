@@ -11,10 +11,10 @@ mod make;
 mod run;
 mod text;
 
-pub use attributes::Attributes;
+pub use attributes::TreeAttributes;
 pub use check::{CheckOptions, check};
 pub use line::{Malformed, Stated, write_line};
-pub use make::{Made, make, make_of};
+pub use make::{NewManifest, make, make_of};
 pub use text::Manifest;
 
 pub use crate::hashing::Digest;

@@ -6,35 +6,41 @@ use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
-    expected::{Check, Failed},
-    hash::{Hand, Hashing, Job, Make, Subject, What},
-    large::{Large, Work},
+    expected::{HashFailure, ManifestCheck},
+    hash::{HashJob, HashThread, HashedFile, Hashing, LineTarget, Make},
+    large::{HashWork, LargeHash},
 };
 use crate::{
     Error, Hash, Refusal,
-    compare::{Finding, How, run},
+    compare::{DifferenceKind, Finding, run},
     identity::{Id, kind, size},
     pieces::Pieces,
     read::{drop_cached, open},
-    walk::{At, Crew, Kinds, Visit, failed_call},
+    walk::{Kinds, Visit, WalkEntry, WalkShared, failed_call},
 };
 
 impl Visit for Hashing<'_> {
-    type Hand = Hand;
-    type Work = Work;
+    type Hand = HashThread;
+    type Work = HashWork;
 
-    fn hand(&self) -> Hand {
-        Hand { run: run::Hand::new(), made: Vec::new() }
+    fn hand(&self) -> HashThread {
+        HashThread { run: run::CompareThread::new(), made: Vec::new() }
     }
 
-    fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, kinds: Kinds) {
+    fn entry(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut HashThread,
+        at: &WalkEntry<'_>,
+        kinds: Kinds,
+    ) {
         let met = match (&self.job, kinds) {
             (_, [_, Some(FileType::Directory)]) => {
                 hand.run.found.dirs += 1;
                 Ok(())
             }
-            (Job::Make(_), [_, Some(FileType::RegularFile)]) => self.list(crew, hand, at),
-            (Job::Check(check), [_, Some(FileType::RegularFile)]) => {
+            (HashJob::Make(_), [_, Some(FileType::RegularFile)]) => self.list(crew, hand, at),
+            (HashJob::Check(check), [_, Some(FileType::RegularFile)]) => {
                 self.expect_listed(hand, check, at)
             }
             _ => {
@@ -47,15 +53,17 @@ impl Visit for Hashing<'_> {
         }
     }
 
-    fn work(&self, crew: &Crew<'_, Self>, hand: &mut Hand, work: Work) {
+    fn work(&self, crew: &WalkShared<'_, Self>, hand: &mut HashThread, work: HashWork) {
         match (work, &self.job) {
-            (Work::Large(large), _) => {
+            (HashWork::Large(large), _) => {
                 if let Some(large) = large.upgrade() {
                     large.hash(self, hand);
                 }
             }
-            (Work::Lines(lines), Job::Check(check)) => self.check_lines(crew, hand, (check, lines)),
-            (Work::Lines(names), Job::Make(make)) => {
+            (HashWork::Lines(lines), HashJob::Check(check)) => {
+                self.check_lines(crew, hand, (check, lines))
+            }
+            (HashWork::Lines(names), HashJob::Make(make)) => {
                 names.for_each(|index| self.listed(crew, hand, make, index));
             }
         }
@@ -72,20 +80,31 @@ impl Visit for Hashing<'_> {
 
 impl Hashing<'_> {
     /// Hashes a file that a walk found, for its line.
-    fn list(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
+    fn list(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut HashThread,
+        at: &WalkEntry<'_>,
+    ) -> Result<(), HashFailure> {
         let Some(dir) = at.dir(1) else { return Ok(()) };
         let fd = open(dir, at.name(1), at.is_named_by_caller()).map_err(|e| ("openat", e))?;
         let stat = fstat(&fd).map_err(|errno| ("fstat", errno))?;
         if self.own.contains(&Id::of(&stat)) {
             return Ok(());
         }
-        let what = What::Name(at.below_root());
-        self.hash(crew, hand, Subject { fd, stat, what, path: at.path(1) });
+        let what = LineTarget::Name(at.below_root());
+        self.hash(crew, hand, HashedFile { fd, stat, what, path: at.path(1) });
         Ok(())
     }
 
     /// Hashes a file of the list, for its line.
-    fn listed(&self, crew: &Crew<'_, Self>, hand: &mut Hand, make: &Make<'_>, index: usize) {
+    fn listed(
+        &self,
+        crew: &WalkShared<'_, Self>,
+        hand: &mut HashThread,
+        make: &Make<'_>,
+        index: usize,
+    ) {
         let Some((root, list)) = &make.listed else { return };
         if self.run.go_on().is_err() {
             return;
@@ -99,8 +118,8 @@ impl Hashing<'_> {
                 self.run.failed(Error::Refused { path, reason });
             }
             Ok((stat, fd)) if kind(&stat) == FileType::RegularFile => {
-                let (what, path) = (What::Name(name.clone()), list.path(index));
-                self.hash(crew, hand, Subject { fd, stat, what, path });
+                let (what, path) = (LineTarget::Name(name.clone()), list.path(index));
+                self.hash(crew, hand, HashedFile { fd, stat, what, path });
             }
             // The copy may have been written to a device.
             Ok(_) => hand.run.found.not_named += 1,
@@ -109,7 +128,12 @@ impl Hashing<'_> {
     }
 
     /// Reports a file that a walk found but the manifest does not name.
-    fn expect_listed(&self, hand: &mut Hand, check: &Check<'_>, at: &At<'_>) -> Result<(), Failed> {
+    fn expect_listed(
+        &self,
+        hand: &mut HashThread,
+        check: &ManifestCheck<'_>,
+        at: &WalkEntry<'_>,
+    ) -> Result<(), HashFailure> {
         if check.has(&at.below_root()) {
             return Ok(());
         }
@@ -124,7 +148,7 @@ impl Hashing<'_> {
     }
 
     /// Hashes a file on this thread, or together with idle threads.
-    pub fn hash(&self, crew: &Crew<'_, Self>, hand: &mut Hand, subject: Subject) {
+    pub fn hash(&self, crew: &WalkShared<'_, Self>, hand: &mut HashThread, subject: HashedFile) {
         // If pages cannot be dropped, the file is read from memory.
         let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
         if let Err(errno) = dropped {
@@ -132,7 +156,7 @@ impl Hashing<'_> {
         }
         let hashes = self.hashes(&subject.what);
         if hashes == [Hash::Blake3] && Pieces::suit(size(&subject.stat)) {
-            return Large::share(subject, crew, (self, hand));
+            return LargeHash::share(subject, crew, (self, hand));
         }
         self.hash_here(hand, &subject, &hashes);
     }
@@ -140,9 +164,9 @@ impl Hashing<'_> {
     /// Hashes the files of these lines.
     fn check_lines(
         &self,
-        crew: &Crew<'_, Self>,
-        hand: &mut Hand,
-        (check, lines): (&Check<'_>, Range<usize>),
+        crew: &WalkShared<'_, Self>,
+        hand: &mut HashThread,
+        (check, lines): (&ManifestCheck<'_>, Range<usize>),
     ) {
         for line in lines {
             if self.run.go_on().is_err() {
@@ -151,11 +175,11 @@ impl Hashing<'_> {
             let path = check.path(line);
             match check.open(line) {
                 Ok((fd, stat)) if kind(&stat) == FileType::RegularFile => {
-                    let what = What::Line(line);
-                    self.hash(crew, hand, Subject { fd, stat, what, path });
+                    let what = LineTarget::Line(line);
+                    self.hash(crew, hand, HashedFile { fd, stat, what, path });
                 }
                 Ok((_, stat)) => {
-                    let how = How::Kind(FileType::RegularFile, kind(&stat));
+                    let how = DifferenceKind::Kind(FileType::RegularFile, kind(&stat));
                     self.run.find(&mut hand.run, &Finding::Differs { path: &path, how });
                 }
                 Err((_, Errno::NOENT | Errno::NOTDIR)) => {

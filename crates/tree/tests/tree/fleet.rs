@@ -28,7 +28,8 @@ use thalweg_sys::{
 use thalweg_tree::{
     CopyOptions, Ending, Error, Event, Events, Fsync, Halt, Hash, When,
     fleet::{
-        FleetEnd, FleetReport, Member, Phase, line::Line, plan::Plan, plan::Task, status, work,
+        FleetEnd, FleetPhase, FleetReport, Member, line::JournalLine, plan::FleetPlan,
+        plan::FleetTask, status, work,
     },
 };
 
@@ -194,7 +195,7 @@ fn a_full_destination_stops_the_others_and_workers_that_are_started_again_go_on(
     assert_eq!((report.end, report.tree.halted), (FleetEnd::Unfinished, Some(Halt::Full)));
     assert_eq!(names(place.path()), [".dst.thalweg-fleet", "src"]);
     let found = status(&place.path().join("dst")).unwrap().unwrap();
-    assert_eq!(found.phase, Phase::Full);
+    assert_eq!(found.phase, FleetPhase::Full);
     assert!(found.done < found.tasks && found.done_bytes < found.bytes);
     fleet(place.path(), &options(), 2);
     expect_finished(place.path());
@@ -230,8 +231,8 @@ fn every_sync_that_fails_ends_a_durable_fleet_and_the_next_one_begins_anew() {
 }
 
 /// What is needed to write a line into a journal.
-fn plan(place: &Path) -> Plan {
-    Plan::read(fs::File::open(place.join(".dst.thalweg-fleet/plan")).unwrap().into()).unwrap()
+fn plan(place: &Path) -> FleetPlan {
+    FleetPlan::read(fs::File::open(place.join(".dst.thalweg-fleet/plan")).unwrap().into()).unwrap()
 }
 
 fn journal(place: &Path, name: &str, bytes: &[u8]) {
@@ -248,10 +249,10 @@ fn a_journal_that_lies_is_found_out_by_verify() {
         one(place.path(), &options(), &Stops::after(place.path(), 0)).unwrap();
         let plan = plan(place.path());
         for n in 0..plan.index.len() {
-            let line = Line { task: n as u32, bytes: 1, what: plan.index[n].hash, at: 0 };
+            let line = JournalLine { task: n as u32, bytes: 1, what: plan.index[n].hash, at: 0 };
             journal(place.path(), "journal.liar-1-9-1", &line.to_bytes(plan.id));
             // A part of the right length is all there is of a large file.
-            if let Task::Stretch { file, entry, .. } = plan.task(n).unwrap() {
+            if let FleetTask::Stretch { file, entry, .. } = plan.task(n).unwrap() {
                 let part =
                     place.path().join(format!(".dst.thalweg-fleet/parts/{:x}-{file:x}", plan.id));
                 fs::File::create(part).unwrap().set_len(entry.seen.size).unwrap();
@@ -277,7 +278,7 @@ fn half_a_line_is_no_line_and_neither_is_one_of_another_plan() {
     sample(place.path());
     one(place.path(), &options(), &Stops::after(place.path(), 0)).unwrap();
     let plan = plan(place.path());
-    let line = Line { task: 0, bytes: 1, what: plan.index[0].hash, at: 0 };
+    let line = JournalLine { task: 0, bytes: 1, what: plan.index[0].hash, at: 0 };
     journal(place.path(), "journal.torn-1-9-1", &line.to_bytes(plan.id)[..60]);
     journal(place.path(), "journal.other-1-9-1", &line.to_bytes(plan.id + 1));
     journal(place.path(), "journal.no-name", &line.to_bytes(plan.id));
@@ -347,7 +348,7 @@ fn a_worker_waits_for_the_plan_only_so_long() {
     let (src, dst) = (place.path().join("src"), place.path().join("dst"));
     let error = work(&src, &dst, &options(), &late, &()).unwrap_err().to_string();
     assert!(error.contains("rank 0"), "{error}");
-    assert_eq!(status(&dst).unwrap().unwrap().phase, Phase::Survey);
+    assert_eq!(status(&dst).unwrap().unwrap().phase, FleetPhase::Survey);
 }
 
 #[test]

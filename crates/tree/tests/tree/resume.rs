@@ -15,7 +15,7 @@ use thalweg_sys::{
 };
 use thalweg_tree::{
     CopyOptions, Fsync, Journal, Preserve, Ranges, Target,
-    journal::{Identity, SIZE, Source},
+    journal::{Identity, JournalSource, SIZE},
 };
 
 const LEN: usize = 3_000_000;
@@ -45,7 +45,7 @@ fn interrupted(at: &Path, boot_id: String) -> Journal {
     let mut part = bytes[..DONE].to_vec();
     part.extend_from_slice(&noise(1000, 99));
     fs::write(at.join(".to.thalweg-part"), part).unwrap();
-    let source = Source::Local(identity(&at.join("src")));
+    let source = JournalSource::Local(identity(&at.join("src")));
     let done = Ranges::up_to(DONE as u64);
     let journal = Journal { source, done, boot_id, synced_before: None };
     fs::write(at.join(".to.thalweg-journal"), journal.to_bytes(SIZE)).unwrap();
@@ -112,7 +112,7 @@ fn a_part_of_another_source_or_a_lying_journal_is_not_built_upon() {
     fs::remove_file(at.join("to")).unwrap();
     // More than the part holds.
     interrupted(at, boot_id());
-    journal.source = Source::Local(identity(&at.join("src")));
+    journal.source = JournalSource::Local(identity(&at.join("src")));
     journal.done = Ranges::up_to(LEN as u64);
     fs::write(at.join(".to.thalweg-journal"), journal.to_bytes(SIZE)).unwrap();
     let report = copy(&at.join("src"), &at.join("to"), &resume());
@@ -242,7 +242,7 @@ fn cut_off(at: &Path, journal: impl FnOnce(&mut Journal)) {
         file.write_all_at(&vec![0; meta.len() as usize], 0).unwrap();
         file.set_modified(meta.modified().unwrap()).unwrap();
     }
-    let source = Source::Local(identity(&src));
+    let source = JournalSource::Local(identity(&src));
     let done = Ranges::default();
     let mut text = Journal { source, done, boot_id: boot_id(), synced_before: None };
     journal(&mut text);

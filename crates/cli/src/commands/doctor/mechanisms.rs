@@ -6,7 +6,7 @@ use thalweg_core::{
     Kind, MECHANISMS, Mechanism, Pair, Role,
     alias::{self, Alias},
     probe,
-    scratch::Site,
+    scratch::ScratchSite,
 };
 
 use crate::output::{
@@ -41,12 +41,12 @@ struct Fails {
 
 /// Tries all mechanisms, with files in `folder`.
 pub fn all(folder: &Path) -> Vec<Tried> {
-    let site = Site::at(folder);
+    let site = ScratchSite::at(folder);
     let movers = MECHANISMS.iter().filter(|m| m.info().role != Role::Harness);
     movers.map(|mechanism| tried(*mechanism, &site)).collect()
 }
 
-fn tried(mechanism: &dyn Mechanism, site: &Site) -> Tried {
+fn tried(mechanism: &dyn Mechanism, site: &ScratchSite) -> Tried {
     let (mut works, mut fails) = (Vec::new(), Vec::new());
     for (pair, answer) in probe::all(mechanism, site) {
         let Pair { source, sink, gives, .. } = pair;

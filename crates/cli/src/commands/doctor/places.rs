@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use thalweg_core::{Kind, MECHANISMS, Role, probe, scratch::Site};
+use thalweg_core::{Kind, MECHANISMS, Role, probe, scratch::ScratchSite};
 use thalweg_sys::host::filesystem;
 
 /// A directory, its file system, and the mechanisms that copy files in it.
@@ -42,7 +42,7 @@ fn folders(here: &Path) -> Vec<PathBuf> {
 
 fn tried(folder: &Path) -> Option<Tried> {
     let fs = std::fs::File::open(folder).ok().and_then(|open| filesystem(&open).ok())?;
-    let site = Site::at(folder);
+    let site = ScratchSite::at(folder);
     let (mut works, mut fails) = (Vec::new(), Vec::new());
     for mechanism in MECHANISMS.iter().filter(|m| m.info().role != Role::Harness) {
         let info = mechanism.info();

@@ -13,7 +13,7 @@ use thalweg_core::{
     probe,
     profile::{Evidence, SinkState, day},
     quantity::Size,
-    scratch::Site,
+    scratch::ScratchSite,
 };
 
 pub use args::PlanArgs;
@@ -145,16 +145,17 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
 /// could be tried.
 fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> Result<(), Unfit> {
     let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
-    let site = Site::between(source.folder.clone(), sink.folder.clone());
-    let works = |site: &Site, pair: Pair| probe::pair(LAST_RESORT, pair, site);
+    let site = ScratchSite::between(source.folder.clone(), sink.folder.clone());
+    let works = |site: &ScratchSite, pair: Pair| probe::pair(LAST_RESORT, pair, site);
     let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
     let site = match works(&site, plain) {
         Ok(()) => site,
         // The source's directory may not be writable. Any directory on its file system serves as well.
         Err(_)
-            if same_file_system(source, sink) && works(&Site::at(&sink.folder), plain).is_ok() =>
+            if same_file_system(source, sink)
+                && works(&ScratchSite::at(&sink.folder), plain).is_ok() =>
         {
-            Site::at(&sink.folder)
+            ScratchSite::at(&sink.folder)
         }
         Err(unfit) => return Err(unfit),
     };

@@ -11,7 +11,7 @@ use std::{
 use thalweg_core::{Cancelled, shown};
 use thalweg_tree::{
     CopyOptions, Event, Events, Progress,
-    compare::{Finding, How},
+    compare::{DifferenceKind, Finding},
 };
 
 use crate::{
@@ -158,22 +158,26 @@ fn in_words(finding: &Finding<'_>) -> String {
     }
 }
 
-fn difference(how: &How) -> String {
+fn difference(how: &DifferenceKind) -> String {
     match how {
-        How::Kind(source, here) => format!("{} in the source, {} here", noun(*source), noun(*here)),
-        How::Size(source, here) => format!("{source} bytes in the source, {here} here"),
-        How::Byte(at) => format!("first difference at byte {at}"),
-        How::Hash(line) => format!("its hash is another than in line {line} of the manifest"),
-        How::Target => "the link says something else".to_owned(),
-        How::Device => "another device".to_owned(),
-        How::Attributes(which) => format!("other {}", which.join(", ")),
+        DifferenceKind::Kind(source, here) => {
+            format!("{} in the source, {} here", noun(*source), noun(*here))
+        }
+        DifferenceKind::Size(source, here) => format!("{source} bytes in the source, {here} here"),
+        DifferenceKind::Byte(at) => format!("first difference at byte {at}"),
+        DifferenceKind::Hash(line) => {
+            format!("its hash is another than in line {line} of the manifest")
+        }
+        DifferenceKind::Target => "the link says something else".to_owned(),
+        DifferenceKind::Device => "another device".to_owned(),
+        DifferenceKind::Attributes(which) => format!("other {}", which.join(", ")),
     }
 }
 
 fn as_json(finding: &Finding<'_>) -> Value {
     let mut object = match finding {
         Finding::Differs { how, .. } => {
-            let byte = if let How::Byte(at) = how { Some(at) } else { None };
+            let byte = if let DifferenceKind::Byte(at) = how { Some(at) } else { None };
             json!({ "finding": "differs", "how": difference(how), "byte": byte })
         }
         Finding::Missing { .. } => json!({ "finding": "missing" }),

@@ -11,7 +11,7 @@ use thalweg_core::shown;
 use thalweg_tree::{
     Error, Hash,
     compare::{CompareOptions, Comparison, Into, compare},
-    manifest::{Attributes, CheckOptions, Manifest, check},
+    manifest::{CheckOptions, Manifest, TreeAttributes, check},
 };
 
 use super::Subcommand;
@@ -70,7 +70,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
             "attributes are in a file beside that of the manifest, and standard input has none";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let second = Attributes::beside(path);
+    let second = TreeAttributes::beside(path);
     let attributes = args.attributes.then(|| read_attributes(&second)).transpose()?;
     let text = if is_input {
         let mut text = Vec::new();
@@ -94,7 +94,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let mut found = found.map_err(|error| begun_in_vain(&error))?;
     if let Some(attributes) = attributes.filter(|_| !found.stopped) {
         let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
-        let here = Attributes::of(destination, (options.jobs, &own), &findings);
+        let here = TreeAttributes::of(destination, (options.jobs, &own), &findings);
         let (here, account) = here.map_err(|error| begun_in_vain(&error))?;
         attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
         found.add(account);
@@ -108,10 +108,10 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
 }
 
 /// Reads the attributes file of a manifest.
-fn read_attributes(path: &Path) -> Result<Attributes, Failure> {
+fn read_attributes(path: &Path) -> Result<TreeAttributes, Failure> {
     let name = shown(path).to_string();
     let text = fs::read(path).map_err(|error| Failure::of_io("read", &name, &error))?;
-    Attributes::parse(&text)
+    TreeAttributes::parse(&text)
         .map_err(|error| Failure::new(Exit::Failed, format!("'{name}': {error}")))
 }
 

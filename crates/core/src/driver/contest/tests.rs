@@ -30,7 +30,7 @@ fn sail(contest: &mut Contest, len: u64, world: &World<'_>) -> (Vec<(&'static st
         let (ns, from_disk) = world(name, at);
         let wall = Duration::from_nanos((ns * bytes as f64) as u64);
         let read = if from_disk { bytes } else { 0 };
-        contest.moved(bytes, Cost { wall, cpu: wall, read });
+        contest.moved(bytes, StepCost { wall, cpu: wall, read });
         took += ns * bytes as f64;
         at += bytes;
         match log.last_mut().filter(|last| last.0 == name) {
@@ -204,7 +204,7 @@ fn processor_time_counts_for_whom_it_matters() {
         let cheap = contest.turn() == Some(names()[0]);
         let (wall, cpu) = if cheap { (900, 100) } else { (500, 500) };
         let [wall, cpu] = [wall, cpu].map(Duration::from_micros);
-        contest.moved(contest.most(), Cost { wall, cpu, read: 0 });
+        contest.moved(contest.most(), StepCost { wall, cpu, read: 0 });
     }
     assert_eq!(contest.turn(), Some(names()[0]));
 }

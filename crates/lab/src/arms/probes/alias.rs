@@ -6,7 +6,7 @@ use thalweg_core::{
     Kind, Mechanism, Pair, Unfit,
     alias::{self, Alias, applies},
     mechanisms,
-    scratch::{Site, Sockets},
+    scratch::{ScratchSite, Sockets},
 };
 
 use crate::arms::{Finding, Job, Look, Probe, parameters};
@@ -76,7 +76,8 @@ impl Look for With {
     fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
         let (mechanism, pair) = self.mechanism()?;
         let memfd = self.source == From::Memfd;
-        let site = Site { memfd, sockets: self.sink.sockets(), ..Site::at(job.scratch) };
+        let site =
+            ScratchSite { memfd, sockets: self.sink.sockets(), ..ScratchSite::at(job.scratch) };
         let found = alias::probe(mechanism, pair, &site)?;
         let ends = format!("{:?} -> {:?}", self.source, self.sink).to_lowercase();
         let (number, word) = match found {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use thalweg_core::{
     Guarantees, Prefer, Profile, Tuning,
-    profile::{Cell, FILL, Known, Load, SinkState},
+    profile::{Cell, FILL, Load, MatchingCells, SinkState},
     quantity::Size,
 };
 
@@ -167,7 +167,7 @@ fn share(
         let of = |name: &str, tuning: &Tuning| {
             let cells = cells.iter().copied();
             let own = cells.filter(|cell| cell.mechanism == name && cell.tuning == *tuning);
-            Known::among(own, Some(size)).evidence(name, prefer)
+            MatchingCells::among(own, Some(size)).evidence(name, prefer)
         };
         let (own, other) = (of(&way.name, &way.tuning), of(default, &Tuning::default()));
         let (Some(own), Some(other)) = (own, other) else { continue };

@@ -10,7 +10,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, host::may_tell_at_close, io, usage::Usage};
 use thalweg_tree::{
     Total,
-    foreign::{WholeSync, remove_leftovers},
+    install::{WholeSync, remove_leftovers},
     on_threads,
 };
 

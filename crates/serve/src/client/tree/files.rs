@@ -15,7 +15,7 @@ use thalweg_core::atomic_file::{
     ownership::is_own, rename, unlink,
 };
 use thalweg_sys::{Errno, io};
-use thalweg_tree::foreign::{Attributes, InheritFrom, inherit_from_replaced};
+use thalweg_tree::install::{EntryAttributes, InheritFrom, inherit_from_replaced};
 
 use super::{
     entry::{Entry, stays_inside},
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub name: CString,
     pub size: u64,
     pub etag: String,
-    pub attributes: Attributes,
+    pub attributes: EntryAttributes,
     /// `true` if another entry has its name.
     pub replaces: bool,
     /// `true` if that entry may be this file: it is fetched only if the hash differs.
@@ -64,9 +64,9 @@ pub enum Sink<'a> {
 
 impl Manner {
     /// Returns the final attributes of an entry.
-    pub fn attributes(self, meta: &Meta) -> Attributes {
+    pub fn attributes(self, meta: &Meta) -> EntryAttributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
-        Attributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
+        EntryAttributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
     }
 
     /// Returns the file if it must be fetched. A file that is already present receives its attributes now.
@@ -211,7 +211,7 @@ impl Sink<'_> {
     /// name, if possible, so that several files share one sync.
     pub fn publish(
         mut self,
-        attributes: &Attributes,
+        attributes: &EntryAttributes,
         (manner, waits): (Manner, bool),
     ) -> Result<Option<Parked>, Error> {
         if let Self::Hidden(file, true) = &self {
@@ -238,7 +238,7 @@ impl Sink<'_> {
     }
 }
 
-fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Error> {
+fn give(folder: &Folder, name: &CStr, attributes: &EntryAttributes) -> Result<(), Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)

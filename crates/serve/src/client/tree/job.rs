@@ -2,7 +2,7 @@
 
 use std::{os::fd::BorrowedFd, sync::Mutex};
 
-use thalweg_tree::foreign::WholeSync;
+use thalweg_tree::install::WholeSync;
 
 use super::{
     account::Account,

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use thalweg_core::atomic_file::{DestinationError, Fsync, failed};
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
-    foreign::{Attributes, Stage, WholeSync},
+    install::{EntryAttributes, RemoteStage, WholeSync},
     journal::Remote,
 };
 
@@ -30,7 +30,7 @@ pub enum Place {
 /// The directory that receives the entries.
 pub enum Root {
     There(OwnedFd),
-    Stage(Box<Stage>),
+    Stage(Box<RemoteStage>),
 }
 
 impl Place {
@@ -72,7 +72,7 @@ impl Place {
             Self::New(above, name) => {
                 let remote =
                     Remote { url: url.to_owned(), validator: String::new(), weak: None, size: 0 };
-                Ok(Root::Stage(Box::new(Stage::make(above, name, &remote)?)))
+                Ok(Root::Stage(Box::new(RemoteStage::make(above, name, &remote)?)))
             }
         }
     }
@@ -99,7 +99,7 @@ impl Root {
     /// Completes the tree. `whole`: its file system, if one syncfs(2) call syncs it.
     pub fn publish(
         self,
-        attributes: &Attributes,
+        attributes: &EntryAttributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
     ) -> Result<(), Error> {

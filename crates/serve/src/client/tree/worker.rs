@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, quantity, spares};
+use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, buffer_pool, quantity};
 use thalweg_sys::Errno;
 
 use super::{
@@ -47,7 +47,7 @@ const SOME: usize = 128;
 /// the files.
 const MOST_SICK: u32 = 3;
 /// Buffers and pipes that a thread keeps for later files.
-const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
+const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 };
 
 /// A thread with one connection.
 pub struct Worker<'a> {
@@ -94,7 +94,7 @@ impl<'a> Worker<'a> {
     /// Works until the list is exhausted, or the fetch stops.
     pub fn work(mut self) {
         let account = self.job.account;
-        spares::keep(SPARES);
+        buffer_pool::keep(SPARES);
         if let Err(error) = self.work_until_all_is_there()
             && !matches!(error, Error::Cancelled if account.is_halting())
         {

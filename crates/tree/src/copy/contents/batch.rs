@@ -13,13 +13,13 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             existing::Existing,
-            publish::{Published, Sink, publish},
+            publish::{FileSink, PublishOutcome, publish},
         },
         directory::Directory,
         durable::FileSync,
         name_at::NameAt,
-        waiting::{Repeat, Waiting},
-        worker::Worker,
+        waiting::{Repeat, WaitingFile},
+        worker::CopyWorker,
     },
     error::Attempt,
     identity::size,
@@ -30,7 +30,7 @@ const FEW: usize = 4;
 
 /// Returns `true` if a small file of this directory may wait for its name.
 pub(crate) fn may_wait(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     sync: FileSync,
@@ -47,20 +47,20 @@ pub(crate) fn may_wait(
 
 /// Queues a file to wait for its name. Returns `false` if it cannot wait.
 pub(crate) fn let_wait(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    sink: &mut Sink<'_>,
+    sink: &mut FileSink<'_>,
     (there, sync): (Option<&Existing>, FileSync),
 ) -> bool {
     let there = match there.map(Existing::in_place) {
         Some(None) => return false,
         there => there.flatten(),
     };
-    let Sink::Hidden(file) = sink else { return false };
+    let FileSink::Hidden(file) = sink else { return false };
     let Some(file) = file.park() else { return false };
     entry.directory.expect_one_more();
-    worker.waiting.push(Waiting {
+    worker.waiting.push(WaitingFile {
         directory: Arc::clone(entry.directory),
         from: entry.from.clone(),
         source: entry.source.to_owned(),
@@ -78,11 +78,11 @@ pub(crate) fn let_wait(
 
 /// Syncs the files that wait and gives them their names. This also happens in a copy that is being stopped, because
 /// the files are complete. Files that cannot be named are added to [`Worker::to_repeat`].
-pub(crate) fn name_waiting(worker: &mut Worker<'_>) {
+pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
     let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
-    for Waiting { directory, from, source, name, stat, there, file, sync } in waiting {
+    for WaitingFile { directory, from, source, name, stat, there, file, sync } in waiting {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
         // If the common sync failed, each file is synced separately to find the files that lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
@@ -100,22 +100,22 @@ pub(crate) fn name_waiting(worker: &mut Worker<'_>) {
 
 /// Returns `false` if the file did not get its name.
 fn name_one(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     file: Parked,
     (there, sync): (Option<&Existing>, FileSync),
 ) -> Attempt<bool> {
     let Some(dir) = entry.directory.open()? else { return Ok(true) };
-    let mut sink = Sink::Hidden(file.unpark(dir.as_fd(), entry.name));
+    let mut sink = FileSink::Hidden(file.unpark(dir.as_fd(), entry.name));
     sync.perform(sink.fd(), size(stat))?;
     let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
     match publish(worker.run.options, entry, stat, (&mut sink, name_at), there) {
-        Ok(Published::Named(backup)) => {
+        Ok(PublishOutcome::Named(backup)) => {
             worker.tell_removed(entry, there, stat);
             worker.count_file(entry, backup.as_deref());
         }
-        Ok(Published::Skipped) => {
+        Ok(PublishOutcome::Skipped) => {
             worker.skip(entry, Skip::Exists);
             worker.list_file(entry);
         }

@@ -16,9 +16,9 @@ use crate::{
     When,
     copy::{
         contents::run_plan::record_fallback,
-        plans::{contest::Planned, is_clone},
+        plans::{contest::PlannedMethod, is_clone},
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
     identity::{Id, kind, size},
 };
@@ -28,13 +28,13 @@ pub(crate) enum Cloning {
     /// The copy fails if the kernel refuses to clone the file.
     Must,
     /// If the kernel refuses, the file is copied by the remaining mechanisms of this plan.
-    May(Planned),
+    May(PlannedMethod),
 }
 
 /// Returns how a new large file in `dir` is cloned into an `O_TMPFILE` file. Such a file needs no partial file, no
 /// lock and no journal. Returns `None` if it is not cloned.
 pub(crate) fn cloning(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     dir: BorrowedFd<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
 ) -> Option<Cloning> {
@@ -58,10 +58,10 @@ pub(crate) fn cloning(
 
 /// Returns the plan for a new file in `dir` if its first mechanism is a clone.
 fn plan_of_clone(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     dir: BorrowedFd<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
-) -> Option<Planned> {
+) -> Option<PlannedMethod> {
     let options = worker.run.options;
     let own = fstat(dir).ok()?;
     let facts = || {
@@ -77,12 +77,12 @@ fn plan_of_clone(
     }
     let plan = pair.plan(options, options.needs, Some(size(stat)));
     let first = plan.ladder().first().map(|(mechanism, _)| mechanism.info().name);
-    let planned = Planned { plan: Arc::new(plan), pair: Some(pair) };
+    let planned = PlannedMethod { plan: Arc::new(plan), pair: Some(pair) };
     first.is_some_and(is_clone).then_some(planned)
 }
 
 /// Records that the first mechanism of a plan could not clone.
-pub(crate) fn was_no_clone(worker: &mut Worker<'_>, errno: Errno, planned: &Planned) {
+pub(crate) fn was_no_clone(worker: &mut CopyWorker<'_>, errno: Errno, planned: &PlannedMethod) {
     let ladder = planned.plan.ladder();
     let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
     let Some(from) = rungs.next() else { return };
@@ -99,7 +99,7 @@ pub(crate) fn was_no_clone(worker: &mut Worker<'_>, errno: Errno, planned: &Plan
 
 /// Clones the whole source into `sink`.
 pub(crate) fn clone_whole(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
     sink: &OwnedFd,
 ) -> Result<(), Errno> {

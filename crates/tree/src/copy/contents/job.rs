@@ -3,7 +3,7 @@
 use rustix::fs::Stat;
 use std::os::fd::OwnedFd;
 
-pub(crate) struct Job<'a> {
+pub(crate) struct TransferJob<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
     pub sink: &'a OwnedFd,

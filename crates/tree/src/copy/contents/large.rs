@@ -16,34 +16,34 @@ use crate::{
     copy::{
         contents::{
             clone::{clone_whole, was_no_clone},
-            job::Job,
+            job::TransferJob,
             resume::prefix,
             run_plan::run_plan,
             small::write_single,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
-        plans::{contest::Planned, is_clone, pair::request},
+        plans::{contest::PlannedMethod, is_clone, pair::request},
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{kind, size},
-    journal::Keeper,
+    journal::JournalKeeper,
 };
 
 /// A range of a file: start and length. `None` means up to the end of the file, which may move.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct FileRange {
     from: u64,
     len: Option<u64>,
 }
 
 /// Moves the bytes of a file. The first `head` bytes are already in the buffer.
 pub(crate) fn move_large(
-    worker: &mut Worker<'_>,
-    job: &Job<'_>,
+    worker: &mut CopyWorker<'_>,
+    job: &TransferJob<'_>,
     head: usize,
-    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+    mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
     let options = worker.run.options;
     let mut from = 0;
@@ -61,7 +61,7 @@ pub(crate) fn move_large(
     }
     if options.reflink == When::Always {
         let cloned = clone_whole(worker, SourceFile { fd: job.source, stat: job.stat }, job.sink);
-        return cloned.map_err(|errno| Failure::Sink("FICLONE", errno, 0));
+        return cloned.map_err(|errno| CopyFailure::Sink("FICLONE", errno, 0));
     }
     if options.sparse == When::Always && job.takes_holes {
         return move_without_zeros(worker, job, from, keeper);
@@ -74,15 +74,15 @@ pub(crate) fn move_large(
     if options.sparse == When::Auto && job.takes_holes && head == 0 && seems_sparse(job.stat) {
         return move_extents(worker, job, from, keeper);
     }
-    move_stretch(worker, job, Stretch { from, len: None }, keeper).map(drop)
+    move_stretch(worker, job, FileRange { from, len: None }, keeper).map(drop)
 }
 
 /// Moves the data ranges of a file and skips its holes.
 fn move_extents(
-    worker: &mut Worker<'_>,
-    job: &Job<'_>,
+    worker: &mut CopyWorker<'_>,
+    job: &TransferJob<'_>,
     mut at: u64,
-    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+    mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
     let end = size(job.stat);
     if at == 0 && clones_first(worker, job)? {
@@ -90,7 +90,7 @@ fn move_extents(
     }
     while let Some((from, to)) = next_extent(job.source.as_fd(), at, end)? {
         let len = to - from;
-        let stretch = Stretch { from, len: Some(len) };
+        let stretch = FileRange { from, len: Some(len) };
         let moved = move_stretch(worker, job, stretch, keeper.as_deref_mut())?;
         if moved < len {
             // The source was truncated during the copy. The rest of it is missing and not a hole.
@@ -108,15 +108,19 @@ fn move_extents(
     match io::pread(job.source, &mut byte, end) {
         Ok(0) => Ok(()),
         Ok(_) | Err(Errno::INTR) => {
-            move_stretch(worker, job, Stretch { from: end, len: None }, keeper).map(drop)
+            move_stretch(worker, job, FileRange { from: end, len: None }, keeper).map(drop)
         }
-        Err(errno) => Err(Failure::Source("pread", errno)),
+        Err(errno) => Err(CopyFailure::Source("pread", errno)),
     }
 }
 
 /// Moves the data in a range of a file to the same offset of the sink, without the holes. Other processes may write
 /// the sink at the same time. Moves less if the source became shorter.
-pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u64>) -> Attempt<()> {
+pub(crate) fn move_piece(
+    worker: &mut CopyWorker<'_>,
+    job: &TransferJob<'_>,
+    piece: Range<u64>,
+) -> Attempt<()> {
     let keeps_holes = worker.run.options.sparse == When::Auto && seems_sparse(job.stat);
     let mut at = piece.start;
     while at < piece.end {
@@ -127,7 +131,7 @@ pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u6
         };
         let Some((from, to)) = extent else { break };
         let len = to - from;
-        if move_stretch(worker, job, Stretch { from, len: Some(len) }, None)? < len {
+        if move_stretch(worker, job, FileRange { from, len: Some(len) }, None)? < len {
             break;
         }
         at = to;
@@ -137,10 +141,10 @@ pub(crate) fn move_piece(worker: &mut Worker<'_>, job: &Job<'_>, piece: Range<u6
 
 /// Moves one range by the best mechanism. Returns the number of bytes moved.
 fn move_stretch(
-    worker: &mut Worker<'_>,
-    job: &Job<'_>,
-    Stretch { from, len }: Stretch,
-    keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+    worker: &mut CopyWorker<'_>,
+    job: &TransferJob<'_>,
+    FileRange { from, len }: FileRange,
+    keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<u64> {
     let needs = Guarantees { durable: false, ..worker.run.options.needs };
     let source = Source::Fd(end_of(job.source, kind(job.stat), from).map_err(at_source("fstat"))?);
@@ -152,12 +156,12 @@ fn move_stretch(
 }
 
 fn plan_transfer(
-    worker: &Worker<'_>,
-    job: &Job<'_>,
+    worker: &CopyWorker<'_>,
+    job: &TransferJob<'_>,
     own: &Stat,
     transfer: &Transfer<'_>,
     from: u64,
-) -> Attempt<Planned> {
+) -> Attempt<PlannedMethod> {
     let options = worker.run.options;
     let are_files = kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
     let (plan, pair) = if are_files {
@@ -171,14 +175,14 @@ fn plan_transfer(
         (Plan::make(&facts, &request(options), options.profile.as_deref()), None)
     };
     match plan.impossible {
-        Some(reason) => Err(Failure::RefusedSource(Refusal::NoMechanism(reason))),
-        None => Ok(Planned { plan: Arc::new(plan), pair }),
+        Some(reason) => Err(CopyFailure::RefusedSource(Refusal::NoMechanism(reason))),
+        None => Ok(PlannedMethod { plan: Arc::new(plan), pair }),
     }
 }
 
 /// Clones a file with holes as a whole if the plan begins with a clone. Cloning its ranges one by one would repeat
 /// the work. Returns `true` if the file was cloned.
-fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
+fn clones_first(worker: &mut CopyWorker<'_>, job: &TransferJob<'_>) -> Attempt<bool> {
     let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
     let own = fstat(job.sink).map_err(at_sink("fstat"))?;
     let planned = plan_transfer(worker, job, &own, &transfer, 0)?;
@@ -197,10 +201,10 @@ fn clones_first(worker: &mut Worker<'_>, job: &Job<'_>) -> Attempt<bool> {
 
 /// Reads everything and writes all blocks except zeros.
 fn move_without_zeros(
-    worker: &mut Worker<'_>,
-    job: &Job<'_>,
+    worker: &mut CopyWorker<'_>,
+    job: &TransferJob<'_>,
     mut at: u64,
-    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+    mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
     worker.make_room();
     let begin = at;
@@ -220,7 +224,7 @@ fn move_without_zeros(
                 }
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(Failure::Source(source.read_call(), errno)),
+            Err(errno) => return Err(CopyFailure::Source(source.read_call(), errno)),
         }
         worker.tell();
         worker.run.go_on()?;

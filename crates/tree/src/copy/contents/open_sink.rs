@@ -8,19 +8,19 @@ use crate::{
     Refusal,
     copy::{
         copy_entry::CopyEntry,
-        dest::{existing::Existing, publish::Sink, write_target::WriteTarget},
+        dest::{existing::Existing, publish::FileSink, write_target::WriteTarget},
         name_at::NameAt,
         run::Concurrency,
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::Id,
 };
 
 /// Returns the name under which the file is written.
 pub(crate) fn write_target(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     there: Option<&Existing>,
     is_single: bool,
@@ -48,62 +48,62 @@ pub(crate) fn write_target(
 }
 
 /// Returns `true` if other workers may write this file concurrently, and no lock prevents it.
-fn is_concurrent(worker: &Worker<'_>) -> bool {
+fn is_concurrent(worker: &CopyWorker<'_>) -> bool {
     worker.run.concurrency != Concurrency::None
 }
 
 /// Opens the file to write.
 pub(crate) fn open_sink<'a>(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
     mode: u32,
     is_single: bool,
     source: SourceFile<'_>,
-) -> Attempt<Sink<'a>> {
+) -> Attempt<FileSink<'a>> {
     let options = worker.run.options;
     // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match write_target {
-        WriteTarget::Own => match Sink::own(name_at, access, mode) {
+        WriteTarget::Own => match FileSink::own(name_at, access, mode) {
             // Different source names may be equal here (case folding).
-            Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
-                Err(Failure::Refused(Refusal::JustCreated))
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
+                Err(CopyFailure::Refused(Refusal::JustCreated))
             }
             // An earlier run left it unfinished in a directory that is not visible.
-            Err(Failure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
-                Sink::own(name_at, access, mode)
+                FileSink::own(name_at, access, mode)
             }
             answer => answer,
         },
         WriteTarget::Nameless => {
-            if let Some(sink) = Sink::nameless(name_at, access, mode)? {
+            if let Some(sink) = FileSink::nameless(name_at, access, mode)? {
                 return Ok(sink);
             }
             worker.no_tmpfile = true;
             if entry.directory.is_append_only() {
-                return Sink::own(name_at, access, mode);
+                return FileSink::own(name_at, access, mode);
             }
             if is_concurrent(worker) {
-                return Sink::apart(name_at);
+                return FileSink::apart(name_at);
             }
-            Sink::part(name_at, Leftovers { resume: false, spare: Id::of(source.stat) })
+            FileSink::part(name_at, Leftovers { resume: false, spare: Id::of(source.stat) })
         }
-        WriteTarget::Part if is_concurrent(worker) => Sink::apart(name_at),
+        WriteTarget::Part if is_concurrent(worker) => FileSink::apart(name_at),
         WriteTarget::Part => {
             let resume = options.resume && !is_single;
-            Sink::part(name_at, Leftovers { resume, spare: Id::of(source.stat) })
+            FileSink::part(name_at, Leftovers { resume, spare: Id::of(source.stat) })
         }
         WriteTarget::Existing => {
-            match Sink::existing(name_at, access, source, &|| entry.source_path()) {
-                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
+            match FileSink::existing(name_at, access, source, &|| entry.source_path()) {
+                Err(CopyFailure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>
                 {
                     rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty())
                         .map_err(at_sink("unlinkat"))?;
-                    Sink::own(name_at, access, mode)
+                    FileSink::own(name_at, access, mode)
                 }
                 answer => answer,
             }

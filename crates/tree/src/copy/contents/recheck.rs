@@ -15,9 +15,9 @@ use crate::{
         dest::{conflict::may_be_replaced, existing::Existing},
         name_at::NameAt,
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{changed, kind, size},
     read::drop_cached,
 };
@@ -26,7 +26,7 @@ use crate::{
 /// that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
 /// kept, and a difference is an error.
 pub(crate) fn is_to_be_replaced(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     reason: Skip,
     SourceFile { fd: source, stat }: SourceFile<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn is_to_be_replaced(
         return Ok(false);
     }
     if reason != Skip::Done {
-        worker.fail(entry, Failure::LeftDiffering);
+        worker.fail(entry, CopyFailure::LeftDiffering);
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
@@ -66,7 +66,7 @@ pub(crate) fn is_to_be_replaced(
 
 /// Compares by this hash; `None`: byte by byte, up to the first difference.
 fn is_equal_to_what_is_there(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
     name_at: NameAt<'_>,
     hash: Option<Hash>,
@@ -90,7 +90,7 @@ fn is_equal_to_what_is_there(
 
 /// Compares a copy with its source by hash, and counts the files if they are equal.
 pub(crate) fn is_equal(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
     hash: Hash,
 ) -> Attempt<bool> {
@@ -109,14 +109,14 @@ pub(crate) fn is_equal(
 }
 
 /// Reports a copy that seemed to be complete but was not.
-pub(crate) fn tell_again(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) {
+pub(crate) fn tell_again(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) {
     worker.tally.verified.again += 1;
     worker.run.events.event(&Event::Again { destination: &entry.destination_path() });
 }
 
 /// Compares a skipped entry without contents with its source.
 pub(crate) fn check_node(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     (dir, stat): (BorrowedFd<'_>, &Stat),
     there: &Existing,
@@ -133,5 +133,5 @@ pub(crate) fn check_node(
         }
         _ => is_alike,
     };
-    if is_same { Ok(()) } else { Err(Failure::LeftDiffering) }
+    if is_same { Ok(()) } else { Err(CopyFailure::LeftDiffering) }
 }

@@ -6,23 +6,23 @@ use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::contents::job::Job,
-    error::{Attempt, Failure, at_sink},
+    copy::contents::job::TransferJob,
+    error::{Attempt, CopyFailure, at_sink},
     identity::size,
-    journal::{Identity, Journal, JournalError, Source},
+    journal::{Identity, Journal, JournalError, JournalSource},
 };
 
 /// Returns the length of the valid start of a partial file. A journal of another source means 0. A journal of this
 /// source and this boot is trusted. Otherwise, the partial file is valid as far as it equals the source.
 pub(crate) fn prefix(
-    job: &Job<'_>,
+    job: &TransferJob<'_>,
     journal: Option<Result<Journal, JournalError>>,
     buffer: &mut [u8],
     go_on: impl Fn() -> Result<(), Cancelled>,
 ) -> Attempt<u64> {
     let there = size(&fstat(job.sink).map_err(at_sink("fstat"))?);
     if let Some(Ok(journal)) = journal {
-        if journal.source != Source::Local(Identity::of(job.stat)) {
+        if journal.source != JournalSource::Local(Identity::of(job.stat)) {
             return Ok(0);
         }
         let done = journal.done.prefix();
@@ -48,9 +48,9 @@ pub(crate) fn equal_prefix(
         go_on()?;
         let ask = half.min(usize::try_from(most - at).unwrap_or(half));
         let got = retry(|| io::pread(sink, &mut ours[..ask], at))
-            .map_err(|errno| Failure::Sink("pread", errno, at))?;
+            .map_err(|errno| CopyFailure::Sink("pread", errno, at))?;
         let want = retry(|| io::pread(source, &mut theirs[..ask], at))
-            .map_err(|errno| Failure::Source("pread", errno))?;
+            .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let both = got.min(want);
         let equal = ours[..both].iter().zip(&theirs[..both]).take_while(|(a, b)| a == b).count();
         at += equal as u64;

@@ -5,21 +5,21 @@ use thalweg_core::{Driver, StepDown, Transfer};
 
 use crate::{
     copy::{
-        plans::{contest::Planned, is_clone},
-        worker::Worker,
+        plans::{contest::PlannedMethod, is_clone},
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure},
-    journal::Keeper,
+    error::{Attempt, CopyFailure},
+    journal::JournalKeeper,
 };
 
 /// Runs a plan with the driver. Records the bytes that each mechanism moved, and every fallback. Returns the number
 /// of bytes moved.
 pub(crate) fn run_plan(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     transfer: &mut Transfer<'_>,
-    planned: &Planned,
+    planned: &PlannedMethod,
     from: u64,
-    mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
+    mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<u64> {
     let run = worker.run;
     let driver = Driver { limit: run.options.limit };
@@ -49,14 +49,18 @@ pub(crate) fn run_plan(
         keeper.note(from + outcome.report.bytes);
     }
     match outcome.error {
-        Some(error) => Err(Failure::Moved(error)),
-        None if outcome.stopped => Err(Failure::Cancelled),
+        Some(error) => Err(CopyFailure::Moved(error)),
+        None if outcome.stopped => Err(CopyFailure::Cancelled),
         None => Ok(outcome.report.bytes),
     }
 }
 
 /// Records that the driver fell back from one mechanism to the next one of the plan.
-pub(crate) fn record_fallback(worker: &mut Worker<'_>, step: StepDown, planned: &Planned) {
+pub(crate) fn record_fallback(
+    worker: &mut CopyWorker<'_>,
+    step: StepDown,
+    planned: &PlannedMethod,
+) {
     if let Some(pair) = &planned.pair {
         pair.learn(&step);
     }

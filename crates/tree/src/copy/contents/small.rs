@@ -12,10 +12,10 @@ use crate::{
     CopyOptions, When,
     copy::{
         contents::{run_plan::run_plan, sparse::seems_sparse},
-        plans::{contest::Planned, is_clone},
-        worker::{Worker, single},
+        plans::{contest::PlannedMethod, is_clone},
+        worker::{CopyWorker, single},
     },
-    error::{Attempt, Failure, at_source},
+    error::{Attempt, CopyFailure, at_source},
     identity::{kind, size},
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct Contents {
 /// Reads a file that reports a size of `claimed` bytes. A file with more bytes than the buffer holds is not small,
 /// and the buffer then contains its start.
 pub(crate) fn read_single(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     source: &OwnedFd,
     claimed: usize,
 ) -> Attempt<Contents> {
@@ -73,7 +73,7 @@ pub(crate) fn read_single(
 }
 
 /// Writes the first `len` bytes of the buffer to a new file.
-pub(crate) fn write_single(worker: &mut Worker<'_>, sink: &OwnedFd, len: usize) -> Attempt<()> {
+pub(crate) fn write_single(worker: &mut CopyWorker<'_>, sink: &OwnedFd, len: usize) -> Attempt<()> {
     let mut rest = worker.buffer.get(..len).unwrap_or_default();
     let mut answer = Ok(());
     while !rest.is_empty() && answer.is_ok() {
@@ -87,7 +87,7 @@ pub(crate) fn write_single(worker: &mut Worker<'_>, sink: &OwnedFd, len: usize) 
     let done = (len - rest.len()) as u64;
     worker.tally.book(LAST_RESORT.info().name, &Tuning::default(), done);
     worker.moved(done);
-    answer.map_err(|errno| Failure::Sink("write", errno, done))
+    answer.map_err(|errno| CopyFailure::Sink("write", errno, done))
 }
 
 /// Moves the whole of a small file as planned. Bytes that are appended during the copy are not copied; the change is
@@ -96,11 +96,11 @@ pub(crate) fn write_single(worker: &mut Worker<'_>, sink: &OwnedFd, len: usize) 
 /// The first mechanism of the plan gets one step. If that does not move the whole file, the driver starts again at
 /// the first byte.
 pub(crate) fn move_small(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     source: &OwnedFd,
     sink: &OwnedFd,
     len: usize,
-    planned: &Planned,
+    planned: &PlannedMethod,
 ) -> Attempt<()> {
     let len = len as u64;
     let needs = Guarantees { durable: false, ..worker.run.options.needs };

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    error::{Attempt, Failure, at_source},
+    error::{Attempt, CopyFailure, at_source},
     identity::size,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn next_extent(fd: BorrowedFd<'_>, at: u64, end: u64) -> Attempt<Opti
         Err(Errno::NXIO) => return Ok(None),
         // The file system does not support holes.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, end))),
-        Err(errno) => return Err(Failure::Source("lseek", errno)),
+        Err(errno) => return Err(CopyFailure::Source("lseek", errno)),
     };
     if from >= end {
         return Ok(None);
@@ -68,13 +68,13 @@ pub(crate) fn write_but_zeros(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Atte
 pub(crate) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Attempt<()> {
     while !bytes.is_empty() {
         match io::pwrite(fd, bytes, at) {
-            Ok(0) => return Err(Failure::Sink("pwrite", Errno::IO, at)),
+            Ok(0) => return Err(CopyFailure::Sink("pwrite", Errno::IO, at)),
             Ok(put) => {
                 bytes = bytes.get(put..).unwrap_or_default();
                 at += put as u64;
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(Failure::Sink("pwrite", errno, at)),
+            Err(errno) => return Err(CopyFailure::Sink("pwrite", errno, at)),
         }
     }
     Ok(())

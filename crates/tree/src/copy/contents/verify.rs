@@ -11,7 +11,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Hash,
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     hashing::{Digest, hash_file},
     read::forget_cached,
 };
@@ -30,7 +30,7 @@ fn digest(
     hash: Hash,
     (buffer, most): (&mut [u8], u64),
     go_on: &impl Fn() -> Result<(), Cancelled>,
-    failed: impl Fn(Errno) -> Failure,
+    failed: impl Fn(Errno) -> CopyFailure,
 ) -> Attempt<(u64, Digest)> {
     forget_cached(fd);
     hash_file(fd, hash, (buffer, most), go_on, failed)

@@ -18,11 +18,11 @@ use crate::{
         copy_entry::CopyEntry,
         name_at::{NameAt, has_no_links},
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind},
     listing::{each_entry, listing_buffer},
     names::os,
-    sources::Named,
+    sources::NamedSource,
 };
 
 // Number of attempts to find a free backup number, while other processes back up files with this name.
@@ -41,17 +41,17 @@ pub(crate) fn set_aside(
         let name = &*backup.name;
         let old = statat(name_at.dir, name, AtFlags::SYMLINK_NOFOLLOW);
         if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) && is_read_by(entry, name) {
-            return Err(Failure::Refused(Refusal::BackupOverSource));
+            return Err(CopyFailure::Refused(Refusal::BackupOverSource));
         }
         match if backup.is_numbered { add(name_at, name) } else { replace(name_at, name) } {
             Ok(()) => return Ok(Some(backup.name)),
-            Err(Failure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
+            Err(CopyFailure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
             // Another process took the number.
-            Err(Failure::Sink(_, Errno::EXIST, _)) if backup.is_numbered => {}
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if backup.is_numbered => {}
             Err(failure) => return Err(failure),
         }
     }
-    Err(Failure::Sink("linkat", Errno::EXIST, 0))
+    Err(CopyFailure::Sink("linkat", Errno::EXIST, 0))
 }
 
 /// Returns `true` if `entry` is read through the name of the backup, or through a symbolic link that may lead to it.
@@ -71,7 +71,7 @@ pub(crate) fn of_itself(
     options: &CopyOptions,
     base: &OwnedFd,
     (sources, destination): (&[PathBuf], &Path),
-    named: &[Named],
+    named: &[NamedSource],
 ) -> Result<Option<CString>, Error> {
     let ([source], [named]) = (sources, named) else { return Ok(None) };
     let is_asked = options.force && options.backup != Backup::None && source == destination;
@@ -104,7 +104,7 @@ fn replace(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
             moved.map_err(at_sink("renameat2"))
         }
         Err(errno) if cannot_link(errno) => give_away(name_at, name, false),
-        Err(errno) => Err(Failure::Sink("linkat", errno, 0)),
+        Err(errno) => Err(CopyFailure::Sink("linkat", errno, 0)),
     }
 }
 
@@ -116,11 +116,11 @@ fn cannot_link(errno: Errno) -> bool {
 fn give_away(name_at: NameAt<'_>, name: &CStr, keep: bool) -> Attempt<()> {
     let there = statat(name_at.dir, name_at.name, AtFlags::SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
-        return Err(Failure::Refused(Refusal::OverDirectory));
+        return Err(CopyFailure::Refused(Refusal::OverDirectory));
     }
     match rename(name_at.dir, name_at.name, name, keep) {
         // Reported as `linkat` would report it: another process removed the file.
-        Err(Errno::NOENT) => Err(Failure::Sink("linkat", Errno::NOENT, 0)),
+        Err(Errno::NOENT) => Err(CopyFailure::Sink("linkat", Errno::NOENT, 0)),
         answer => answer.map_err(at_sink("renameat2")),
     }
 }
@@ -141,7 +141,7 @@ fn backup_name(options: &CopyOptions, name_at: NameAt<'_>) -> Attempt<Option<Bac
     let suffix = options.suffix.as_bytes();
     let simple = || [name, if suffix.is_empty() { b"~" } else { suffix }].concat();
     let bytes = last.map_or_else(simple, |last| numbered(name, last + 1));
-    let name = CString::new(bytes).map_err(|_| Failure::Sink("rename", Errno::INVAL, 0))?;
+    let name = CString::new(bytes).map_err(|_| CopyFailure::Sink("rename", Errno::INVAL, 0))?;
     Ok(Some(BackupName { name, is_numbered: last.is_some() }))
 }
 

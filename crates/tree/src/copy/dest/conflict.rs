@@ -10,13 +10,13 @@ use crate::{
     copy::{
         copy_entry::CopyEntry,
         dest::{
-            existing::{Existing, SymlinkTarget, Verdict},
+            existing::{DestinationVerdict, Existing, SymlinkTarget},
             same::{Relation, relation},
         },
         name_at::NameAt,
-        run::Run,
+        run::CopyRun,
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{ctime, kind, mtime},
     times,
 };
@@ -24,19 +24,19 @@ use crate::{
 /// Examines the name of a copy. For a regular source, a symbolic link there is followed, as in GNU `cp`; other
 /// sources replace the link.
 pub(crate) fn resolve_conflict(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     dir: BorrowedFd<'_>,
     source: &Stat,
-) -> Attempt<Verdict> {
+) -> Attempt<DestinationVerdict> {
     let has_contents = kind(source) == FileType::RegularFile || run.options.reads_specials();
     let as_content = has_contents && kind(source) != FileType::Symlink;
     let here = NameAt { dir, name: entry.name };
     let conflict = Conflict { run, entry, here, source, as_content };
     match conflict.find()? {
-        Found::Nothing => Ok(Verdict::New),
-        Found::DanglingLink(target) => Ok(Verdict::NewBehindLink(target)),
-        Found::File { stat, through, is_followed } => {
+        DestinationEntry::Nothing => Ok(DestinationVerdict::New),
+        DestinationEntry::DanglingLink(target) => Ok(DestinationVerdict::NewBehindLink(target)),
+        DestinationEntry::File { stat, through, is_followed } => {
             let there = conflict.examine(stat, through, is_followed)?;
             conflict.decide(there, is_followed)
         }
@@ -45,7 +45,7 @@ pub(crate) fn resolve_conflict(
 
 /// A copy, and the name that it is to get.
 struct Conflict<'c> {
-    run: &'c Run<'c>,
+    run: &'c CopyRun<'c>,
     entry: &'c CopyEntry<'c>,
     here: NameAt<'c>,
     source: &'c Stat,
@@ -54,7 +54,7 @@ struct Conflict<'c> {
 }
 
 /// The entry that has the name of a copy.
-enum Found {
+enum DestinationEntry {
     Nothing,
     /// A symbolic link to a free name, where the copy is created.
     DanglingLink(SymlinkTarget),
@@ -68,15 +68,15 @@ enum Found {
 
 impl Conflict<'_> {
     /// Looks at the name, and follows a link there if the copy goes through it.
-    fn find(&self) -> Attempt<Found> {
+    fn find(&self) -> Attempt<DestinationEntry> {
         let (NameAt { dir, name }, options) = (self.here, self.run.options);
         let look = |flags| statat(dir, name, flags);
         let stat = match look(AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Found::Nothing),
-            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+            Err(Errno::NOENT) => return Ok(DestinationEntry::Nothing),
+            Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         };
-        let unfollowed = Found::File { stat, through: None, is_followed: false };
+        let unfollowed = DestinationEntry::File { stat, through: None, is_followed: false };
         if kind(&stat) != FileType::Symlink || !self.as_content || options.replaces_links() {
             return Ok(unfollowed);
         }
@@ -85,11 +85,13 @@ impl Conflict<'_> {
             Err(Errno::NOENT) => {
                 let free = options.through_dangling.then(|| link_target(dir, name));
                 let free = free.transpose()?.flatten();
-                return free.map(Found::DanglingLink).ok_or(Failure::Refused(Refusal::Dangling));
+                return free
+                    .map(DestinationEntry::DanglingLink)
+                    .ok_or(CopyFailure::Refused(Refusal::Dangling));
             }
             // A cycle of links leads nowhere. With -f it is removed.
             Err(Errno::LOOP) if options.force => return Ok(unfollowed),
-            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+            Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         };
         let through = link_target(dir, name)?;
         // The link may have changed since it was followed. The decision is about the file at the location where the copy
@@ -101,7 +103,7 @@ impl Conflict<'_> {
             }
             None => stat,
         };
-        Ok(Found::File { stat, through, is_followed: true })
+        Ok(DestinationEntry::File { stat, through, is_followed: true })
     }
 
     /// Finds out how the existing entry would be replaced.
@@ -117,7 +119,7 @@ impl Conflict<'_> {
         let place = through.as_ref().map_or(self.here, SymlinkTarget::name_at);
         let is_trap = self.as_content && is_trap(run, place, &stat)?;
         if is_trap && (!is_regular || options.inplace) {
-            return Err(Failure::Refused(Refusal::Trap));
+            return Err(CopyFailure::Refused(Refusal::Trap));
         }
         if !is_regular {
             through = None;
@@ -144,40 +146,42 @@ impl Conflict<'_> {
     }
 
     /// Decides between skipping and replacing the existing entry.
-    fn decide(&self, there: Existing, is_followed: bool) -> Attempt<Verdict> {
+    fn decide(&self, there: Existing, is_followed: bool) -> Attempt<DestinationVerdict> {
         let (run, entry, source) = (self.run, self.entry, self.source);
         let options = run.options;
         if options.update == Update::NoneFail {
-            return Err(Failure::Refused(Refusal::NotReplaced));
+            return Err(CopyFailure::Refused(Refusal::NotReplaced));
         }
         if options.replaces_nothing() {
-            return Ok(Verdict::Skip(Skip::Exists, there));
+            return Ok(DestinationVerdict::Skip(Skip::Exists, there));
         }
         let fs = || fstatfs(there.name_at(self.here).dir);
         let there_name = (!is_followed).then_some(&there.stat);
         match relation(options, entry, self.here.dir, (source, &there.stat, there_name))? {
             Relation::Apart => {}
-            Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
-            Relation::Same => return Err(Failure::Refused(Refusal::SameFile(entry.source_path()))),
+            Relation::Linked => return Ok(DestinationVerdict::Skip(Skip::Linked, there)),
+            Relation::Same => {
+                return Err(CopyFailure::Refused(Refusal::SameFile(entry.source_path())));
+            }
         }
         if options.update == Update::Older && times::order_of_files(&there.stat, source, fs).is_ge()
         {
-            return Ok(Verdict::Skip(Skip::Newer, there));
+            return Ok(DestinationVerdict::Skip(Skip::Newer, there));
         }
         if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
-            return Ok(Verdict::Skip(reason, there));
+            return Ok(DestinationVerdict::Skip(reason, there));
         }
         self.expect_replaceable(&there)?;
-        Ok(Verdict::Replace(there))
+        Ok(DestinationVerdict::Replace(there))
     }
 
     fn expect_replaceable(&self, there: &Existing) -> Attempt<()> {
         let (entry, options) = (self.entry, self.run.options);
         if entry.named_by_caller() && self.run.second.contains(entry.source) {
-            return Err(Failure::Refused(Refusal::JustCreated));
+            return Err(CopyFailure::Refused(Refusal::JustCreated));
         }
         if kind(&there.stat) == FileType::Directory {
-            return Err(Failure::Refused(Refusal::OverDirectory));
+            return Err(CopyFailure::Refused(Refusal::OverDirectory));
         }
         let may_go = options.force || options.interactive || options.backup != Backup::None;
         // As in GNU `cp`, a symbolic link that is not followed, or a special file, replaces an existing entry by rename.
@@ -189,21 +193,21 @@ impl Conflict<'_> {
         if is_created && !may_go && !options.remove_destination {
             let hard = options.becomes == Becomes::HardLink;
             let call = if hard { "linkat" } else { "symlinkat" };
-            return Err(Failure::Sink(call, Errno::EXIST, 0));
+            return Err(CopyFailure::Sink(call, Errno::EXIST, 0));
         }
         if self.as_content {
             may_be_replaced(self.run, self.here, there)?;
         }
         // Checked now, because otherwise the rename would fail only after everything was written.
         if there.is_taken_away() && entry.directory.is_append_only() {
-            return Err(Failure::Sink("renameat2", Errno::PERM, 0));
+            return Err(CopyFailure::Sink("renameat2", Errno::PERM, 0));
         }
         Ok(())
     }
 }
 
 /// Returns `true` if another user may have created the existing entry so that this process writes into it.
-fn is_trap(run: &Run<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
+fn is_trap(run: &CopyRun<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
     let is_placed =
         there.st_uid != run.me.uid && matches!(kind(there), FileType::RegularFile | FileType::Fifo);
     if !is_placed {
@@ -214,7 +218,11 @@ fn is_trap(run: &Run<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
 
 /// Checks that the user may write the existing file. A rename needs no such permission, but without this check every
 /// write-protected file could be replaced.
-pub(crate) fn may_be_replaced(run: &Run<'_>, here: NameAt<'_>, there: &Existing) -> Attempt<()> {
+pub(crate) fn may_be_replaced(
+    run: &CopyRun<'_>,
+    here: NameAt<'_>,
+    there: &Existing,
+) -> Attempt<()> {
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
     }
@@ -227,7 +235,7 @@ fn may_be_written(name_at: NameAt<'_>) -> Attempt<()> {
 }
 
 fn reason_to_skip(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     source: &Stat,
     there: &Stat,
@@ -245,7 +253,7 @@ fn reason_to_skip(
 /// Returns `true` if the existing file has the owner of a copy made by this process. That is the owner at creation,
 /// or the preserved owner of the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown
 /// and the result is `true`.
-fn is_own(run: &Run<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
+fn is_own(run: &CopyRun<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
     let keeps_owner = run.options.preserve.owner;
     let owner = entry.directory.births.owner;
     let is_as_kept = keeps_owner && there.st_uid == source.st_uid;
@@ -277,6 +285,6 @@ fn link_target(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<SymlinkTarget
     match follow(dir, name).map_err(at_sink("readlinkat"))? {
         Followed::At(dir, name) => Ok(Some(SymlinkTarget { dir, name })),
         Followed::Magic => Ok(None),
-        Followed::Trap => Err(Failure::Refused(Refusal::Trap)),
+        Followed::Trap => Err(CopyFailure::Refused(Refusal::Trap)),
     }
 }

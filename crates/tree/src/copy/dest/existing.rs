@@ -9,7 +9,7 @@ use std::{
 use crate::{Backup, Becomes, CopyOptions, Skip, copy::name_at::NameAt, identity::kind};
 
 /// The decision for the name of a copy.
-pub(crate) enum Verdict {
+pub(crate) enum DestinationVerdict {
     /// The name is free.
     New,
     /// The name is a symbolic link to this free name, and the copy is created there.
@@ -35,19 +35,23 @@ impl SymlinkTarget {
 
 /// The destination of one file: a new file, or an existing one that is replaced.
 #[derive(Default)]
-pub(crate) struct Destination {
+pub(crate) struct FileDestination {
     /// The file that is replaced.
     pub existing: Option<Existing>,
     /// The target of a dangling symbolic link, if the copy is created there.
     link_target: Option<SymlinkTarget>,
 }
 
-impl Destination {
-    pub fn of(verdict: Verdict) -> Self {
+impl FileDestination {
+    pub fn of(verdict: DestinationVerdict) -> Self {
         match verdict {
-            Verdict::Replace(existing) => Self { existing: Some(existing), link_target: None },
-            Verdict::NewBehindLink(target) => Self { existing: None, link_target: Some(target) },
-            Verdict::New | Verdict::Skip(..) => Self::default(),
+            DestinationVerdict::Replace(existing) => {
+                Self { existing: Some(existing), link_target: None }
+            }
+            DestinationVerdict::NewBehindLink(target) => {
+                Self { existing: None, link_target: Some(target) }
+            }
+            DestinationVerdict::New | DestinationVerdict::Skip(..) => Self::default(),
         }
     }
 

@@ -13,21 +13,21 @@ use thalweg_sys::{Errno, host::may_tell_at_close};
 use crate::{
     CopyOptions, Fsync, Refusal,
     copy::{
-        attributes::{Births, Wanted},
+        attributes::{Births, WantedAttributes},
         copy_entry::CopyEntry,
         directory::{Closing, Directory, Entered},
         name_at::NameAt,
-        run::{Concurrency, Run},
-        staged_dir::{Origin, StagedDir, birth_mode, open_new},
+        run::{Concurrency, CopyRun},
+        staged_dir::{StageSource, StagedDir, birth_mode, open_new},
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind},
     listing::DIRECTORY,
-    xattrs::{Holder, Taken},
+    xattrs::{Holder, SourceXattrs},
 };
 
 /// A directory that was created or found.
-struct Made {
+struct MadeDirectory {
     fd: Option<OwnedFd>,
     stage: Option<StagedDir>,
     is_new: bool,
@@ -38,7 +38,7 @@ struct Made {
 
 /// Creates the directory for `entry`, or merges into an existing one. The source must be open.
 pub(crate) fn enter(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     source: BorrowedFd<'_>,
     stat: &Stat,
@@ -46,10 +46,11 @@ pub(crate) fn enter(
     let parent = entry.directory;
     // Attributes are read now, so that the source need not stay open. They are set last, because a default ACL would
     // affect the entries created inside.
-    let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
-        run.incomplete(entry.error(e));
-        Taken::default()
-    });
+    let xattrs =
+        SourceXattrs::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
+            run.incomplete(entry.error(e));
+            SourceXattrs::default()
+        });
     let made = make(run, entry, (source, stat))?;
     let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
     let mut closing = None;
@@ -78,9 +79,9 @@ pub(crate) fn enter(
         }
     }
     if own_id == Id::of(stat) {
-        return Err(Failure::Refused(Refusal::SameFile(entry.source_path())));
+        return Err(CopyFailure::Refused(Refusal::SameFile(entry.source_path())));
     }
-    let Made { fd, stage, is_new, .. } = made;
+    let MadeDirectory { fd, stage, is_new, .. } = made;
     let entered = Entered {
         paths: entry.paths(),
         fd,
@@ -98,12 +99,12 @@ pub(crate) fn enter(
 
 /// Creates the directory for `entry`, or finds the existing one. The source must be open.
 fn make(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     (source, stat): (BorrowedFd<'_>, &Stat),
-) -> Attempt<Made> {
+) -> Attempt<MadeDirectory> {
     let Some(dir) = entry.directory.open()? else {
-        return Ok(Made { fd: None, stage: None, is_new: true, born: None });
+        return Ok(MadeDirectory { fd: None, stage: None, is_new: true, born: None });
     };
     let dir = dir.as_fd();
     let name_at = NameAt { dir, name: entry.name };
@@ -111,13 +112,13 @@ fn make(
         match statat(dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if kind(&there) == FileType::Directory => return merge(name_at, false),
             Ok(there) if keeps_link(run.options, name_at, &there) => return merge(name_at, true),
-            Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
+            Ok(_) => return Err(CopyFailure::Refused(Refusal::OverNonDirectory)),
             Err(Errno::NOENT) => {}
-            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+            Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         }
     }
     if run.options.dry_run {
-        return Ok(Made { fd: None, stage: None, is_new: true, born: None });
+        return Ok(MadeDirectory { fd: None, stage: None, is_new: true, born: None });
     }
     // In an append-only directory a staging directory could not be renamed.
     let needs_none = entry.directory.is_staged || run.concurrency == Concurrency::Linkers;
@@ -128,16 +129,16 @@ fn make(
                 let fd = open_new(name_at).map_err(|errno| {
                     // Removed, because a retry would not treat the existing directory as new.
                     let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
-                    Failure::Sink("openat", errno, 0)
+                    CopyFailure::Sink("openat", errno, 0)
                 })?;
-                Ok(Made { fd: Some(fd), stage: None, is_new: true, born: None })
+                Ok(MadeDirectory { fd: Some(fd), stage: None, is_new: true, born: None })
             }
             // Different source names may be equal here (case folding).
             Err(Errno::EXIST) => merge(name_at, false),
-            Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
+            Err(errno) => Err(CopyFailure::Sink("mkdirat", errno, 0)),
         };
     }
-    let origin = Origin::Folder(source, stat);
+    let origin = StageSource::Folder(source, stat);
     let (fd, stage) = StagedDir::make(name_at, run.options.resume, origin)?;
     if let Some(left) = &stage.left_alone {
         run.left_alone(|| entry.destination_path(), left);
@@ -148,7 +149,7 @@ fn make(
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);
     let born = if reckoned { None } else { Some(birth_mode(fd.as_fd(), first)?) };
-    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true, born })
+    Ok(MadeDirectory { fd: Some(fd), stage: Some(stage), is_new: true, born })
 }
 
 /// Returns `true` if a symbolic link in the destination is kept and its target directory is used.
@@ -159,28 +160,33 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
         && statat(dir, name, AtFlags::empty()).is_ok_and(|to| kind(&to) == FileType::Directory)
 }
 
-fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<Made> {
+fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirectory> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
     let fd = match openat(dir, name, flags, Mode::empty()) {
         // A user may have write permission for a directory without read permission.
         Err(Errno::ACCESS) => openat(dir, name, flags | OFlags::PATH, Mode::empty()),
         answer => answer,
     };
-    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false, born: None })
+    Ok(MadeDirectory {
+        fd: Some(fd.map_err(at_sink("openat"))?),
+        stage: None,
+        is_new: false,
+        born: None,
+    })
 }
 
 /// Returns the mode with which a directory is created. It includes full access for the owner.
-fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
+fn first_mode(run: &CopyRun<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
 }
 
 /// Returns the attributes to set when the directory is complete; `None` if there are none.
 fn wanted(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     stat: &Stat,
     (own, born): (&Stat, Option<u32>),
     births: Births,
-) -> Option<Wanted> {
+) -> Option<WantedAttributes> {
     let CopyOptions { preserve, .. } = run.options;
     let has = own.st_mode & 0o7777;
     let mode = match born {
@@ -202,7 +208,7 @@ fn wanted(
         && (owner.is_none() || owner == has_owner)
         && !preserve.times
         && !preserve.looks_at_xattrs();
-    (!nothing).then_some(Wanted {
+    (!nothing).then_some(WantedAttributes {
         mode: Some(mode),
         has_mode: Some(has),
         owner,

@@ -6,26 +6,26 @@ use thalweg_core::atomic_file::ownership::birth_mode;
 
 use crate::{
     copy::{
-        attributes::Wanted,
+        attributes::WantedAttributes,
         copy_entry::CopyEntry,
-        dest::{existing::Existing, publish::Sink, write_target::WriteTarget},
-        run::Run,
+        dest::{existing::Existing, publish::FileSink, write_target::WriteTarget},
+        run::CopyRun,
     },
     error::{Attempt, at_sink},
 };
 
 /// Returns the mode with which a file is created, and the attributes that it must have in the end.
 pub(crate) fn modes(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     (there, write_target): (Option<&Existing>, WriteTarget),
-) -> (u32, Wanted) {
+) -> (u32, WantedAttributes) {
     let keep = run.options.preserve;
     let births = entry.directory.births;
     let full = run.options.new_mode.unwrap_or(stat.st_mode) & 0o7777;
     let owner = keep.owner.then_some((stat.st_uid, stat.st_gid));
-    let mut wanted = Wanted {
+    let mut wanted = WantedAttributes {
         mode: keep.mode.then_some(full),
         has_mode: None,
         owner,
@@ -64,13 +64,13 @@ pub(crate) fn modes(
 /// Updates the known attributes of an opened sink from `fstat`. A partial file has mode 0600 until it is complete,
 /// regardless of the requested mode. An existing file may have another owner than when its name was examined.
 pub(crate) fn look_at(
-    run: &Run<'_>,
+    run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
-    (sink, dir): (&Sink<'_>, BorrowedFd<'_>),
+    (sink, dir): (&FileSink<'_>, BorrowedFd<'_>),
     mode: u32,
-    wanted: &mut Wanted,
+    wanted: &mut WantedAttributes,
 ) -> Attempt<()> {
-    let is_existing = matches!(sink, Sink::Existing(_));
+    let is_existing = matches!(sink, FileSink::Existing(_));
     if !sink.is_part() && !is_existing {
         return Ok(());
     }

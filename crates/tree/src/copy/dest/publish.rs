@@ -28,12 +28,12 @@ use crate::{
         name_at::NameAt,
         source_file::SourceFile,
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind},
 };
 
 /// An open destination file.
-pub(crate) enum Sink<'a> {
+pub(crate) enum FileSink<'a> {
     /// Written under its own name, either because that is not visible yet or because the caller requested it.
     Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
     /// An existing file that is written into.
@@ -42,7 +42,7 @@ pub(crate) enum Sink<'a> {
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
-impl<'a> Sink<'a> {
+impl<'a> FileSink<'a> {
     /// Creates a new file under its own name.
     pub fn own(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
         let fd = create_new(name_at.dir, name_at.name, access, mode).map_err(at_sink("openat"))?;
@@ -78,13 +78,13 @@ impl<'a> Sink<'a> {
         let own = fstat(&fd).map_err(at_sink("fstat"))?;
         let above = statat(name_at.dir, c".", AtFlags::empty()).map_err(at_sink("newfstatat"))?;
         if is_trap(&above, &own) {
-            return Err(Failure::Refused(Refusal::Trap));
+            return Err(CopyFailure::Refused(Refusal::Trap));
         }
         if Id::of(&own) == Id::of(stat) {
-            return Err(Failure::Refused(Refusal::Replaced));
+            return Err(CopyFailure::Refused(Refusal::Replaced));
         }
         if may_be_one(stat, &own) && is_one(source, &fd, &own)? {
-            return Err(Failure::Refused(Refusal::SameFile(source_path())));
+            return Err(CopyFailure::Refused(Refusal::SameFile(source_path())));
         }
         // Files of /proc and /sys cannot be truncated.
         if kind(&own) == FileType::RegularFile && own.st_size > 0 {
@@ -147,7 +147,7 @@ impl<'a> Sink<'a> {
 }
 
 /// Result of publishing a complete copy.
-pub(crate) enum Published {
+pub(crate) enum PublishOutcome {
     /// The copy has its name. Contains the name of the backup.
     Named(Option<CString>),
     /// Nothing may be replaced, and another process created the name first.
@@ -159,11 +159,11 @@ pub(crate) fn publish(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    (sink, name_at): (&mut Sink<'_>, NameAt<'_>),
+    (sink, name_at): (&mut FileSink<'_>, NameAt<'_>),
     there: Option<&Existing>,
-) -> Attempt<Published> {
+) -> Attempt<PublishOutcome> {
     if there.is_some_and(|there| there.is_written_into(options)) {
-        return sink.publish(false).map(|()| Published::Named(None));
+        return sink.publish(false).map(|()| PublishOutcome::Named(None));
     }
     if there.is_none() {
         // The name was free before. It may have been taken since then, either by another process or by this copy. In
@@ -171,21 +171,21 @@ pub(crate) fn publish(
         let is_fresh = entry.directory.is_fresh;
         let is_wanted = is_fresh || options.replaces_nothing() || options.backup != Backup::None;
         match sink.publish(is_wanted) {
-            Err(Failure::Sink(_, Errno::EXIST, _)) if is_fresh => {
-                return Err(Failure::Refused(Refusal::JustCreated));
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if is_fresh => {
+                return Err(CopyFailure::Refused(Refusal::JustCreated));
             }
-            Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
-                return Ok(Published::Skipped);
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
+                return Ok(PublishOutcome::Skipped);
             }
-            Err(Failure::Sink(_, Errno::EXIST, _)) if is_wanted => {}
-            answer => return answer.map(|()| Published::Named(None)),
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if is_wanted => {}
+            answer => return answer.map(|()| PublishOutcome::Named(None)),
         }
     }
     let backup = backup::set_aside(options, name_at, entry, stat)?;
-    sink.publish(false).map(|()| Published::Named(backup))
+    sink.publish(false).map(|()| PublishOutcome::Named(backup))
 }
 
-impl Drop for Sink<'_> {
+impl Drop for FileSink<'_> {
     fn drop(&mut self) {
         if let Self::Own { fd, name_at, published: false } = self
             // The file was visible, so another process may have replaced it.

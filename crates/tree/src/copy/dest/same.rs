@@ -5,7 +5,7 @@ use std::{os::fd::BorrowedFd, path::Path};
 
 use crate::{
     Backup, Becomes, CopyOptions,
-    copy::copy_entry::{CopyEntry, Origin},
+    copy::copy_entry::{CopyEntry, SourceDirectory},
     error::Attempt,
     identity::{Id, kind},
     names::os,
@@ -103,11 +103,13 @@ fn is_one_entry(entry: &CopyEntry<'_>, dir: BorrowedFd<'_>) -> bool {
     let path = Path::new(os(entry.source));
     let is_named_alike = path.file_name() == Some(os(entry.name));
     let above = match (path.parent(), entry.from) {
-        (Some(above), Origin::Caller) if above.as_os_str().is_empty() => stat(c"."),
-        (Some(above), Origin::Caller) => statat(CWD, above, AtFlags::empty()),
-        (None, Origin::Caller) => return false,
-        (_, Origin::Named(fd)) => fstat(fd),
-        (_, Origin::Listed(folder)) => return folder.id == entry.directory.own && is_named_alike,
+        (Some(above), SourceDirectory::Caller) if above.as_os_str().is_empty() => stat(c"."),
+        (Some(above), SourceDirectory::Caller) => statat(CWD, above, AtFlags::empty()),
+        (None, SourceDirectory::Caller) => return false,
+        (_, SourceDirectory::Named(fd)) => fstat(fd),
+        (_, SourceDirectory::Listed(folder)) => {
+            return folder.id == entry.directory.own && is_named_alike;
+        }
     };
     let (Ok(above), Ok(dir)) = (above, fstat(dir)) else { return false };
     Id::of(&above) == Id::of(&dir) && is_named_alike

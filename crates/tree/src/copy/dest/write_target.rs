@@ -6,7 +6,7 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, CopyOptions,
     copy::{dest::existing::Existing, name_at::has_no_links},
-    error::Failure,
+    error::CopyFailure,
     identity::kind,
 };
 
@@ -28,12 +28,12 @@ pub(crate) fn can_be_written_into(
     options: &CopyOptions,
     existing: &Existing,
     source: &Stat,
-    failure: &Failure,
+    failure: &CopyFailure,
 ) -> bool {
     let is_refused = match failure {
-        Failure::Sink("openat", errno, _) => cannot_be_made(*errno),
+        CopyFailure::Sink("openat", errno, _) => cannot_be_made(*errno),
         // The bytes of a pipe cannot be read twice.
-        Failure::Sink("renameat2", errno, _) if kind(source) == FileType::RegularFile => {
+        CopyFailure::Sink("renameat2", errno, _) if kind(source) == FileType::RegularFile => {
             cannot_be_replaced(*errno)
         }
         _ => false,
@@ -73,7 +73,7 @@ fn cannot_be_replaced(errno: Errno) -> bool {
 
 /// Returns `true` if a file without a name cannot be linked here: older kernels need /proc for that, and it may be
 /// missing.
-pub(crate) fn cannot_be_named(failure: &Failure) -> bool {
+pub(crate) fn cannot_be_named(failure: &CopyFailure) -> bool {
     let errnos = [Errno::NOENT, Errno::ACCESS];
-    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno) || has_no_links(*errno))
+    matches!(failure, CopyFailure::Sink("linkat", errno, _) if errnos.contains(errno) || has_no_links(*errno))
 }

@@ -9,26 +9,26 @@ use thalweg_sys::Errno;
 use crate::{
     Refusal, Skip,
     copy::{
-        attributes::{self, Body, Wanted},
+        attributes::{self, OpenEntry, WantedAttributes},
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
             conflict::resolve_conflict,
-            existing::{Existing, Verdict},
+            existing::{DestinationVerdict, Existing},
             mode::modes,
             write_target::WriteTarget,
         },
-        entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
+        entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::NameAt,
         source_file::SourceFile,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{Id, kind, size},
     times,
-    xattrs::{Holder, Taken},
+    xattrs::{Holder, SourceXattrs},
 };
 
 /// Progress of one name of a file after one visit by a worker.
@@ -40,7 +40,7 @@ enum NameOutcome {
 }
 
 /// Copies a file with contents: a regular file, or without `-r` anything readable.
-pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     if worker.run.options.dry_run {
         return would_copy(worker, entry);
     }
@@ -48,7 +48,7 @@ pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) ->
     let stat = fstat(&source).map_err(at_source("fstat"))?;
     let is_regular = kind(&stat) == FileType::RegularFile;
     if kind(&stat) == FileType::Directory || (!is_regular && !worker.run.options.reads_specials()) {
-        return Err(Failure::RefusedSource(Refusal::Replaced));
+        return Err(CopyFailure::RefusedSource(Refusal::Replaced));
     }
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     worker.take_up(entry, size(&stat));
@@ -62,7 +62,7 @@ pub(crate) fn copy_file_entry(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) ->
 
 /// Copies the file, links it to an earlier copy, or skips it because of an existing file.
 fn copy_or_leave(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     source: &OwnedFd,
     stat: &Stat,
@@ -72,20 +72,22 @@ fn copy_or_leave(
     let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
     let dir = dir.as_fd();
     let mut verdict = if entry.directory.is_fresh {
-        Verdict::New
+        DestinationVerdict::New
     } else {
         resolve_conflict(worker.run, entry, dir, stat)?
     };
-    if let Verdict::Skip(reason, there) = verdict {
+    if let DestinationVerdict::Skip(reason, there) = verdict {
         if let Some(outcome) =
             keep_existing(worker, entry, (dir, reason, &there), SourceFile { fd: source, stat })?
         {
             return Ok(outcome);
         }
-        verdict = Verdict::Replace(there);
+        verdict = DestinationVerdict::Replace(there);
     }
     let verdict = match verdict {
-        Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
+        DestinationVerdict::Replace(there)
+            if options.attributes_only && there.keeps_contents(options) =>
+        {
             give_attributes(worker, entry, SourceFile { fd: source, stat }, &there)?;
             return Ok(NameOutcome::Processed);
         }
@@ -99,14 +101,14 @@ fn copy_or_leave(
         match worker.shared.links.claim(entry, stat) {
             LinkClaim::Waits => return Ok(NameOutcome::Waiting),
             LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
-                Named::Done => {
-                    if let Verdict::Replace(there) = &verdict {
+                LinkOutcome::Done => {
+                    if let DestinationVerdict::Replace(there) = &verdict {
                         worker.tell_removed(entry, Some(there), stat);
                     }
                     worker.list_file(entry);
                 }
-                Named::Lost => continue,
-                Named::Refused => {
+                LinkOutcome::Lost => continue,
+                LinkOutcome::Refused => {
                     copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
                 }
             },
@@ -121,7 +123,7 @@ fn copy_or_leave(
 
 /// Determines the outcome for a file in a dry run. Nothing is opened: opening a FIFO would wait for a writer, and
 /// opening a device may have side effects.
-fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let stat = statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
@@ -131,17 +133,18 @@ fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
         Some(dir) if !entry.directory.is_fresh => {
             resolve_conflict(worker.run, entry, dir.as_fd(), &stat)?
         }
-        _ => Verdict::New,
+        _ => DestinationVerdict::New,
     };
-    if let Verdict::Skip(reason, _) = verdict {
+    if let DestinationVerdict::Skip(reason, _) = verdict {
         worker.skip(entry, reason);
         worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
     } else {
-        let there = if let Verdict::Replace(there) = &verdict { Some(there) } else { None };
+        let there =
+            if let DestinationVerdict::Replace(there) = &verdict { Some(there) } else { None };
         worker.tell_removed(entry, there, &stat);
         if let Some(room) = &worker.run.room
             && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
-            && !matches!(verdict, Verdict::NewBehindLink(_))
+            && !matches!(verdict, DestinationVerdict::NewBehindLink(_))
         {
             let from = entry.from.open()?;
             room.count(worker.run.options, (from.as_fd(), &stat), there.map(|there| &there.stat));
@@ -151,7 +154,7 @@ fn would_copy(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     Ok(())
 }
 
-fn open_source(worker: &Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
+fn open_source(worker: &CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     if !worker.run.options.follows(entry.named_by_caller()) {
         flags |= OFlags::NOFOLLOW;
@@ -165,7 +168,7 @@ fn open_source(worker: &Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedFd> {
 
 /// Gives an existing file the attributes of the source. Its bytes stay unchanged.
 fn give_attributes(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Existing,
@@ -182,8 +185,8 @@ fn give_attributes(
     let fd = fd.map_err(at_sink("openat"))?;
     let (_, wanted) = modes(worker.run, entry, stat, (Some(there), WriteTarget::Existing));
     let keep = worker.run.options.preserve;
-    let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
-    let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
+    let body = OpenEntry { fd: fd.as_fd(), path: &|| entry.destination_path() };
+    let dressed = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)
         .and_then(|taken| attributes::apply_attributes(worker.run, body, &taken, stat, &wanted));
     if let Err(failure) = dressed {
         worker.incomplete(entry, failure);
@@ -196,7 +199,7 @@ fn give_attributes(
 /// linked to the existing file. If one of them is already copied, the existing file is replaced by a link to that
 /// copy. A newer existing file stays unchanged.
 fn keep_existing(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
     SourceFile { fd: source, stat }: SourceFile<'_>,
@@ -204,7 +207,7 @@ fn keep_existing(
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
     let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
     // A symbolic link to the file is not a name of it: hard links to the symbolic link would lead elsewhere.
-    let is_its_name = || Ok::<_, Failure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
+    let is_its_name = || Ok::<_, CopyFailure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
     let is_linked =
         has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
     let left = if is_linked {
@@ -234,7 +237,7 @@ fn keep_existing(
 }
 
 fn skip_file(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     reason: Skip,
     SourceFile { fd: source, stat }: SourceFile<'_>,
@@ -251,7 +254,7 @@ fn skip_file(
 /// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were
 /// complete. A different access time alone is no reason, since the source may have been read in the meantime.
 fn apply_attributes_again(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Stat,
@@ -261,20 +264,20 @@ fn apply_attributes_again(
         return;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let wanted = Wanted {
+    let wanted = WantedAttributes {
         mode: keep.mode.then_some(stat.st_mode & 0o7777),
         owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
-        ..Wanted::default()
+        ..WantedAttributes::default()
     };
     let apply = || {
-        let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
+        let taken = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)?;
         let Some(dir) = entry.directory.open()? else { return Ok(()) };
         let has_time = times::is_same(there, stat, || fstatfs(&dir));
         if taken.is_empty() && wanted.is_had_by(there) && has_time {
             return Ok(());
         }
         let fd = openat(dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-        let body = Body { fd: fd.as_fd(), path: &|| entry.destination_path() };
+        let body = OpenEntry { fd: fd.as_fd(), path: &|| entry.destination_path() };
         attributes::apply_attributes(worker.run, body, &taken, stat, &wanted)
     };
     if let Err(failure) = apply() {

@@ -11,16 +11,16 @@ use thalweg_sys::{Errno, io};
 use crate::{
     CopyOptions, Event, Refusal, Skip,
     copy::{
-        copy_entry::{CopyEntry, Origin},
+        copy_entry::{CopyEntry, SourceDirectory},
         dest::{backup::set_aside, publish::ignore},
-        links::{LinkClaim, Name, Waiting},
+        links::{LinkClaim, Name, WaitingLink},
         name_at::{NameAt, has_no_links},
-        task::Task,
-        worker::Worker,
+        task::CopyTask,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::{Id, mtime},
-    queue::Names,
+    queue::PackedNames,
 };
 
 /// The outcome for an existing name that is not copied again.
@@ -49,7 +49,7 @@ enum Linked {
 }
 
 /// The outcome for a further name of a file.
-pub(crate) enum Named {
+pub(crate) enum LinkOutcome {
     /// The name exists or was skipped.
     Done,
     /// The copy to link to was replaced under its name: another copy must be made.
@@ -66,7 +66,7 @@ fn link(
     name: &Name,
 ) -> Attempt<Linked> {
     let there = match name.directory() {
-        Err(Failure::Sink(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE, _)) => {
+        Err(CopyFailure::Sink(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE, _)) => {
             return Ok(Linked::Lost);
         }
         answer => answer?,
@@ -85,9 +85,9 @@ fn link(
             let is_there = name.is_copy(there.as_fd(), &name.last)?;
             return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });
         }
-        Err(Errno::EXIST) => return Err(Failure::Refused(Refusal::JustCreated)),
+        Err(Errno::EXIST) => return Err(CopyFailure::Refused(Refusal::JustCreated)),
         Err(errno) if has_no_links(errno) => return Ok(Linked::Refused(errno)),
-        Err(errno) => return Err(Failure::Sink("linkat", errno, 0)),
+        Err(errno) => return Err(CopyFailure::Sink("linkat", errno, 0)),
     }
     match is_copy(&new) {
         Ok(true) => {}
@@ -107,18 +107,20 @@ fn link(
     // If both names refer to one file, rename does nothing and leaves both.
     ignore(unlink(dir, &new));
     match linked {
-        Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => Ok(Linked::Skipped),
+        Err(CopyFailure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
+            Ok(Linked::Skipped)
+        }
         answer => answer.map(Linked::Done),
     }
 }
 
 /// Links a further name to a copy, and reports it.
 pub(crate) fn link_name(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     at: (BorrowedFd<'_>, &Stat),
     name: &Name,
-) -> Attempt<Named> {
+) -> Attempt<LinkOutcome> {
     let linked = link(worker.run.options, entry, at, name);
     if linked.is_err() {
         worker.shared.links.claim_again(at.1, name);
@@ -135,22 +137,22 @@ pub(crate) fn link_name(
         Linked::Skipped => worker.skip(entry, Skip::Exists),
         Linked::Lost => {
             worker.shared.links.forget(at.1, name);
-            return Ok(Named::Lost);
+            return Ok(LinkOutcome::Lost);
         }
         Linked::Refused(errno) => {
             worker.tally.unlinked += 1;
             let destination = &entry.destination_path();
             worker.run.events.event(&Event::NotLinked { destination, errno });
-            return Ok(Named::Refused);
+            return Ok(LinkOutcome::Refused);
         }
     }
-    Ok(Named::Done)
+    Ok(LinkOutcome::Done)
 }
 
 /// Replaces an existing name that would be skipped by a link to the copy of another name. A file that is newer than
 /// the source stays.
 pub(crate) fn leave_name(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     at: (BorrowedFd<'_>, &Stat),
     there: &Stat,
@@ -170,9 +172,9 @@ pub(crate) fn leave_name(
                     return Ok(LeftName::Stays);
                 }
                 match link_name(worker, entry, at, &name)? {
-                    Named::Done => return Ok(LeftName::Linked),
-                    Named::Lost => {}
-                    Named::Refused => return Ok(LeftName::Stays),
+                    LinkOutcome::Done => return Ok(LeftName::Linked),
+                    LinkOutcome::Lost => {}
+                    LinkOutcome::Refused => return Ok(LeftName::Stays),
                 }
             }
         }
@@ -181,7 +183,7 @@ pub(crate) fn leave_name(
 
 /// Lets the waiting names be linked to the copy. If there is no copy, one of them is copied.
 pub(crate) fn wake_for(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     copy: Attempt<Option<Id>>,
@@ -197,14 +199,16 @@ pub(crate) fn wake_for(
 }
 
 /// Queues names again that waited for a copy.
-pub(crate) fn requeue(worker: &Worker<'_>, waiting: Vec<Waiting>) {
-    for Waiting { directory, from, source, name } in waiting {
+pub(crate) fn requeue(worker: &CopyWorker<'_>, waiting: Vec<WaitingLink>) {
+    for WaitingLink { directory, from, source, name } in waiting {
         worker.shared.queue.push(match from {
-            Origin::Caller | Origin::Named(_) => Task::Named { directory, from, source, name },
-            Origin::Listed(_) => {
-                let mut names = Names::default();
+            SourceDirectory::Caller | SourceDirectory::Named(_) => {
+                CopyTask::Named { directory, from, source, name }
+            }
+            SourceDirectory::Listed(_) => {
+                let mut names = PackedNames::default();
                 names.push(0, &name);
-                Task::Batch { directory, from, names }
+                CopyTask::Batch { directory, from, names }
             }
         });
     }

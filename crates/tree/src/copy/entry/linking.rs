@@ -7,17 +7,17 @@ use crate::{
     Becomes, Refusal, Skip,
     copy::{
         copy_entry::CopyEntry,
-        dest::{conflict::resolve_conflict, existing::Verdict},
+        dest::{conflict::resolve_conflict, existing::DestinationVerdict},
         entry::symlink::make_node,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_source},
+    error::{Attempt, CopyFailure, at_source},
     identity::Id,
 };
 
 /// Links to a source that is not a directory. `follow`: link to the target of a symbolic link.
 pub(crate) fn link_to_source(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     follow: bool,
 ) -> Attempt<()> {
@@ -40,7 +40,7 @@ pub(crate) fn link_to_source(
                 worker.skip(entry, reason);
                 Ok(())
             }
-            None => Err(Failure::Refused(Refusal::RelativeLink)),
+            None => Err(CopyFailure::Refused(Refusal::RelativeLink)),
         };
     }
     make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
@@ -48,10 +48,10 @@ pub(crate) fn link_to_source(
 }
 
 /// Returns why an existing destination is kept: by `-n`, `-u` or an answer to `-i`.
-fn reason_to_leave(worker: &Worker<'_>, entry: &CopyEntry<'_>, source: &Stat) -> Option<Skip> {
+fn reason_to_leave(worker: &CopyWorker<'_>, entry: &CopyEntry<'_>, source: &Stat) -> Option<Skip> {
     let dir = entry.directory.open().ok().flatten().filter(|_| !entry.directory.is_fresh)?;
     match resolve_conflict(worker.run, entry, dir.as_fd(), source) {
-        Ok(Verdict::Skip(reason, _)) => Some(reason),
+        Ok(DestinationVerdict::Skip(reason, _)) => Some(reason),
         _ => None,
     }
 }

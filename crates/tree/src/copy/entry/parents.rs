@@ -10,37 +10,37 @@ use std::{
 
 use crate::{
     copy::{
-        copy_entry::{CopyEntry, Origin},
+        copy_entry::{CopyEntry, SourceDirectory},
         dest::mkdir::enter,
         directory::Directory,
         shared::CopyShared,
-        worker::Worker,
+        worker::CopyWorker,
     },
     error::{Attempt, at_source},
-    sources::Named,
+    sources::NamedSource,
 };
 
 /// The directories created or entered so far. They are complete after all sources are copied.
 pub(crate) struct Parents<'r> {
     shared: &'r CopyShared<'r>,
     base: Arc<Directory>,
-    entered: HashMap<Vec<u8>, (Arc<Directory>, Origin)>,
+    entered: HashMap<Vec<u8>, (Arc<Directory>, SourceDirectory)>,
     // In the order of entry: each directory comes after its parent.
     order: Vec<Arc<Directory>>,
 }
 
 /// A source in the last directory of its path.
-pub(crate) struct Below {
+pub(crate) struct SourceBelow {
     pub directory: Arc<Directory>,
-    pub from: Origin,
+    pub from: SourceDirectory,
     pub source: CString,
     pub name: CString,
 }
 
-impl Below {
+impl SourceBelow {
     /// Returns a source that is copied directly into the base directory.
-    pub fn of(base: &Arc<Directory>, Named { source, name }: Named) -> Self {
-        Self { directory: Arc::clone(base), from: Origin::Caller, source, name }
+    pub fn of(base: &Arc<Directory>, NamedSource { source, name }: NamedSource) -> Self {
+        Self { directory: Arc::clone(base), from: SourceDirectory::Caller, source, name }
     }
 }
 
@@ -51,14 +51,14 @@ impl<'r> Parents<'r> {
     }
 
     /// Creates the directories above a source. Reports a failure and returns `None`.
-    pub fn enter(&mut self, Named { source, name }: &Named) -> Option<Below> {
+    pub fn enter(&mut self, NamedSource { source, name }: &NamedSource) -> Option<SourceBelow> {
         let bytes = name.to_bytes();
         // The prefix of the source path that is not kept: empty, `/`, or the directory that the kept path is relative
         // to.
         let path = source.to_bytes();
         let (path, slash) = path.strip_suffix(b"/").map_or((path, &b""[..]), |path| (path, b"/"));
         let before = path.get(..path.len().saturating_sub(bytes.len()))?.to_owned();
-        let mut at = (Arc::clone(&self.base), Origin::Caller);
+        let mut at = (Arc::clone(&self.base), SourceDirectory::Caller);
         let mut begin = 0;
         while let Some(length) = bytes[begin..].iter().position(|byte| *byte == b'/') {
             let end = begin + length;
@@ -92,17 +92,17 @@ impl<'r> Parents<'r> {
             0 => source.clone(),
             _ => CString::new([&bytes[begin..], slash].concat()).ok()?,
         };
-        Some(Below { directory: at.0, from: at.1, source, name: last })
+        Some(SourceBelow { directory: at.0, from: at.1, source, name: last })
     }
 
-    fn make(&self, entry: &CopyEntry<'_>) -> Attempt<(Arc<Directory>, Origin)> {
+    fn make(&self, entry: &CopyEntry<'_>) -> Attempt<(Arc<Directory>, SourceDirectory)> {
         let source = open(entry.from, entry.source)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let directory = enter(&self.shared.run, entry, source.as_fd(), &stat)?;
         if directory.is_fresh {
-            Worker::new(self.shared).tell_copied(entry, None);
+            CopyWorker::new(self.shared).tell_copied(entry, None);
         }
-        Ok((directory, Origin::Named(Arc::new(source))))
+        Ok((directory, SourceDirectory::Named(Arc::new(source))))
     }
 
     /// Completes the directories, which receive no further entries. Returns their number.
@@ -117,7 +117,7 @@ impl<'r> Parents<'r> {
 }
 
 /// Opens a directory on the path of a source. Symbolic links are followed, as in kernel path resolution.
-fn open(from: &Origin, name: &CStr) -> Attempt<OwnedFd> {
+fn open(from: &SourceDirectory, name: &CStr) -> Attempt<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(from.open()?, name, flags, Mode::empty()).map_err(at_source("openat"))
 }

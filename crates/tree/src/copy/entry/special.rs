@@ -5,13 +5,13 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
 use crate::{
-    copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::Worker},
+    copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::CopyWorker},
     error::{Attempt, at_source},
 };
 
 /// Creates a special file like the source.
 pub(crate) fn copy_special(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     kind: FileType,
 ) -> Attempt<()> {

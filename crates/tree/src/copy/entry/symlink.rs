@@ -26,18 +26,18 @@ use crate::{
         dest::{
             backup::set_aside,
             conflict::resolve_conflict,
-            existing::{Existing, Verdict},
+            existing::{DestinationVerdict, Existing},
             publish::ignore,
         },
-        entry::hardlink::{LeftName, Named, leave_name, link_name, wake_for},
+        entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
         links::{LinkClaim, id_of},
         name_at::NameAt,
         run::Concurrency,
-        worker::Worker,
+        worker::CopyWorker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{Id, kind},
-    xattrs::{ALL, Given, Holder, Taken},
+    xattrs::{ALL, Holder, SourceXattrs, XattrOutcome},
 };
 
 /// Number of temporary names that are tried for a node beside the one that it replaces.
@@ -47,7 +47,7 @@ const TRIES: usize = 100;
 const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An entry without contents that was just created.
-struct Node<'a> {
+struct NewNode<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
     /// The entry, opened with `O_PATH`: through its name, another entry could be changed. `None` for a symbolic link
@@ -57,7 +57,7 @@ struct Node<'a> {
     owner: Option<(u32, u32)>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> NewNode<'a> {
     /// Opens the entry. Fails if another process replaced it.
     fn find(
         entry: &CopyEntry<'_>,
@@ -76,7 +76,7 @@ impl<'a> Node<'a> {
             && own.st_nlink <= 1
             && owner.is_none_or(|(uid, _)| uid == own.st_uid);
         if !is_made_by_us {
-            return Err(Failure::Refused(Refusal::Replaced));
+            return Err(CopyFailure::Refused(Refusal::Replaced));
         }
         Ok(Self { dir, name, fd: Some(fd), owner: Some((own.st_uid, own.st_gid)) })
     }
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
 }
 
 /// Copies a symbolic link.
-pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
     let stat = stat.map_err(at_source("newfstatat"))?;
     let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
@@ -110,7 +110,7 @@ pub(crate) fn copy_symlink(worker: &mut Worker<'_>, entry: &CopyEntry<'_>) -> At
 /// Creates an entry without contents, which is complete at once, and sets its attributes. Counts it as a link.
 /// Returns `false` if it was not created.
 pub(crate) fn make_node(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     call: &'static str,
@@ -119,7 +119,7 @@ pub(crate) fn make_node(
     let make = |dir: BorrowedFd<'_>, name: &CStr| match make(dir, name) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        Err(errno) => Err(Failure::Sink(call, errno, 0)),
+        Err(errno) => Err(CopyFailure::Sink(call, errno, 0)),
     };
     let run = worker.run;
     let Some(dir) = entry.directory.open()? else {
@@ -128,13 +128,13 @@ pub(crate) fn make_node(
     };
     let dir = dir.as_fd();
     let verdict = if entry.directory.is_fresh {
-        Verdict::New
+        DestinationVerdict::New
     } else {
         resolve_conflict(run, entry, dir, stat)?
     };
     let is_copy = run.options.becomes == Becomes::Copy;
     let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
-    if let Verdict::Skip(reason, there) = verdict {
+    if let DestinationVerdict::Skip(reason, there) = verdict {
         let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
         return leave_node(worker, entry, (dir, stat), (reason, &there), has_names).map(|()| false);
     }
@@ -147,9 +147,9 @@ pub(crate) fn make_node(
         match if counts { worker.shared.links.claim(entry, stat) } else { LinkClaim::First } {
             LinkClaim::Waits => return Ok(false),
             LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
-                Named::Done => return Ok(true),
-                Named::Lost => {}
-                Named::Refused => {
+                LinkOutcome::Done => return Ok(true),
+                LinkOutcome::Lost => {}
+                LinkOutcome::Refused => {
                     is_first = false;
                     break;
                 }
@@ -173,7 +173,7 @@ pub(crate) fn make_node(
 /// Keeps the existing entry. If the source has more names, they are linked to it. If one of them is already copied,
 /// the existing entry is replaced by a link to that copy.
 fn leave_node(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     (dir, stat): (BorrowedFd<'_>, &Stat),
     (reason, there): (Skip, &Existing),
@@ -199,19 +199,19 @@ fn leave_node(
 }
 
 fn make_with_attributes(
-    worker: &mut Worker<'_>,
+    worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    (dir, verdict): (BorrowedFd<'_>, &Verdict),
+    (dir, verdict): (BorrowedFd<'_>, &DestinationVerdict),
     (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
 ) -> Attempt<()> {
     let mut backup = None;
     match (make(dir, entry.name)?, verdict) {
         (true, _) => dress_node(worker, entry, stat, dir, entry.name),
         (false, _) if entry.directory.is_fresh => {
-            return Err(Failure::Refused(Refusal::JustCreated));
+            return Err(CopyFailure::Refused(Refusal::JustCreated));
         }
-        (false, Verdict::Replace(there)) => {
+        (false, DestinationVerdict::Replace(there)) => {
             let temporary = make_beside(worker, entry, stat, dir, (call, make))?;
             dress_node(worker, entry, stat, dir, &temporary);
             let name_at = NameAt { dir, name: entry.name };
@@ -227,7 +227,7 @@ fn make_with_attributes(
             worker.tell_removed(entry, Some(there), stat);
         }
         (false, _) if worker.run.options.replaces_nothing() => worker.skip(entry, Skip::Exists),
-        (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
+        (false, _) => return Err(CopyFailure::Refused(Refusal::Replaced)),
     }
     worker.tell_copied(entry, backup.as_deref());
     Ok(())
@@ -235,7 +235,7 @@ fn make_with_attributes(
 
 /// Creates the replacement of an existing entry under a temporary name, and returns that name.
 fn make_beside(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     dir: BorrowedFd<'_>,
@@ -256,11 +256,11 @@ fn make_beside(
             return Ok(name);
         }
     }
-    Err(Failure::Sink(call, Errno::EXIST, 0))
+    Err(CopyFailure::Sink(call, Errno::EXIST, 0))
 }
 
 fn dress_node(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     dir: BorrowedFd<'_>,
@@ -274,7 +274,7 @@ fn dress_node(
     if !(keep.owner || keep.mode || keep.times || keep.looks_at_xattrs()) {
         return;
     }
-    let node = match Node::find(entry, stat, dir, name) {
+    let node = match NewNode::find(entry, stat, dir, name) {
         Ok(node) => node,
         Err(failure) => return worker.incomplete(entry, failure),
     };
@@ -312,27 +312,27 @@ fn dress_node(
 }
 
 fn give_xattrs(
-    worker: &Worker<'_>,
+    worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    node: &Node<'_>,
+    node: &NewNode<'_>,
     born_with_acl: bool,
-) -> Attempt<Given> {
+) -> Attempt<XattrOutcome> {
     let keep = worker.run.options.preserve;
     let source = openat(entry.from.open()?, entry.source, NODE, Mode::empty());
     let source = source.map_err(at_source("openat"))?;
-    let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
+    let taken = match SourceXattrs::from(&Holder::of_path_fd(source.as_fd()), keep) {
         // Without /proc these attributes cannot be accessed; symbolic links and devices rarely have any.
-        Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => {
-            return Ok(Given::default());
+        Err(CopyFailure::Source(_, Errno::NOENT)) if !keep.strict => {
+            return Ok(XattrOutcome::default());
         }
         answer => answer?,
     };
     if taken.is_empty() && !born_with_acl {
-        return Ok(Given::default());
+        return Ok(XattrOutcome::default());
     }
     let opened = || openat(node.dir, node.name, NODE, Mode::empty()).map_err(at_sink("openat"));
     let own = if node.fd.is_none() { Some(opened()?) } else { None };
-    let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(Given::default()) };
+    let Some(sink) = node.fd.as_ref().or(own.as_ref()) else { return Ok(XattrOutcome::default()) };
     let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
     worker.run.dropped(&|| entry.destination_path(), &given.dropped);
     Ok(given)

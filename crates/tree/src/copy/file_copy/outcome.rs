@@ -4,19 +4,19 @@ use rustix::fs::fstat;
 use thalweg_core::atomic_file::remove_leftover;
 
 use super::{
-    FileCopy, Stopped,
-    prepare::{Method, Prepared},
+    CopyStop, FileCopy,
+    prepare::{FileMethod, Prepared},
 };
 use crate::{
     Skip,
     copy::{
         contents::recheck::tell_again,
         dest::{
-            publish::{Published, Sink},
+            publish::{FileSink, PublishOutcome},
             write_target::{WriteTarget, can_be_written_into, cannot_be_named},
         },
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::Id,
     names::os,
 };
@@ -26,19 +26,19 @@ impl FileCopy<'_, '_> {
     pub(super) fn conclude(
         &mut self,
         file: &Prepared<'_>,
-        published: Published,
+        published: PublishOutcome,
     ) -> Attempt<Option<Id>> {
         let (entry, stat) = (self.entry, self.source.stat);
         let backup = match published {
-            Published::Named(backup) => backup,
-            Published::Skipped => {
+            PublishOutcome::Named(backup) => backup,
+            PublishOutcome::Skipped => {
                 self.worker.skip(entry, Skip::Exists);
                 self.worker.list_file(entry);
                 return Ok(None);
             }
         };
         // Small files of a tree never had a partial file, and one call for each would be expensive.
-        let is_clone = matches!(file.choice.method, Method::Clone(_));
+        let is_clone = matches!(file.choice.method, FileMethod::Clone(_));
         let may_have_part = is_clone || entry.named_by_caller();
         let is_nameless = file.target == WriteTarget::Nameless;
         if is_nameless && may_have_part && !entry.directory.is_fresh {
@@ -56,9 +56,9 @@ impl FileCopy<'_, '_> {
     pub(super) fn give_up(
         &mut self,
         file: &mut Prepared<'_>,
-        stopped: Stopped,
-    ) -> Result<(), Stopped> {
-        let Stopped::Failed(failure) = stopped else { return Err(stopped) };
+        stopped: CopyStop,
+    ) -> Result<(), CopyStop> {
+        let CopyStop::Failed(failure) = stopped else { return Err(stopped) };
         let (options, existing) = (self.worker.run.options, self.existing());
         // If the next attempt writes into the old file, the partial file is not needed.
         let is_given_up = existing
@@ -80,18 +80,18 @@ impl FileCopy<'_, '_> {
             None => {}
         }
         // The adopted partial file was damaged in a range that its journal declared valid, so it is removed.
-        if file.sink.is_adopted() && matches!(failure, Failure::Differ) {
+        if file.sink.is_adopted() && matches!(failure, CopyFailure::Differ) {
             tell_again(self.worker, self.entry);
-            return Err(Stopped::LookAgain);
+            return Err(CopyStop::LookAgain);
         }
         if file.target == WriteTarget::Nameless && cannot_be_named(&failure) {
             self.worker.no_tmpfile = true;
-            return Err(Stopped::LookAgain);
+            return Err(CopyStop::LookAgain);
         }
         Err(failure.into())
     }
 
-    fn leave_part(&self, sink: &mut Sink<'_>) {
+    fn leave_part(&self, sink: &mut FileSink<'_>) {
         if let Some(part) = sink.leave() {
             let directory = self.entry.directory;
             let path = || directory.paths.destination_path().join(os(part));

@@ -7,10 +7,10 @@ use std::{
 };
 use thalweg_sys::Errno;
 
-use super::{FileCopy, Stopped};
+use super::{CopyStop, FileCopy};
 use crate::{
     copy::{
-        attributes::Wanted,
+        attributes::WantedAttributes,
         contents::{
             batch::name_waiting,
             clone::{Cloning, cloning},
@@ -19,23 +19,23 @@ use crate::{
         },
         dest::{
             mode::{look_at, modes},
-            publish::Sink,
+            publish::FileSink,
             write_target::WriteTarget,
         },
         name_at::NameAt,
-        plans::contest::{Places, Planned},
+        plans::contest::{PlannedMethod, SmallFileEnds},
     },
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     identity::size,
-    journal::{Identity, Keeper, Source},
+    journal::{Identity, JournalKeeper, JournalSource},
 };
 
 /// The method that moves the bytes of a file.
-pub(super) enum Method {
+pub(super) enum FileMethod {
     /// A clone of the whole file.
     Clone(Cloning),
     /// A mechanism that moves the whole of a small file.
-    Small(Arc<Planned>),
+    Small(Arc<PlannedMethod>),
     /// One write of the bytes that are already in the worker's buffer.
     Buffer,
     /// The driver. The start of the file may be in the worker's buffer.
@@ -43,8 +43,8 @@ pub(super) enum Method {
 }
 
 /// The choice of method for a file.
-pub(super) struct Choice {
-    pub method: Method,
+pub(super) struct MethodChoice {
+    pub method: FileMethod,
     pub contents: Contents,
     /// If this file is timed, the time it took to read it.
     pub reading: Option<Duration>,
@@ -54,28 +54,28 @@ pub(super) struct Choice {
 pub(super) struct Prepared<'a> {
     pub name_at: NameAt<'a>,
     pub target: WriteTarget,
-    pub sink: Sink<'a>,
-    pub journal: Option<Keeper<BorrowedFd<'a>>>,
-    pub wanted: Wanted,
+    pub sink: FileSink<'a>,
+    pub journal: Option<JournalKeeper<BorrowedFd<'a>>>,
+    pub wanted: WantedAttributes,
     /// `true` if the copy inherits the ACL of the file that it replaces.
     pub inherits_acl: bool,
-    pub choice: Choice,
+    pub choice: MethodChoice,
 }
 
 impl<'c> FileCopy<'c, '_> {
     /// Chooses a method; reads a small file into the worker's buffer.
-    fn choose(&mut self) -> Attempt<Choice> {
+    fn choose(&mut self) -> Attempt<MethodChoice> {
         if self.worker.run.options.attributes_only {
             let contents = Contents { len: 0, is_whole: true };
-            return Ok(Choice { method: Method::Buffer, contents, reading: None });
+            return Ok(MethodChoice { method: FileMethod::Buffer, contents, reading: None });
         }
         let is_new = self.existing().is_none();
         if !is_small(self.worker.run.options, self.source.stat) {
             // A large file may take long, and other workers may need the names.
             name_waiting(self.worker);
             let clone = is_new.then(|| cloning(self.worker, self.dir, self.source));
-            let method = clone.flatten().map_or(Method::Driver, Method::Clone);
-            return Ok(Choice { method, contents: Contents::default(), reading: None });
+            let method = clone.flatten().map_or(FileMethod::Driver, FileMethod::Clone);
+            return Ok(MethodChoice { method, contents: Contents::default(), reading: None });
         }
         let len = size(self.source.stat);
         let planned = if is_new { self.plan_small() } else { None };
@@ -84,31 +84,31 @@ impl<'c> FileCopy<'c, '_> {
         let clock = is_timed.then(Instant::now);
         let (method, contents) = match planned {
             Some(planned) => {
-                (Method::Small(planned), Contents { len: len as usize, is_whole: true })
+                (FileMethod::Small(planned), Contents { len: len as usize, is_whole: true })
             }
             None => match read_single(self.worker, self.source.fd, len as usize)? {
-                contents if contents.is_whole => (Method::Buffer, contents),
-                contents => (Method::Driver, contents),
+                contents if contents.is_whole => (FileMethod::Buffer, contents),
+                contents => (FileMethod::Driver, contents),
             },
         };
-        Ok(Choice { method, contents, reading: clock.map(|began| began.elapsed()) })
+        Ok(MethodChoice { method, contents, reading: clock.map(|began| began.elapsed()) })
     }
 
     /// Returns the mechanism for a new small file if read and write is not the cheapest.
-    fn plan_small(&mut self) -> Option<Arc<Planned>> {
+    fn plan_small(&mut self) -> Option<Arc<PlannedMethod>> {
         let (options, shared) = (self.worker.run.options, self.worker.shared);
         let device = self.entry.directory.own.dev;
         let places =
-            Places { source: self.source.fd, stat: self.source.stat, dir: self.dir, device };
+            SmallFileEnds { source: self.source.fd, stat: self.source.stat, dir: self.dir, device };
         shared.contests.plan(&mut self.worker.known, &places, (options, &shared.pairs))
     }
 
     /// Opens the file to write, and its journal.
-    pub(super) fn prepare(&mut self) -> Result<Prepared<'c>, Stopped> {
+    pub(super) fn prepare(&mut self) -> Result<Prepared<'c>, CopyStop> {
         let choice = self.choose()?;
         let (entry, stat, existing) = (self.entry, self.source.stat, self.existing());
         let name_at = self.destination.name_at(NameAt { dir: self.dir, name: entry.name });
-        let is_single = choice.contents.is_whole || matches!(choice.method, Method::Clone(_));
+        let is_single = choice.contents.is_whole || matches!(choice.method, FileMethod::Clone(_));
         let target = write_target(self.worker, entry, existing, is_single);
         let replaced = existing.filter(|existing| !existing.is_taken_away());
         let run = self.worker.run;
@@ -121,8 +121,8 @@ impl<'c> FileCopy<'c, '_> {
             is_single,
             self.source,
         ) {
-            Err(Failure::Sink(_, Errno::EXIST, _)) if target == WriteTarget::Own => {
-                return Err(Stopped::LookAgain);
+            Err(CopyFailure::Sink(_, Errno::EXIST, _)) if target == WriteTarget::Own => {
+                return Err(CopyStop::LookAgain);
             }
             opened => opened?,
         };
@@ -136,7 +136,11 @@ impl<'c> FileCopy<'c, '_> {
         }
         let may_exist = sink.is_adopted() || !entry.directory.is_fresh;
         let mut journal = sink.journal().map(|name| {
-            Keeper::new((name_at.dir, name), Source::Local(Identity::of(stat)), may_exist)
+            JournalKeeper::new(
+                (name_at.dir, name),
+                JournalSource::Local(Identity::of(stat)),
+                may_exist,
+            )
         });
         // A journal is useless without its partial file.
         if let Some(journal) = journal.as_mut().filter(|_| !sink.is_adopted()) {

@@ -25,7 +25,7 @@ use thalweg_sys::host::filesystem;
 
 use crate::{
     CopyOptions,
-    copy::plans::pair::{Pair, Pairs},
+    copy::plans::pair::{DevicePair, DevicePairs},
     identity::size,
 };
 
@@ -33,12 +33,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
     seen: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ContestState>,
 }
 
 /// A worker's cached decisions, so that files with a known method need no shared state.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct MethodCache {
     is_awake: bool,
     devices: (u64, u64),
     classes: [ClassMethod; CLASSES],
@@ -53,29 +53,29 @@ enum ClassMethod {
     /// Read and write, without further measurements.
     Plain,
     /// This plan.
-    Planned(Arc<Planned>),
+    Planned(Arc<PlannedMethod>),
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ContestState {
     devices: (u64, u64),
-    rival: Option<Rival>,
+    rival: Option<RivalMethod>,
     clones: Clones,
-    classes: [Class; CLASSES],
+    classes: [SizeClass; CLASSES],
 }
 
 /// A plan for a small file, as an alternative to read and write.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedMethod {
     pub plan: Arc<Plan>,
-    pub pair: Option<Arc<Pair>>,
+    pub pair: Option<Arc<DevicePair>>,
 }
 
 /// The mechanism that is compared with read and write.
 #[derive(Debug)]
-struct Rival {
+struct RivalMethod {
     name: &'static str,
-    planned: Planned,
+    planned: PlannedMethod,
 }
 
 /// Support for clones on this pair of file systems. If clones work, nothing is compared, because a clone is always
@@ -86,13 +86,13 @@ enum Clones {
     #[default]
     None,
     /// The next file tries this plan.
-    Untried(Planned),
+    Untried(PlannedMethod),
     /// Cloning works, and the rival does it.
     Work,
 }
 
 /// Source and destination of a small file.
-pub(crate) struct Places<'a> {
+pub(crate) struct SmallFileEnds<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
     pub dir: BorrowedFd<'a>,
@@ -110,23 +110,23 @@ const CLASSES: usize = 16;
 
 /// Measurements or decision for one size class.
 #[derive(Clone, Debug)]
-enum Class {
+enum SizeClass {
     /// Still measuring: samples of read and write, and of the rival.
-    Open([Samples; 2]),
+    Open([CostSamples; 2]),
     /// The chosen plan; `None` means read and write.
     Decided(Option<Arc<Plan>>),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Samples {
+struct CostSamples {
     count: u32,
     /// Sum of the logarithms of the costs, so that one interrupted file does not decide.
     sum: f64,
 }
 
-impl Default for Class {
+impl Default for SizeClass {
     fn default() -> Self {
-        Self::Open([Samples::default(); 2])
+        Self::Open([CostSamples::default(); 2])
     }
 }
 
@@ -139,10 +139,10 @@ impl Contests {
     /// Returns the plan for the next file; `None` means read and write.
     pub fn plan(
         &self,
-        known: &mut Known,
-        places: &Places<'_>,
-        (options, pairs): (&CopyOptions, &Pairs),
-    ) -> Option<Arc<Planned>> {
+        known: &mut MethodCache,
+        places: &SmallFileEnds<'_>,
+        (options, pairs): (&CopyOptions, &DevicePairs),
+    ) -> Option<Arc<PlannedMethod>> {
         let stat = places.stat;
         // Across file systems no other mechanism is cheaper, and an empty file may report a wrong size.
         if stat.st_dev != places.device || stat.st_size == 0 {
@@ -158,13 +158,13 @@ impl Contests {
         }
         let devices = (stat.st_dev, places.device);
         if known.devices != devices {
-            *known = Known { is_awake: known.is_awake, devices, ..Known::default() };
+            *known = MethodCache { is_awake: known.is_awake, devices, ..MethodCache::default() };
         }
         let way = &mut known.classes[class(size(stat))];
         if let ClassMethod::Open = way {
             let mut state = self.state();
             if state.devices != devices {
-                *state = State { devices, ..State::default() };
+                *state = ContestState { devices, ..ContestState::default() };
                 (state.rival, state.clones) = rivals(places, options, pairs);
             }
             let (settled, next) = state.way(class(size(stat)), seen >= LARGE);
@@ -181,12 +181,12 @@ impl Contests {
     }
 
     /// Returns `true` if files of this size are still timed.
-    pub fn is_open(&self, known: &Known, size: u64) -> bool {
+    pub fn is_open(&self, known: &MethodCache, size: u64) -> bool {
         known.is_awake && matches!(known.classes[class(size)], ClassMethod::Open) && {
             let state = self.state();
             state.rival.is_some()
                 && matches!(state.clones, Clones::None)
-                && matches!(state.classes[class(size)], Class::Open(_))
+                && matches!(state.classes[class(size)], SizeClass::Open(_))
         }
     }
 
@@ -196,7 +196,7 @@ impl Contests {
     }
 
     /// Records that the driver fell back from this mechanism. If it is the rival, the comparison ends.
-    pub fn left(&self, known: &mut Known, mechanism: &str) {
+    pub fn left(&self, known: &mut MethodCache, mechanism: &str) {
         let mut state = self.state();
         if cloner().is_some_and(|cloner| cloner.info().name == mechanism) {
             state.clones = Clones::None;
@@ -215,30 +215,34 @@ impl Contests {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ContestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ContestState {
     /// Returns the method for all further files of a class, if it is decided; otherwise the plan for the next file.
-    fn way(&self, class: usize, may_compare: bool) -> (Option<ClassMethod>, Option<Arc<Planned>>) {
+    fn way(
+        &self,
+        class: usize,
+        may_compare: bool,
+    ) -> (Option<ClassMethod>, Option<Arc<PlannedMethod>>) {
         let Some(rival) = &self.rival else { return (Some(ClassMethod::Plain), None) };
         let own = |plan: &Arc<Plan>| {
             // Each worker gets its own copy: the reference count of a shared plan would be contended between cores.
             let plan = Arc::new(Plan::clone(plan));
-            Arc::new(Planned { plan, pair: rival.planned.pair.clone() })
+            Arc::new(PlannedMethod { plan, pair: rival.planned.pair.clone() })
         };
         match (&self.clones, &self.classes[class]) {
             (Clones::Untried(planned), _) => (None, Some(Arc::new(planned.clone()))),
             (Clones::Work, _) => (Some(ClassMethod::Planned(own(&rival.planned.plan))), None),
-            (Clones::None, Class::Open(_)) if !may_compare => (None, None),
-            (Clones::None, Class::Open([plain, kernel])) => {
+            (Clones::None, SizeClass::Open(_)) if !may_compare => (None, None),
+            (Clones::None, SizeClass::Open([plain, kernel])) => {
                 let is_turn = kernel.count < plain.count;
                 (None, is_turn.then(|| Arc::new(rival.planned.clone())))
             }
-            (Clones::None, Class::Decided(None)) => (Some(ClassMethod::Plain), None),
-            (Clones::None, Class::Decided(Some(plan))) => {
+            (Clones::None, SizeClass::Decided(None)) => (Some(ClassMethod::Plain), None),
+            (Clones::None, SizeClass::Decided(Some(plan))) => {
                 (Some(ClassMethod::Planned(own(plan))), None)
             }
         }
@@ -246,10 +250,10 @@ impl State {
 
     fn note(&mut self, is_planned: bool, size: u64, took: Duration) {
         let (Some(rival), class) = (&self.rival, &mut self.classes[class(size)]) else { return };
-        let Class::Open(samples) = class else { return };
+        let SizeClass::Open(samples) = class else { return };
         let own = &mut samples[usize::from(is_planned)];
         let cost = took.as_nanos().max(1) as f64 / (size as f64 + CALL);
-        *own = Samples { count: own.count + 1, sum: own.sum + cost.ln() };
+        *own = CostSamples { count: own.count + 1, sum: own.sum + cost.ln() };
         let [plain, kernel] = *samples;
         if plain.count >= SAMPLES && kernel.count >= SAMPLES {
             let ratio =
@@ -257,14 +261,18 @@ impl State {
             let plan = decide(rival.name, ratio);
             let is_plain =
                 plan.chosen().is_none_or(|chosen| chosen.mechanism == LAST_RESORT.info().name);
-            *class = Class::Decided((!is_plain).then(|| Arc::new(plan)));
+            *class = SizeClass::Decided((!is_plain).then(|| Arc::new(plan)));
         }
     }
 }
 
 /// Returns the rival on this pair of file systems: the first usable mechanism that lets the file system choose how
 /// blocks are copied. Also returns whether cloning is worth trying.
-fn rivals(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> (Option<Rival>, Clones) {
+fn rivals(
+    places: &SmallFileEnds<'_>,
+    options: &CopyOptions,
+    pairs: &DevicePairs,
+) -> (Option<RivalMethod>, Clones) {
     let nothing = (None, Clones::None);
     let Ok(fs) = filesystem(places.dir) else { return nothing };
     // On these file systems the reported size may be wrong, and the rival relies on it.
@@ -289,14 +297,14 @@ fn rivals(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> (Option<
         let names = names.iter().chain([&LAST_RESORT.info().name]);
         let candidates = names.map(|name| candidate(name, None)).collect();
         let plan = Arc::new(Plan::of(candidates, Prefer::Wall));
-        Planned { plan, pair: Some(Arc::clone(&pair)) }
+        PlannedMethod { plan, pair: Some(Arc::clone(&pair)) }
     };
     let cloner = cloner().map(|cloner| cloner.info().name);
     let clones = match cloner.filter(|cloner| usable().any(|name| name == *cloner)) {
         Some(cloner) => Clones::Untried(planned(&[cloner, name])),
         None => Clones::None,
     };
-    (Some(Rival { name, planned: planned(&[name]) }), clones)
+    (Some(RivalMethod { name, planned: planned(&[name]) }), clones)
 }
 
 /// Returns the plan that follows from the cost of the rival, as a ratio to that of read and write.
@@ -334,22 +342,25 @@ mod tests {
     use std::fs::File;
     use thalweg_core::MECHANISMS;
 
-    fn rival() -> Rival {
+    fn rival() -> RivalMethod {
         let leaves_it =
             |name: &&str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
         let name = MECHANISMS.iter().map(|m| m.info().name).find(leaves_it).unwrap();
-        Rival { name, planned: Planned { plan: Arc::new(decide(name, 1.0)), pair: None } }
+        RivalMethod {
+            name,
+            planned: PlannedMethod { plan: Arc::new(decide(name, 1.0)), pair: None },
+        }
     }
 
-    fn contests(state: State) -> Contests {
+    fn contests(state: ContestState) -> Contests {
         Contests { seen: AtomicU32::new(LARGE), state: Mutex::new(state) }
     }
 
-    const AWAKE: fn() -> Known = || Known { is_awake: true, ..Known::default() };
+    const AWAKE: fn() -> MethodCache = || MethodCache { is_awake: true, ..MethodCache::default() };
 
     /// Returns `true` if the rival is chosen for files of 1,000 bytes, given the times in nanoseconds.
     fn after(kernel: u64, plain: u64) -> bool {
-        let contests = contests(State { rival: Some(rival()), ..State::default() });
+        let contests = contests(ContestState { rival: Some(rival()), ..ContestState::default() });
         for n in 0..SAMPLES {
             assert!(contests.is_open(&AWAKE(), 1000));
             let jitter = u64::from(n % 7) * 100;
@@ -379,7 +390,8 @@ mod tests {
     #[test]
     fn there_is_no_contest_where_a_file_could_be_cloned() {
         let clones = Clones::Untried(rival().planned);
-        let contests = contests(State { rival: Some(rival()), clones, ..State::default() });
+        let contests =
+            contests(ContestState { rival: Some(rival()), clones, ..ContestState::default() });
         let goes = |contests: &Contests| contests.state().way(class(1000), false);
         assert!(matches!(goes(&contests), (None, Some(_))), "the next file finds out");
         assert!(!contests.is_open(&AWAKE(), 1000));
@@ -393,12 +405,12 @@ mod tests {
 
     #[test]
     fn there_is_no_contest_before_the_tree_is_known_to_be_large() {
-        let contests = contests(State { rival: Some(rival()), ..State::default() });
+        let contests = contests(ContestState { rival: Some(rival()), ..ContestState::default() });
         contests.note(false, 1000, Duration::from_nanos(1));
         let next = |is_large| contests.state().way(class(1000), is_large);
         assert!(matches!(next(false), (None, None)));
         assert!(matches!(next(true), (None, Some(_))));
-        assert!(!contests.is_open(&Known::default(), 1000));
+        assert!(!contests.is_open(&MethodCache::default(), 1000));
     }
 
     #[test]
@@ -410,9 +422,9 @@ mod tests {
         let stat = rustix::fs::fstat(&source).unwrap();
         let dir = File::open(folder.path()).unwrap();
         let tried = |device, options: &CopyOptions| {
-            let contests = contests(State::default());
-            let places = Places { source: &source, stat: &stat, dir: dir.as_fd(), device };
-            contests.plan(&mut AWAKE(), &places, (options, &Pairs::default()));
+            let contests = contests(ContestState::default());
+            let places = SmallFileEnds { source: &source, stat: &stat, dir: dir.as_fd(), device };
+            contests.plan(&mut AWAKE(), &places, (options, &DevicePairs::default()));
             contests.state().rival.is_some()
         };
         let never = CopyOptions { reflink: When::Never, ..CopyOptions::default() };

@@ -12,11 +12,11 @@ use crate::{CopyOptions, When};
 
 /// Pairs of file systems, by their device numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs(Mutex<HashMap<(u64, u64), Arc<Pair>>>);
+pub(crate) struct DevicePairs(Mutex<HashMap<(u64, u64), Arc<DevicePair>>>);
 
 /// Facts about one pair of file systems.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct DevicePair {
     facts: Facts,
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
@@ -25,22 +25,22 @@ pub(crate) struct Pair {
 // one file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
-impl Pairs {
+impl DevicePairs {
     /// Returns the pair for a transfer between regular files. Its facts are queried once.
-    pub fn of(&self, devices: (u64, u64), facts: impl FnOnce() -> Facts) -> Arc<Pair> {
+    pub fn of(&self, devices: (u64, u64), facts: impl FnOnce() -> Facts) -> Arc<DevicePair> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
             // Facts of one file do not apply to the pair: the copy is a new file, even if space was preallocated in
             // it. Other source files of the pair may change, even if this one cannot.
             (facts.sink.filled, facts.source.unchanging) = (false, false);
-            Arc::new(Pair { facts, unfit: Mutex::default() })
+            Arc::new(DevicePair { facts, unfit: Mutex::default() })
         });
         Arc::clone(pair)
     }
 }
 
-impl Pair {
+impl DevicePair {
     /// Returns the plan for a file of `len` bytes.
     pub fn plan(&self, options: &CopyOptions, needs: Guarantees, len: Option<u64>) -> Plan {
         let facts = Facts { len, needs, ..self.facts.clone() };
@@ -103,7 +103,7 @@ mod tests {
     fn only_a_refusal_for_good_at_the_first_byte_is_remembered() {
         let (from, to) = (File::open("/proc/self/exe").unwrap(), tempfile::tempfile().unwrap());
         let transfer = Transfer::between(&from, &to).unwrap();
-        let pairs = Pairs::default();
+        let pairs = DevicePairs::default();
         let facts = || Facts::of(&transfer);
         let pair = pairs.of((1, 2), facts);
         pair.learn(&step("EOPNOTSUPP", 4096));

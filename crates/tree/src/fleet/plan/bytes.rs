@@ -3,9 +3,9 @@
 use super::PlanError;
 
 /// The bytes that remain to be read.
-pub(super) struct Left<'a>(pub &'a [u8]);
+pub(super) struct PlanBytes<'a>(pub &'a [u8]);
 
-impl<'a> Left<'a> {
+impl<'a> PlanBytes<'a> {
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], PlanError> {
         let (head, tail) = self.0.split_at_checked(len).ok_or(PlanError::Short)?;
         self.0 = tail;

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    PlanError, Task,
-    index::{HEAD, Indexed, LINE, Surveyed, TAIL, Tail, parse_head},
+    FleetTask, PlanError,
+    index::{HEAD, Indexed, LINE, PlanTail, Surveyed, TAIL, parse_head},
 };
 use crate::{identity::size, read::fill};
 
 /// An open plan.
 #[derive(Debug)]
-pub struct Plan {
+pub struct FleetPlan {
     file: OwnedFd,
     /// The ID of the plan.
     pub id: u64,
@@ -22,13 +22,13 @@ pub struct Plan {
     pub index: Vec<Indexed>,
 }
 
-impl Plan {
+impl FleetPlan {
     /// Reads head and index, and validates every field.
     pub fn read(file: OwnedFd) -> Result<Self, PlanError> {
         let size = size(&fstat(&file).map_err(PlanError::Read)?);
         let (id, of) = parse_head(&bytes(&file, 0, HEAD)?)?;
         let last = size.checked_sub(TAIL as u64).ok_or(PlanError::Short)?;
-        let tail = Tail::parse(&bytes(&file, last, TAIL)?, id, size)?;
+        let tail = PlanTail::parse(&bytes(&file, last, TAIL)?, id, size)?;
         let lines = bytes(&file, tail.at, tail.count * LINE)?;
         if xxh3_64(&lines) != tail.hash {
             return Err(PlanError::Sum("index"));
@@ -38,13 +38,13 @@ impl Plan {
     }
 
     /// Reads a task.
-    pub fn task(&self, n: usize) -> Result<Task, PlanError> {
+    pub fn task(&self, n: usize) -> Result<FleetTask, PlanError> {
         let line = self.index.get(n).ok_or(PlanError::Nonsense("no task of this number"))?;
         let record = bytes(&self.file, line.offset, line.len as usize)?;
         if xxh3_64(&record) != line.hash {
             return Err(PlanError::Sum("task"));
         }
-        let task = Task::parse(&record)?;
+        let task = FleetTask::parse(&record)?;
         if (task.files(), task.bytes()) != (line.files, line.bytes) {
             return Err(PlanError::Nonsense("a task that is not what the index says"));
         }
@@ -67,16 +67,16 @@ fn bytes(file: &OwnedFd, at: u64, len: usize) -> Result<Vec<u8>, PlanError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::plan::{Entry, PlanWriter, Seen};
+    use crate::fleet::plan::{PlanEntry, PlanWriter, SourceStamp};
     use std::{io::Write, sync::Arc};
 
-    fn task(n: u64) -> Task {
-        let seen = Seen { size: n + 1, mtime: (n as i64, 0), ctime: (0, 0) };
-        let entry = Entry { folder: Arc::from(&b"a"[..]), name: c"f".to_owned(), seen };
+    fn task(n: u64) -> FleetTask {
+        let seen = SourceStamp { size: n + 1, mtime: (n as i64, 0), ctime: (0, 0) };
+        let entry = PlanEntry { folder: Arc::from(&b"a"[..]), name: c"f".to_owned(), seen };
         if n.is_multiple_of(2) {
-            Task::Files(vec![entry; 9])
+            FleetTask::Files(vec![entry; 9])
         } else {
-            Task::Stretch { file: n, entry, range: 0..n }
+            FleetTask::Stretch { file: n, entry, range: 0..n }
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_plan_of_many_tasks_comes_back_and_so_does_an_empty_one() {
         for count in [0, 1, 30_000] {
-            let plan = Plan::read(written(count)).unwrap();
+            let plan = FleetPlan::read(written(count)).unwrap();
             assert_eq!((plan.id, plan.index.len(), plan.of.ino), (77, count as usize, 5));
             for n in (0..count).step_by(997) {
                 assert_eq!(plan.task(n as usize), Ok(task(n)));
@@ -108,7 +108,7 @@ mod tests {
         let read = |bytes: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(bytes).unwrap();
-            let plan = Plan::read(file.into())?;
+            let plan = FleetPlan::read(file.into())?;
             (0..plan.index.len()).map(|n| plan.task(n)).collect::<Result<Vec<_>, _>>()
         };
         assert_eq!(read(&whole).unwrap().len(), 3);

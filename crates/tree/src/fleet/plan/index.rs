@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     PlanError,
-    bytes::Left,
+    bytes::PlanBytes,
     task::{MOST_FILES, MOST_RECORD},
 };
 use crate::identity::mtime;
@@ -37,7 +37,7 @@ pub struct Indexed {
 }
 
 /// The tail of a plan, which locates the index.
-pub(super) struct Tail {
+pub(super) struct PlanTail {
     pub at: u64,
     pub count: usize,
     pub hash: u64,
@@ -80,7 +80,7 @@ pub(super) fn head(id: u64, of: Surveyed) -> Vec<u8> {
 
 /// Returns the ID of a plan, which its journals contain, and the surveyed directory.
 pub(super) fn parse_head(bytes: &[u8]) -> Result<(u64, Surveyed), PlanError> {
-    let mut left = Left(bytes);
+    let mut left = PlanBytes(bytes);
     if left.take(MAGIC.len())? != MAGIC {
         return Err(PlanError::Magic);
     }
@@ -103,7 +103,7 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<(u64, Surveyed), PlanError> {
     Ok((id, Surveyed { ino, mtime }))
 }
 
-impl Tail {
+impl PlanTail {
     pub fn bytes(&self, id: u64) -> Vec<u8> {
         let mut tail = self.at.to_le_bytes().to_vec();
         tail.extend((self.count as u64).to_le_bytes());
@@ -115,7 +115,7 @@ impl Tail {
 
     /// Parses the last bytes of a plan of `size` bytes.
     pub fn parse(bytes: &[u8], id: u64, size: u64) -> Result<Self, PlanError> {
-        let mut left = Left(bytes);
+        let mut left = PlanBytes(bytes);
         let (at, count, hash, sum) = (left.u64()?, left.u64()?, left.u64()?, left.u64()?);
         left.end()?;
         if sum != xxh3_64(&[&bytes[..TAIL - 8], &id.to_le_bytes()].concat()) {
@@ -142,7 +142,7 @@ impl Indexed {
 
     /// Parses an index line. Records must be between the head and `end`.
     pub(super) fn parse(line: &[u8], end: u64) -> Result<Self, PlanError> {
-        let mut left = Left(line);
+        let mut left = PlanBytes(line);
         let (offset, len, files) = (left.u64()?, left.u32()?, left.u32()?);
         let (bytes, hash) = (left.u64()?, left.u64()?);
         left.end()?;

@@ -8,7 +8,7 @@ mod task;
 mod write;
 
 pub use error::PlanError;
-pub use file::Plan;
+pub use file::FleetPlan;
 pub use index::{Indexed, MOST_TASKS, Surveyed};
-pub use task::{Entry, LONGEST_FOLDER, MOST_FILES, MOST_RECORD, Seen, Task};
+pub use task::{FleetTask, LONGEST_FOLDER, MOST_FILES, MOST_RECORD, PlanEntry, SourceStamp};
 pub(crate) use write::PlanWriter;

@@ -4,7 +4,7 @@ use rustix::fs::Stat;
 use std::{ffi::CString, ops::Range, sync::Arc};
 use thalweg_core::atomic_file::name::is_reserved;
 
-use super::{PlanError, bytes::Left};
+use super::{PlanError, bytes::PlanBytes};
 use crate::identity::{ctime, mtime, size};
 
 /// Maximum number of files in one task.
@@ -22,7 +22,7 @@ const SAME: u16 = u16::MAX;
 
 /// A source at the time of the survey. Any difference means that it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SourceStamp {
     /// Size in bytes.
     pub size: u64,
     /// Modification time: seconds, nanoseconds.
@@ -33,39 +33,39 @@ pub struct Seen {
 
 /// A file of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PlanEntry {
     /// The path of its directory relative to the source; empty for the source itself.
     pub folder: Arc<[u8]>,
     /// Its name in the directory.
     pub name: CString,
     /// Its attributes at the time of the survey.
-    pub seen: Seen,
+    pub seen: SourceStamp,
 }
 
 /// A unit of work. Repeating it, or doing it on two workers at once, is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum FleetTask {
     /// Whole files.
-    Files(Vec<Entry>),
+    Files(Vec<PlanEntry>),
     /// A range of a large file.
     Stretch {
         /// The number of the file, which determines the name of its partial file.
         file: u64,
         /// The file.
-        entry: Entry,
+        entry: PlanEntry,
         /// The range in bytes.
         range: Range<u64>,
     },
 }
 
-impl Seen {
+impl SourceStamp {
     pub(crate) fn of(stat: &Stat) -> Self {
         let time = |(seconds, nanoseconds)| (seconds, nanoseconds as u32);
         Self { size: size(stat), mtime: time(mtime(stat)), ctime: time(ctime(stat)) }
     }
 }
 
-impl Task {
+impl FleetTask {
     /// Returns the number of whole files in the task.
     pub fn files(&self) -> u32 {
         match self {
@@ -110,14 +110,14 @@ impl Task {
 
     /// Parses a record and validates every field: the paths must stay inside the source.
     pub fn parse(record: &[u8]) -> Result<Self, PlanError> {
-        let mut left = Left(record);
+        let mut left = PlanBytes(record);
         let task = match left.u8()? {
             FILES => {
                 let count = left.u32()?;
                 if count == 0 || count > MOST_FILES {
                     return Err(PlanError::Nonsense("a task of no files, or of too many"));
                 }
-                let mut files: Vec<Entry> = Vec::new();
+                let mut files: Vec<PlanEntry> = Vec::new();
                 for _ in 0..count {
                     files.push(entry(&mut left, files.last())?);
                 }
@@ -139,7 +139,7 @@ impl Task {
     }
 }
 
-fn write_entry(into: &mut Vec<u8>, entry: &Entry, is_same_folder: bool) {
+fn write_entry(into: &mut Vec<u8>, entry: &PlanEntry, is_same_folder: bool) {
     if is_same_folder {
         into.extend(SAME.to_le_bytes());
     } else {
@@ -155,7 +155,7 @@ fn write_entry(into: &mut Vec<u8>, entry: &Entry, is_same_folder: bool) {
     }
 }
 
-fn entry(left: &mut Left<'_>, before: Option<&Entry>) -> Result<Entry, PlanError> {
+fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEntry, PlanError> {
     let folder = match left.u16()? {
         SAME => {
             let before = before.ok_or(PlanError::Nonsense("a file without a folder"))?;
@@ -183,7 +183,7 @@ fn entry(left: &mut Left<'_>, before: Option<&Entry>) -> Result<Entry, PlanError
         Ok((seconds, nanoseconds))
     };
     let (mtime, ctime) = (time()?, time()?);
-    Ok(Entry { folder, name, seen: Seen { size, mtime, ctime } })
+    Ok(PlanEntry { folder, name, seen: SourceStamp { size, mtime, ctime } })
 }
 
 /// Checks one name of a path: it must not be `.` or `..`, contain a slash, or be reserved for files of this program.
@@ -197,23 +197,25 @@ fn check(name: &[u8]) -> Result<CString, PlanError> {
 mod tests {
     use super::*;
 
-    fn file(folder: &str, name: &str) -> Entry {
-        let seen = Seen { size: 7, mtime: (-1, 999_999_999), ctime: (i64::MAX, 0) };
-        Entry { folder: Arc::from(folder.as_bytes()), name: CString::new(name).unwrap(), seen }
+    fn file(folder: &str, name: &str) -> PlanEntry {
+        let seen = SourceStamp { size: 7, mtime: (-1, 999_999_999), ctime: (i64::MAX, 0) };
+        PlanEntry { folder: Arc::from(folder.as_bytes()), name: CString::new(name).unwrap(), seen }
     }
 
     #[test]
     fn tasks_come_back_as_they_were_written() {
         let folder = "a/".repeat(20_000) + "b";
         let files = vec![file("", "x"), file("", "y"), file(&folder, "z"), file("a", "\u{ff}\n")];
-        let entry = Entry { seen: Seen { size: 100, ..files[0].seen }, ..file("a/b", "big") };
-        for task in [Task::Files(files), Task::Stretch { file: 3, entry, range: 64..100 }] {
+        let entry =
+            PlanEntry { seen: SourceStamp { size: 100, ..files[0].seen }, ..file("a/b", "big") };
+        for task in [FleetTask::Files(files), FleetTask::Stretch { file: 3, entry, range: 64..100 }]
+        {
             let bytes = task.to_bytes();
-            assert_eq!(Task::parse(&bytes), Ok(task));
+            assert_eq!(FleetTask::parse(&bytes), Ok(task));
             for cut in 0..bytes.len() {
-                assert!(Task::parse(&bytes[..cut]).is_err());
+                assert!(FleetTask::parse(&bytes[..cut]).is_err());
             }
-            assert!(Task::parse(&[&bytes[..], &[0]].concat()).is_err());
+            assert!(FleetTask::parse(&[&bytes[..], &[0]].concat()).is_err());
         }
     }
 
@@ -234,28 +236,31 @@ mod tests {
             (".a.thalweg-fleet", "x"),
             ("a", ".b.thalweg-part"),
         ] {
-            let task = Task::Files(vec![file(folder, name)]);
-            assert!(Task::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
+            let task = FleetTask::Files(vec![file(folder, name)]);
+            assert!(FleetTask::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
         }
         let long = "x".repeat(256);
         // The length does not fit, so the record is parsed as a different one.
-        assert!(Task::parse(&Task::Files(vec![file("", &long)]).to_bytes()).is_err());
+        assert!(FleetTask::parse(&FleetTask::Files(vec![file("", &long)]).to_bytes()).is_err());
     }
 
     #[test]
     fn numbers_that_make_no_sense_are_refused() {
-        let seen = Seen { size: 10, mtime: (0, 0), ctime: (0, 0) };
-        let of =
-            |seen, range| Task::Stretch { file: 0, entry: Entry { seen, ..file("", "x") }, range };
+        let seen = SourceStamp { size: 10, mtime: (0, 0), ctime: (0, 0) };
+        let of = |seen, range| FleetTask::Stretch {
+            file: 0,
+            entry: PlanEntry { seen, ..file("", "x") },
+            range,
+        };
         for task in [
             of(seen, 5..5),
             of(seen, 0..11),
-            of(Seen { size: u64::MAX, ..seen }, 0..1),
-            of(Seen { mtime: (0, 1_000_000_000), ..seen }, 0..1),
-            Task::Files(Vec::new()),
+            of(SourceStamp { size: u64::MAX, ..seen }, 0..1),
+            of(SourceStamp { mtime: (0, 1_000_000_000), ..seen }, 0..1),
+            FleetTask::Files(Vec::new()),
         ] {
-            assert!(Task::parse(&task.to_bytes()).is_err(), "{task:?}");
+            assert!(FleetTask::parse(&task.to_bytes()).is_err(), "{task:?}");
         }
-        assert!(Task::parse(&[9]).is_err());
+        assert!(FleetTask::parse(&[9]).is_err());
     }
 }

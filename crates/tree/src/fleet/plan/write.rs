@@ -5,8 +5,8 @@ use thalweg_sys::{Errno, io};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Task,
-    index::{Indexed, MOST_TASKS, Surveyed, Tail, head},
+    FleetTask,
+    index::{Indexed, MOST_TASKS, PlanTail, Surveyed, head},
 };
 
 /// Size of the write buffer.
@@ -28,7 +28,7 @@ impl PlanWriter {
     }
 
     /// Adds a task. Returns `false` if the maximum number of tasks is reached.
-    pub fn add(&mut self, task: &Task) -> Result<bool, Errno> {
+    pub fn add(&mut self, task: &FleetTask) -> Result<bool, Errno> {
         if self.index.len() == MOST_TASKS {
             return Ok(false);
         }
@@ -52,7 +52,7 @@ impl PlanWriter {
         let at = self.at + self.buffer.len() as u64;
         let mut index = Vec::new();
         self.index.iter().for_each(|line| line.write(&mut index));
-        let tail = Tail { at, count: self.index.len(), hash: xxh3_64(&index) };
+        let tail = PlanTail { at, count: self.index.len(), hash: xxh3_64(&index) };
         self.buffer.extend(index);
         self.buffer.extend(tail.bytes(self.id));
         self.flush()?;

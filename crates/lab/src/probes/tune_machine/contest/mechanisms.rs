@@ -6,7 +6,7 @@ use thalweg_core::{
     alias::{self, Alias},
     mechanisms::{LAST_RESORT, by_name},
     profile::{Cell, LARGE_READS, Load, SinkState},
-    scratch::Site,
+    scratch::ScratchSite,
 };
 
 use super::{
@@ -168,7 +168,7 @@ fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &Ends) -> Resu
         EndKind::File(folder) => folder.clone(),
         _ => std::env::temp_dir(),
     };
-    let site = Site::between(folder(&ends.source), folder(&ends.sink));
+    let site = ScratchSite::between(folder(&ends.source), folder(&ends.sink));
     match alias::probe(mechanism, pair, &site)? {
         Alias::Copied => Ok(()),
         Alias::Shared => Err(Unfit::because(

@@ -9,23 +9,23 @@ use std::{
 
 /// Displays a name or a message with control characters and invalid bytes escaped as `\u{1b}`, `\n`, `\xff`.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct Escaped<'a> {
     text: &'a OsStr,
     /// `true` to keep line feeds.
     lines: bool,
 }
 
 /// Escapes a file name, or text from another process, to fit on one line.
-pub fn shown<T: AsRef<OsStr> + ?Sized>(text: &T) -> Shown<'_> {
-    Shown { text: text.as_ref(), lines: false }
+pub fn shown<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
+    Escaped { text: text.as_ref(), lines: false }
 }
 
 /// Escapes a whole message, which may have several lines.
-pub fn shown_lines(text: &str) -> Shown<'_> {
-    Shown { text: text.as_ref(), lines: true }
+pub fn shown_lines(text: &str) -> Escaped<'_> {
+    Escaped { text: text.as_ref(), lines: true }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.text.as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {

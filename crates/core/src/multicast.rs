@@ -10,7 +10,7 @@ use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
 use crate::{
     End, Error, Kind, Report, Side, Tuning, Watch,
-    driver::{Pace, Share, Stop, wait},
+    driver::{Share, StepPace, TransferStop, wait},
     mechanisms::LAST_RESORT,
 };
 
@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_millis(40);
 
 /// The settings of a fan.
 #[derive(Clone, Debug, Default)]
-pub struct Fan {
+pub struct Multicast {
     /// The maximum rate, in bytes per second.
     pub limit: Option<u64>,
     /// `true` to let the sinks share pages with each other and with the source's remaining data.
@@ -60,16 +60,16 @@ pub struct Delivered {
     pub error: Option<Error>,
 }
 
-impl Fan {
+impl Multicast {
     /// Copies the whole source to every sink.
     pub fn run(&self, source: End<'_>, sinks: &[Branch<'_>], watch: &mut dyn Watch) -> FanOutcome {
         let (began, cpu) = (Instant::now(), Usage::now_process());
         let mut ride = Ride {
             taken: 0,
             source,
-            arms: sinks.iter().map(Arm::of).collect(),
+            arms: sinks.iter().map(MulticastSink::of).collect(),
             report: Report::default(),
-            pace: Pace::new(self.limit, TURN),
+            pace: StepPace::new(self.limit, TURN),
             watch,
         };
         let share_pages = self.share_pages && source.kind == Kind::Pipe;
@@ -85,8 +85,8 @@ impl Fan {
         report.cpu = Usage::now_process().since(&cpu).cpu();
         let (stopped, error) = match end {
             Ok(()) => (false, None),
-            Err(Stop::Cancelled) => (true, None),
-            Err(Stop::Failed(error)) => (false, Some(Error { moved: delivered, ..error })),
+            Err(TransferStop::Cancelled) => (true, None),
+            Err(TransferStop::Failed(error)) => (false, Some(Error { moved: delivered, ..error })),
         };
         let sinks = ride.arms.iter().map(|arm| arm.delivered).collect();
         FanOutcome { report, stopped, error, sinks }
@@ -94,13 +94,13 @@ impl Fan {
 }
 
 /// State of one sink.
-struct Arm<'a> {
+struct MulticastSink<'a> {
     end: End<'a>,
     vital: bool,
     delivered: Delivered,
 }
 
-impl<'a> Arm<'a> {
+impl<'a> MulticastSink<'a> {
     fn of(branch: &Branch<'a>) -> Self {
         Self { end: branch.end, vital: branch.vital, delivered: Delivered::default() }
     }
@@ -116,17 +116,17 @@ impl<'a> Arm<'a> {
 
 struct Ride<'a, 'w> {
     source: End<'a>,
-    arms: Vec<Arm<'a>>,
+    arms: Vec<MulticastSink<'a>>,
     // Bytes taken from the source.
     taken: u64,
     report: Report,
-    pace: Pace,
+    pace: StepPace,
     watch: &'w mut dyn Watch,
 }
 
 impl Ride<'_, '_> {
     /// Reads into one buffer and writes it to every sink, until the source ends.
-    fn run(&mut self) -> Result<(), Stop> {
+    fn run(&mut self) -> Result<(), TransferStop> {
         let info = LAST_RESORT.info();
         let knob = info.knobs.first().map_or("", |knob| knob.name);
         let mut buffer = Buffer::new(info.bytes(&Tuning::default(), knob));
@@ -148,7 +148,8 @@ impl Ride<'_, '_> {
 
     /// Returns `true` if at least one sink is open and no vital sink has failed.
     fn goes_on(&self) -> bool {
-        self.arms.iter().any(Arm::is_open) && self.arms.iter().all(|a| a.is_open() || !a.vital)
+        self.arms.iter().any(MulticastSink::is_open)
+            && self.arms.iter().all(|a| a.is_open() || !a.vital)
     }
 
     /// Returns the bytes that every open sink has received. If none is open, returns the largest
@@ -164,7 +165,7 @@ impl Ride<'_, '_> {
     }
 
     /// Records a turn in which all sinks received `bytes`.
-    fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), Stop> {
+    fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), TransferStop> {
         if let Some(share) = self.report.shares.last_mut() {
             share.bytes += bytes;
         }
@@ -176,7 +177,7 @@ impl Ride<'_, '_> {
     }
 
     /// Reads once from the source; 0 is its end.
-    fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, TransferStop> {
         loop {
             let call = self.source.read_call();
             match self.source.read(into) {
@@ -190,7 +191,7 @@ impl Ride<'_, '_> {
     }
 
     /// Writes all of `bytes` to one sink. A failure is recorded in the sink's result.
-    fn deliver(&mut self, n: usize, bytes: &[u8]) -> Result<(), Stop> {
+    fn deliver(&mut self, n: usize, bytes: &[u8]) -> Result<(), TransferStop> {
         let mut left = bytes;
         while !left.is_empty() && self.arms[n].is_open() {
             let end = &mut self.arms[n].end;
@@ -202,8 +203,8 @@ impl Ride<'_, '_> {
                 }
                 Err(errno) => match self.again(errno, call, Side::Sink, fd) {
                     Ok(()) => {}
-                    Err(Stop::Failed(error)) => self.arms[n].fail(error),
-                    Err(Stop::Cancelled) => return Err(Stop::Cancelled),
+                    Err(TransferStop::Failed(error)) => self.arms[n].fail(error),
+                    Err(TransferStop::Cancelled) => return Err(TransferStop::Cancelled),
                 },
             }
         }
@@ -217,19 +218,19 @@ impl Ride<'_, '_> {
         call: &'static str,
         side: Side,
         fd: BorrowedFd<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TransferStop> {
         let error = LAST_RESORT.info().error(call, side, errno, 0);
         if error.is_interruption() {
             return self.look();
         }
         if !error.is_would_block() {
-            return Err(Stop::Failed(error));
+            return Err(TransferStop::Failed(error));
         }
         let done = self.delivered();
         wait(fd, side, || self.watch.progress(done))
     }
 
-    fn look(&mut self) -> Result<(), Stop> {
+    fn look(&mut self) -> Result<(), TransferStop> {
         Ok(self.watch.progress(self.delivered())?)
     }
 }

@@ -22,9 +22,9 @@ use crate::{
         attributes::{SPECIAL, inherit as inherit_attributes, own},
         dest::mode::as_written,
         name_at::NameAt,
-        staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
+        staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
-    error::Failure,
+    error::CopyFailure,
     journal::Remote,
 };
 
@@ -32,19 +32,19 @@ pub use crate::copy::whole_sync::WholeSync;
 
 /// A new directory under its temporary name, with a journal that identifies its source. It is locked while it is
 /// open.
-pub struct Stage {
+pub struct RemoteStage {
     above: OwnedFd,
     name: CString,
     fd: OwnedFd,
     staged: StagedDir,
 }
 
-impl Stage {
+impl RemoteStage {
     /// Creates the staging directory for `name` in `above`, or adopts a leftover of this boot with an equal URL. Any
     /// other leftover of that name is removed.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
         let name_at = NameAt { dir: above.as_fd(), name: &name };
-        let made = StagedDir::make(name_at, true, Origin::Remote(source));
+        let made = StagedDir::make(name_at, true, StageSource::Remote(source));
         let (fd, staged) = made.map_err(|failure| of_failure(&failure))?;
         Ok(Self { above, name, fd, staged })
     }
@@ -87,7 +87,7 @@ impl Stage {
     /// anything was written. If that sync fails, the staging directory is removed.
     pub fn publish(
         self,
-        attributes: &Attributes,
+        attributes: &EntryAttributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
     ) -> Result<(), CallFailed> {
@@ -105,9 +105,11 @@ impl Stage {
     }
 }
 
-fn of_failure(failure: &Failure) -> CallFailed {
+fn of_failure(failure: &CopyFailure) -> CallFailed {
     match *failure {
-        Failure::Sink(call, errno, _) | Failure::Source(call, errno) => CallFailed { call, errno },
+        CopyFailure::Sink(call, errno, _) | CopyFailure::Source(call, errno) => {
+            CallFailed { call, errno }
+        }
         // The functions called on a staging directory return no other failures.
         _ => CallFailed { call: "openat", errno: Errno::INVAL },
     }
@@ -167,7 +169,7 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
 
 /// The attributes of a complete entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
+pub struct EntryAttributes {
     /// Permission bits.
     pub mode: u32,
     /// User and group; `None`: leave them unchanged.
@@ -176,7 +178,7 @@ pub struct Attributes {
     pub mtime: (i64, u32),
 }
 
-impl Attributes {
+impl EntryAttributes {
     /// Sets the attributes of an open file or directory, in an order in which no step undoes an earlier one. If the
     /// owner cannot be set, set-id bits are cleared, because they are only valid for that owner.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<(), CallFailed> {

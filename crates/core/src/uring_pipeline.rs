@@ -9,7 +9,7 @@ use thalweg_sys::{
 use crate::{Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount};
 
 /// Two files, the offset to start at in each, and the length.
-pub struct Job<'a> {
+pub struct PipelineJob<'a> {
     /// The file to read, and the start offset.
     pub source: (RingFd<'a>, u64),
     /// The sink, and the start offset; `None` for a sink without offsets.
@@ -23,14 +23,14 @@ pub struct Front {
     /// Bytes in the sink, from the start of the job and without gaps.
     pub moved: u64,
     /// The reason for stopping; `None` if all bytes were moved.
-    pub stop: Option<Stop>,
+    pub stop: Option<PipelineStop>,
     /// `true` if pieces beyond the front have been written as well.
     pub scattered: bool,
 }
 
 /// The reason that a piece could not be finished.
 #[derive(Clone, Copy, Debug)]
-pub enum Stop {
+pub enum PipelineStop {
     /// A read returned 0.
     End,
     /// The remaining length is not a multiple of the grain.
@@ -55,10 +55,10 @@ pub fn fits(facts: &Facts) -> Result<(), Unfit> {
 }
 
 /// The ring, and the pieces in flight on it.
-pub struct Lanes<'a> {
+pub struct UringPipeline<'a> {
     info: &'static Info,
     ring: Uring<'a>,
-    pieces: Vec<Option<Piece>>,
+    pieces: Vec<Option<PipelinePiece>>,
     size: u64,
     grain: u64,
 }
@@ -66,23 +66,23 @@ pub struct Lanes<'a> {
 /// A piece of a job. Its buffer holds `filled` bytes of the source from `start + base` on; `sent` of them are in the
 /// sink.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct PipelinePiece {
     start: u64,
     len: u64,
     base: u64,
     filled: u64,
     sent: u64,
     read: Option<Result<u32, Errno>>,
-    stop: Option<Stop>,
+    stop: Option<PipelineStop>,
 }
 
-impl Piece {
+impl PipelinePiece {
     fn front(&self) -> u64 {
         self.start + self.base + self.sent
     }
 }
 
-impl<'a> Lanes<'a> {
+impl<'a> UringPipeline<'a> {
     /// Creates as many lanes as the knob `depth` sets, with buffers of the size that the knob `buffer` sets. Neither
     /// exceeds the need of `amount`, as the ring makes all buffers resident. Every offset and length of the calls is a
     /// multiple of `grain` if those of the jobs are.
@@ -105,7 +105,7 @@ impl<'a> Lanes<'a> {
     /// Moves as much of the job as possible. Nothing is in flight when it returns `Ok`.
     ///
     /// An error concerns the ring itself. The lanes must then be dropped, which ends the requests in flight.
-    pub fn run(&mut self, job: &Job<'a>) -> Result<Front, Error> {
+    pub fn run(&mut self, job: &PipelineJob<'a>) -> Result<Front, Error> {
         self.pieces.fill(None);
         let (mut next, mut furthest) = (0, 0);
         loop {
@@ -116,7 +116,7 @@ impl<'a> Lanes<'a> {
                 }
                 if self.pieces[slot].is_none() {
                     let len = self.size.min(job.len - next);
-                    let piece = Piece { start: next, len, ..Piece::EMPTY };
+                    let piece = PipelinePiece { start: next, len, ..PipelinePiece::EMPTY };
                     self.begin(job, slot, piece)?;
                     next += len;
                 }
@@ -132,12 +132,17 @@ impl<'a> Lanes<'a> {
             }
         }
         let first = self.pieces.iter().flatten().min_by_key(|piece| piece.start);
-        let moved = first.map_or(next, Piece::front);
+        let moved = first.map_or(next, PipelinePiece::front);
         Ok(Front { moved, stop: first.and_then(|p| p.stop), scattered: furthest > moved })
     }
 
     /// Reads the rest of a piece and writes it.
-    fn begin(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        job: &PipelineJob<'a>,
+        slot: usize,
+        piece: PipelinePiece,
+    ) -> Result<(), Error> {
         let at = piece.start + piece.base;
         let len = (piece.len - piece.base) as usize;
         let (source, sink) = (job.source.0.clone(), job.sink.0.clone());
@@ -149,7 +154,12 @@ impl<'a> Lanes<'a> {
     }
 
     /// Writes the bytes that are in the buffer and not in the sink, starting at the last multiple of the grain.
-    fn write(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
+    fn write(
+        &mut self,
+        job: &PipelineJob<'a>,
+        slot: usize,
+        piece: PipelinePiece,
+    ) -> Result<(), Error> {
         let from = piece.sent / self.grain * self.grain;
         let range = from as usize..piece.filled as usize;
         let sink_at = job.sink.1.map_or(CURRENT, |start| start + piece.start + piece.base + from);
@@ -158,7 +168,12 @@ impl<'a> Lanes<'a> {
         queued.map_err(|errno| self.broken(errno))
     }
 
-    fn handle(&mut self, job: &Job<'a>, done: Completion, furthest: &mut u64) -> Result<(), Error> {
+    fn handle(
+        &mut self,
+        job: &PipelineJob<'a>,
+        done: Completion,
+        furthest: &mut u64,
+    ) -> Result<(), Error> {
         let slot = done.slot as usize;
         let Some(mut piece) = self.pieces[slot] else { return Ok(()) };
         if done.op == Op::Read {
@@ -176,9 +191,9 @@ impl<'a> Lanes<'a> {
                 Err(_) => 0,
             };
             piece.stop = match read {
-                Err(errno) => Some(Stop::Failed("IORING_OP_READ", Side::Source, errno)),
-                Ok(0) => Some(Stop::End),
-                Ok(_) if piece.filled == 0 => Some(Stop::Ragged),
+                Err(errno) => Some(PipelineStop::Failed("IORING_OP_READ", Side::Source, errno)),
+                Ok(0) => Some(PipelineStop::End),
+                Ok(_) if piece.filled == 0 => Some(PipelineStop::Ragged),
                 Ok(_) => None,
             };
             cancelled = done.result == Err(Errno::CANCELED);
@@ -187,8 +202,12 @@ impl<'a> Lanes<'a> {
             _ if piece.stop.is_some() => {}
             // A short read cancels its linked write. The bytes read are in the buffer.
             Err(_) if cancelled => return self.write(job, slot, piece),
-            Err(errno) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, errno)),
-            Ok(0) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL)),
+            Err(errno) => {
+                piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, errno))
+            }
+            Ok(0) => {
+                piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL))
+            }
             Ok(put) => {
                 piece.sent = start + u64::from(put);
                 *furthest = (*furthest).max(piece.front());
@@ -203,7 +222,7 @@ impl<'a> Lanes<'a> {
                 if piece.sent / self.grain * self.grain > start {
                     return self.write(job, slot, piece);
                 }
-                piece.stop = Some(Stop::Ragged);
+                piece.stop = Some(PipelineStop::Ragged);
             }
         }
         self.pieces[slot] = Some(piece);
@@ -215,7 +234,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-impl Piece {
+impl PipelinePiece {
     const EMPTY: Self =
         Self { start: 0, len: 0, base: 0, filled: 0, sent: 0, read: None, stop: None };
 }

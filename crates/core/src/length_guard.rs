@@ -12,11 +12,11 @@ use crate::{End, Kind};
 
 /// The length of a sink file before it grew.
 #[derive(Clone, Copy, Debug)]
-pub struct Growth {
+pub struct LengthGuard {
     before: Option<u64>,
 }
 
-impl Growth {
+impl LengthGuard {
     /// Records the current length of the sink. A sink that is not a file does not grow.
     pub fn of(sink: &End<'_>) -> Result<Self, Errno> {
         let before = if sink.kind == Kind::File { Some(length(sink)?) } else { None };

@@ -15,28 +15,28 @@ use thalweg_sys::{
 use super::Ride;
 use crate::{
     Error, Side, StepDown,
-    conduit::{Conduit, chunk},
-    driver::Stop,
+    driver::TransferStop,
     error::symbol,
     mechanisms::{LAST_RESORT, tee::INFO},
+    pipe_buffer::{PipeBuffer, chunk},
 };
 
 /// The pipe of one sink.
-struct Lane {
-    through: Conduit,
+struct SinkPipe {
+    through: PipeBuffer,
     // `true` while the sink accepts spliced pages.
     splices: bool,
 }
 
 /// Takes turns until the source seems to end or tee is refused. The plain loop then continues, and
 /// detects a real end.
-pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Stop> {
+pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), TransferStop> {
     let wished = host::pipe_max_size().map_or(0, chunk);
     let lanes = ride
         .arms
         .iter()
-        .map(|_| Conduit::new(&INFO, wished).map(|through| Lane { through, splices: true }));
-    let mut lanes: Vec<Lane> = match lanes.collect() {
+        .map(|_| PipeBuffer::new(&INFO, wished).map(|through| SinkPipe { through, splices: true }));
+    let mut lanes: Vec<SinkPipe> = match lanes.collect() {
         Ok(lanes) => lanes,
         Err(error) => {
             step_down(ride, &error);
@@ -56,14 +56,14 @@ pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Stop> {
 }
 
 /// The bytes of one turn, and the number that each sink received by tee.
-struct Turn {
+struct TeeTurn {
     len: u64,
     shown: Vec<u64>,
 }
 
 /// Tees the source's data into every lane; `None` if the plain loop should continue from here.
-fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Stop> {
-    let mut turn = Turn { len: 0, shown: vec![0; lanes.len()] };
+fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTurn>, TransferStop> {
+    let mut turn = TeeTurn { len: 0, shown: vec![0; lanes.len()] };
     for (n, lane) in lanes.iter_mut().enumerate() {
         if !ride.arms[n].is_open() {
             continue;
@@ -105,7 +105,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Sto
 }
 
 /// Moves the bytes in the lanes to the sinks.
-fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
+fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<(), TransferStop> {
     for (n, lane) in lanes.iter_mut().enumerate() {
         while lane.through.waiting() > 0 && ride.arms[n].is_open() {
             let arm = &mut ride.arms[n];
@@ -139,7 +139,11 @@ fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
 
 /// Removes the turn's bytes from the source. A sink that received fewer by tee gets the rest by
 /// write.
-fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Result<(), Stop> {
+fn take(
+    ride: &mut Ride<'_, '_>,
+    turn: &TeeTurn,
+    nowhere: Option<&OwnedFd>,
+) -> Result<(), TransferStop> {
     let mut left = turn.len;
     if ride.arms.iter().zip(&turn.shown).all(|(arm, shown)| !arm.is_open() || *shown == turn.len) {
         left -= discard(ride, turn.len, nowhere)?;
@@ -151,7 +155,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
         if got == 0 {
             // Another process reads this pipe too, and has taken bytes that our sinks have
             // received.
-            return Err(Stop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
+            return Err(TransferStop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
         }
         filled += got;
     }
@@ -163,7 +167,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
 }
 
 /// Discards `len` bytes of the source without copying them. Returns the number of bytes discarded.
-fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, Stop> {
+fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, TransferStop> {
     let Some(to) = to else { return Ok(0) };
     let mut done = 0;
     while done < len {

@@ -32,9 +32,9 @@ fn all_of(file: &mut File) -> Vec<u8> {
     bytes
 }
 
-fn both_ways(check: impl Fn(Fan)) {
+fn both_ways(check: impl Fn(Multicast)) {
     for share_pages in [false, true] {
-        check(Fan { limit: None, share_pages });
+        check(Multicast { limit: None, share_pages });
     }
 }
 
@@ -127,7 +127,8 @@ fn a_watcher_can_stop_it_and_the_account_is_true() {
     let good = tempfile::tempfile().unwrap();
     let from = source(&bytes(3_000_000));
     let mut stop = |moved: u64| if moved > 500_000 { Err(Cancelled) } else { Ok(()) };
-    let outcome = Fan::default().run(End::of(from.as_fd()).unwrap(), &[branch(&good)], &mut stop);
+    let outcome =
+        Multicast::default().run(End::of(from.as_fd()).unwrap(), &[branch(&good)], &mut stop);
     assert!(outcome.stopped);
     assert_eq!(outcome.report.bytes + outcome.report.lost, good.metadata().unwrap().len());
 }
@@ -146,7 +147,7 @@ fn short_counts_and_refusals_lose_nothing() {
                 let bytes = bytes(600_000);
                 let (mut a, mut b) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
                 let from = source(&bytes);
-                let fan = Fan { limit: None, share_pages: true };
+                let fan = Multicast { limit: None, share_pages: true };
                 Script::new(vec![Rule::once(call, nth, effect)]).run(|| {
                     let sinks = [branch(&a), branch(&b)];
                     let outcome = fan.run(End::of(from.as_fd()).unwrap(), &sinks, &mut ());

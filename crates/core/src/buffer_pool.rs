@@ -15,7 +15,7 @@ pub struct Most {
 }
 
 #[derive(Default)]
-struct Spares {
+struct ThreadBuffers {
     most: Most,
     buffers: Vec<Buffer>,
     /// Each with the capacity that was requested.
@@ -23,13 +23,13 @@ struct Spares {
 }
 
 thread_local! {
-    static SPARES: RefCell<Spares> = RefCell::default();
+    static SPARES: RefCell<ThreadBuffers> = RefCell::default();
 }
 
 /// Sets the limits for this thread, and drops all kept resources.
 pub fn keep(most: Most) {
     with(|spares| {
-        *spares = Spares { most, ..Spares::default() };
+        *spares = ThreadBuffers { most, ..ThreadBuffers::default() };
     });
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn give_pipe(wished: usize, pipe: Pipe) {
 }
 
 /// Runs `act` on the thread's spares. `None` if the thread is ending and has destroyed them.
-fn with<T>(act: impl FnOnce(&mut Spares) -> T) -> Option<T> {
+fn with<T>(act: impl FnOnce(&mut ThreadBuffers) -> T) -> Option<T> {
     SPARES.try_with(|spares| act(&mut spares.borrow_mut())).ok()
 }
 

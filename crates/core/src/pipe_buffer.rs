@@ -6,7 +6,7 @@ use thalweg_sys::{
     pipe::{self, Pipe, SpliceMode},
 };
 
-use crate::{End, Error, Info, Side, spares};
+use crate::{End, Error, Info, Side, buffer_pool};
 
 /// The longest length for one system call. The kernel truncates at `MAX_RW_COUNT` anyway.
 const LONGEST: u64 = 0x7fff_f000;
@@ -17,7 +17,7 @@ pub fn chunk(len: u64) -> usize {
 }
 
 /// A pipe that bytes pass through by reference, with their count.
-pub struct Conduit {
+pub struct PipeBuffer {
     // `None` only during drop.
     pipe: Option<Pipe>,
     wished: usize,
@@ -26,10 +26,10 @@ pub struct Conduit {
     spill: Vec<u8>,
 }
 
-impl Conduit {
+impl PipeBuffer {
     /// Creates a pipe of the wished capacity, or as much of it as the kernel grants.
     pub fn new(info: &Info, wished: usize) -> Result<Self, Error> {
-        let pipe = match spares::pipe(wished) {
+        let pipe = match buffer_pool::pipe(wished) {
             Some(pipe) => pipe,
             None => Pipe::new(wished).map_err(|e| info.error("pipe2", Side::Own, e, 0))?,
         };
@@ -109,11 +109,11 @@ impl Conduit {
     }
 }
 
-impl Drop for Conduit {
+impl Drop for PipeBuffer {
     fn drop(&mut self) {
         // A pipe that still contains bytes cannot be reused.
         if let Some(pipe) = self.pipe.take().filter(|_| self.waiting == 0) {
-            spares::give_pipe(self.wished, pipe);
+            buffer_pool::give_pipe(self.wished, pipe);
         }
     }
 }
