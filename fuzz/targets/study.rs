@@ -2,14 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{
-    arms::CATALOGUE,
-    study::{
-        file::Study,
-        places::places,
-        preset::{Preset, Settings},
-    },
-};
+use thalweg_lab::{arms::CATALOGUE, study::{file::Study, places::places, settings::Settings}};
+use thalweg_measure::preset::Preset;
 
 fuzz_target!(|text: &str| {
     let Ok(study) = Study::parse(text, &CATALOGUE) else { return };

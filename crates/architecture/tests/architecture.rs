@@ -17,7 +17,7 @@ const ROWS: &[&[&str]] = &[
     &["thalweg-kernels", "thalweg-sys", "thalweg-architecture"],
     &["thalweg-core", "thalweg-preload"],
     &["thalweg-channel", "thalweg-tree"],
-    &["thalweg-serve"],
+    &["thalweg-serve", "thalweg-measure"],
     &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
     &["thalweg-cli", "thalweg-python"],
 ];

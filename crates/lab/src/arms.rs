@@ -7,12 +7,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
 use thalweg_core::Unfit;
 
-pub use crate::measure::schedule::Arm;
+pub use thalweg_measure::schedule::Arm;
 
 pub(crate) mod bulk;
-pub mod command;
-pub(crate) mod content;
-pub(crate) mod cp;
 pub(crate) mod far;
 pub(crate) mod knobs;
 pub(crate) mod memory;

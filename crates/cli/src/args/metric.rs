@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use thalweg_lab::arms::command::{self, Metric};
+use thalweg_measure::arms::command::{self, Metric};
 
 use crate::exit::{Exit, Failure};
 

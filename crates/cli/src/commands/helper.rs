@@ -20,6 +20,13 @@ impl Subcommand for HelperArgs {
 
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         // The helper does its own output: on stdout for the process that started it, on stderr for the user.
-        std::process::exit(thalweg_lab::helper::run(&self.words));
+        #[cfg(feature = "lab")]
+        let status = thalweg_lab::helper::run(&self.words);
+        #[cfg(not(feature = "lab"))]
+        let status = {
+            use thalweg_measure::helper::{HELPERS, run};
+            run(&[HELPERS], &self.words)
+        };
+        std::process::exit(status);
     }
 }

@@ -17,15 +17,20 @@ mod manifest;
 mod pipe;
 mod plan;
 mod receive;
+#[cfg(feature = "lab")]
 mod report;
 mod send;
 mod serve;
 mod stream;
+#[cfg(feature = "lab")]
 mod study;
 mod transfer_report;
+#[cfg(feature = "lab")]
 mod trial;
 mod tune;
 mod verify;
+#[cfg(not(feature = "lab"))]
+mod without_lab;
 
 use crate::{
     args::Color,
@@ -33,6 +38,8 @@ use crate::{
     output::paint,
 };
 use copy::CopyArgs;
+#[cfg(not(feature = "lab"))]
+use without_lab::{report, study, trial};
 
 /// A parsed command that can run.
 pub trait Subcommand {

@@ -9,6 +9,7 @@ pub mod runs;
 pub mod table;
 pub mod text;
 pub mod ticking;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 pub mod wrap;
 
 pub use thalweg_core::quantity;

@@ -23,11 +23,13 @@ pub fn strong(line: &str, color: bool) -> String {
 }
 
 /// Returns the words in colour, if colour is wanted. The words must convey the meaning without it.
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 pub fn tinted(words: &str, tint: Tint, color: bool) -> String {
     if color { format!("\x1b[{}m{words}\x1b[0m", tint as u8) } else { words.to_owned() }
 }
 
 /// The meaning of a colour.
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 #[derive(Clone, Copy, Debug)]
 pub enum Tint {
     /// The statement is false.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use thalweg_core::profile::Ratio;
-use thalweg_lab::arms::command::{Better, What};
+use thalweg_measure::arms::command::{Better, What};
 
 use super::quantity;
 

@@ -5,22 +5,19 @@
 //! until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
 
 mod alone;
-mod landing;
-mod moving;
-mod pair;
-pub(crate) mod receiving;
 mod with;
 
 use std::fs;
 use thalweg_core::Unfit;
 
-use super::{Arm, ArmKind, Job, Spec, content::Content};
+use thalweg_measure::arms::{
+    bulk::{BulkArm, PairJob, pair_of},
+    content::Content,
+};
+
+use super::{Arm, ArmKind, Job, Spec};
 use alone::Alone;
-pub(crate) use landing::Residency;
-use moving::BulkArm;
-use pair::pair_of;
-use with::Way;
-pub(crate) use with::{From, With};
+use with::{Way, With};
 
 /// Bulk transfers between two processes, and copies within one process for comparison.
 pub(super) struct Bulk;
@@ -44,26 +41,27 @@ impl ArmKind for Bulk {
 /// Opens the arm. Uses the parsed parameters in `self`, not those of the job.
 impl Spec for With {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        let bytes = length(job)?;
+        let job = &pair_job(job)?;
         Ok(match self.way()? {
-            Way::Arm(arm) => Box::new(BulkArm::join(job, self.clone(), Some(arm), bytes)?),
-            Way::Auto => Box::new(BulkArm::join(job, self.clone(), None, bytes)?),
-            Way::Copy(copier) => Box::new(Alone::new(job, self, copier, bytes)?),
+            Way::Arm(arm) => Box::new(BulkArm::join(job, self.terms(), Some(arm))?),
+            Way::Auto => Box::new(BulkArm::join(job, self.terms(), None)?),
+            Way::Copy(copier) => Box::new(Alone::new(job, self, copier)?),
         })
     }
 }
 
-fn length(job: &Job<'_>) -> Result<usize, Unfit> {
+fn pair_job<'j>(job: &Job<'j>) -> Result<PairJob<'j>, Unfit> {
     let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
-    bytes.ok_or_else(|| {
+    let bytes = bytes.ok_or_else(|| {
         Unfit::because(format!("bulk {}: it cannot move {} bytes", job.arm, job.bytes))
-    })
+    })?;
+    Ok(PairJob { program: job.program, scratch: job.scratch, bytes })
 }
 
 /// Returns the memory in bytes that both processes use after a transfer, in addition to the data buffers.
 pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
-    let bytes = length(job)?;
-    let pair = pair_of(job, bytes)?;
+    let between = pair_job(job)?;
+    let pair = pair_of(&between)?;
     // The pattern is allocated here, so that it is not counted.
     Content::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
@@ -73,7 +71,7 @@ pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     let mut piece = Bulk.open(job)?;
     piece.warm_up()?;
     piece.sample(1)?;
-    Ok(of_both()?.saturating_sub(before).saturating_sub(2 * bytes as u64))
+    Ok(of_both()?.saturating_sub(before).saturating_sub(2 * between.bytes as u64))
 }
 
 /// Returns the proportional set size of a process, in bytes (proc_pid_smaps(5)).

@@ -2,7 +2,6 @@
 //! location of its memory, and the number of threads; docs/reference/kernels.md lists them.
 
 mod buffers;
-mod drawn;
 mod fleet;
 mod operation;
 mod ring;
@@ -15,20 +14,18 @@ use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{Arm, ArmKind, Job, Spec, parameters};
-use crate::measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
-};
 use operation::{Operation, Usage};
 use size_mix::{Draw, Order, SizeMix};
 use stretch::Stretch;
+use thalweg_measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
+};
 use threads::Threads;
 use working_set::WorkingSet;
 
-pub(crate) use drawn::{DrawnBuffers, Kernel, OnBuffers};
 pub use fleet::Distribution;
 pub(super) use operation::copier;
-pub(super) use working_set::room_for;
 
 /// Copies in memory with the kernels of `thalweg-kernels`.
 pub struct Memory;
@@ -206,7 +203,7 @@ trait Copies {
     }
 }
 
-impl<C: Copies> Arm for C {
+impl<C: Copies + Send> Arm for Threads<C> {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use thalweg_core::Unfit;
 
 use super::{Arm, ArmKind, Job, Spec, known};
-use crate::measure::{
+use thalweg_measure::{
     sample::{Meter, Sample},
     schedule::Failure,
 };

@@ -8,17 +8,12 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{
-    Arm, ArmKind, Job, Spec,
+use super::{Arm, ArmKind, Job, Spec, parameters, volume::Volume};
+use thalweg_measure::arms::{
     command::{CommandRunner, Outputs, fill, find},
     content::{self, Content},
-    parameters,
-    volume::Volume,
 };
-use crate::{
-    measure::{sample::Sample, schedule::Failure},
-    scratch::remove,
-};
+use thalweg_measure::{sample::Sample, schedule::Failure, scratch::remove};
 
 /// The placeholder for the thalweg binary that runs the study.
 const OURS: &str = "{thalweg}";

@@ -13,25 +13,22 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, net, tally};
 
-mod alone;
-mod peer;
-mod whole;
 mod with;
 
-pub(in crate::arms) use alone::{end_of, move_exactly};
-pub(in crate::arms) use peer::Peer;
-pub(crate) use peer::Stream;
-pub(crate) use whole::{Medium, Terms, Whole, WholeArm, create};
-
 use super::{
-    Arm, ArmKind, Job, Spec, content,
-    far::{Far, Fifo, connect_tcp, connect_unix},
-    memory::room_for,
+    Arm, ArmKind, Job, Spec,
+    far::{Fifo, connect_tcp, connect_unix},
     volume::Volume,
 };
-use crate::measure::{
+use thalweg_measure::{
+    arms::{
+        content,
+        far::Far,
+        transfer::{end_of, move_exactly},
+    },
     sample::{Meter, Sample},
     schedule::Failure,
+    scratch::room_for,
 };
 use with::{From, To, With, touching};
 
@@ -374,7 +371,7 @@ impl TransferArm {
             return Ok(Arc::clone(fd));
         }
         if self.with.fresh.unwrap_or(true) {
-            crate::scratch::remove(&self.file);
+            thalweg_measure::scratch::remove(&self.file);
         }
         // Readable as well, because a mechanism may map it.
         let mut options = File::options();
@@ -386,7 +383,7 @@ impl TransferArm {
 
 impl Drop for TransferArm {
     fn drop(&mut self) {
-        crate::scratch::remove(&self.file);
+        thalweg_measure::scratch::remove(&self.file);
     }
 }
 
@@ -394,7 +391,7 @@ impl Drop for TransferArm {
 fn judged(line: &str, reading: Reading, mut sample: Sample) -> Result<Sample, Unfit> {
     match (reading, line) {
         (Reading::Take, _) => {
-            let spent = crate::measure::line::spent(line);
+            let spent = thalweg_measure::line::spent(line);
             let (used, calls) =
                 spent.ok_or_else(|| Unfit::because(format!("the receiver answered {line:?}")))?;
             sample.add_far(&used, calls);

@@ -10,7 +10,7 @@ use std::{
 use thalweg_core::{Unfit, atomic_file::name::is_reserved};
 use thalweg_sys::host::filesystem;
 
-use crate::scratch::{Folder, remove};
+use thalweg_measure::scratch::{Folder, remove};
 
 const MEMORY: &str = "/dev/shm";
 

@@ -22,15 +22,15 @@ use std::{
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use super::{Arm, ArmKind, Job, Spec, parameters};
-use crate::measure::{
-    sample::{CallsKind, Meter, Sample},
-    schedule::Failure,
-};
 use build::Flags;
 use calls::Calls;
 use clocks::Clocks;
 use packages::Packages;
 use talk::Talk;
+use thalweg_measure::{
+    sample::{CallsKind, Meter, Sample},
+    schedule::Failure,
+};
 
 pub struct Worker;
 

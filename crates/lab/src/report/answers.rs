@@ -10,10 +10,9 @@ use super::{
     winners::{Ranking, kept},
     words::{self, number},
 };
-use crate::{
-    measure::sample::Metric,
-    study::{file::Load, result::Place},
-};
+use crate::study::result::Place;
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::sample::Metric;
 
 /// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
 struct Band<'g> {
@@ -35,7 +34,7 @@ pub fn table(scope: &Scope<'_>) -> Option<Table> {
     for group in &groups {
         // One line per cell: the idle load if it was measured, otherwise the first load.
         let same = |other: &&Group<'_>| other.cell == group.cell;
-        let idle = |other: &&Group<'_>| other.load == Load::Idle;
+        let idle = |other: &&Group<'_>| other.load == BackgroundLoad::Idle;
         let shown = groups.iter().filter(same).find(idle).or(groups.iter().find(same));
         if shown.is_none_or(|shown| shown.load != group.load) {
             continue;
@@ -129,7 +128,7 @@ fn place(group: &Group<'_>) -> Cell {
         [only] => only.size.clone(),
         [] => String::new(),
     };
-    let load = if group.load == Load::Idle { "" } else { words::load_name(group.load) };
+    let load = if group.load == BackgroundLoad::Idle { "" } else { words::load_name(group.load) };
     let parts = [group.cell, &sizes, load].into_iter().filter(|part| !part.is_empty());
     Cell::from(parts.collect::<Vec<_>>().join(", "))
 }

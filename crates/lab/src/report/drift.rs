@@ -13,10 +13,8 @@ use super::{
     table::{Cell, Table},
     words::{self, number, short},
 };
-use crate::{
-    measure::stats::{Spread, median},
-    study::result::{ArmResult, Place, SessionSamples},
-};
+use crate::study::result::{ArmResult, Place, SessionSamples};
+use thalweg_measure::stats::{Spread, median};
 
 const WIDTH: f64 = 400.0;
 const LEFT: f64 = 34.0;

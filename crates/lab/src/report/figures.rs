@@ -13,7 +13,8 @@ use super::{
     table::{Cell, Table},
     words,
 };
-use crate::{measure::sample::Metric, study::result::RatioResult};
+use crate::study::result::RatioResult;
+use thalweg_measure::sample::Metric;
 
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]

@@ -5,7 +5,7 @@ use super::{
     svg::{Anchor, Shape, Svg, n},
     words::{interval, short},
 };
-use crate::measure::stats::Verdict;
+use thalweg_measure::stats::Verdict;
 
 /// One line of the plot.
 #[derive(Clone, Debug)]

@@ -2,19 +2,18 @@
 
 use thalweg_core::Guarantees;
 
-use crate::{
-    measure::sample::{Metric, Sample},
-    study::{
-        file::{Load, Origin, Study},
-        result::{ArmResult, Place, RatioResult, StudyResult},
-    },
+use crate::study::{
+    file::{Origin, Study},
+    result::{ArmResult, Place, RatioResult, StudyResult},
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::sample::{Metric, Sample};
 
 /// One cell under one load.
 #[derive(Clone, Debug)]
 pub struct Group<'r> {
     pub cell: &'r str,
-    pub load: Load,
+    pub load: BackgroundLoad,
     /// Its places, smallest first.
     pub places: Vec<&'r Place>,
     /// The names of its arms, in the order of the result.

@@ -122,7 +122,7 @@ fn render(template: &str, of: Value) -> Result<String, ReportError> {
     let text = page
         .render(context! {
             light => Serde(LIGHT), dark => Serde(DARK),
-            made => crate::measure::conditions::now(), version => env!("CARGO_PKG_VERSION"), ..of
+            made => thalweg_measure::conditions::now(), version => env!("CARGO_PKG_VERSION"), ..of
         })
         .map_err(wrong)?;
     Ok(printable(&text))

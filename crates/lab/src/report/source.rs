@@ -8,13 +8,11 @@ use super::{
     table::{Cell, Table},
     words,
 };
-use crate::{
-    measure::sample::Metric,
-    study::{
-        file::{At, Check, Claim, Study},
-        result::RatioResult,
-    },
+use crate::study::{
+    file::{At, Check, Claim, Study},
+    result::RatioResult,
 };
+use thalweg_measure::sample::Metric;
 
 /// Published ratios by arm, reference, cell, size, load and metric, in the format of [`key`].
 pub type Published = BTreeMap<String, f64>;

@@ -13,10 +13,8 @@ use super::{
     table::{Cell, Table},
     words::{self, number, short},
 };
-use crate::{
-    measure::{sample::CallsKind, stats::Spread},
-    study::{file::Origin, result::ArmResult},
-};
+use crate::study::{file::Origin, result::ArmResult};
+use thalweg_measure::{sample::CallsKind, stats::Spread};
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;

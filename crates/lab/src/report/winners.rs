@@ -11,14 +11,12 @@ use super::{
     table::{Cell, Table},
     words::{self, number},
 };
-use crate::{
-    measure::{outcome::Outcome, sample::Metric, stats::Verdict},
-    study::{
-        figures::ratio,
-        file::Origin,
-        result::{ArmResult, Place},
-    },
+use crate::study::{
+    figures::ratio,
+    file::Origin,
+    result::{ArmResult, Place},
 };
+use thalweg_measure::{outcome::Outcome, sample::Metric, stats::Verdict};
 
 /// Returns the maps for both metrics, one for each group of cells with equal sizes. Empty if nothing was compared.
 pub fn maps(scope: &Scope<'_>) -> Vec<Table> {

@@ -3,13 +3,12 @@
 use std::time::Duration;
 use thalweg_core::{Guarantees, profile::Ratio, quantity};
 
-use crate::{
-    measure::{sample::Metric, stats::Verdict},
-    study::{
-        file::{Load, Origin},
-        result::{ClaimVerdict, Place, StudyResult},
-    },
+use crate::study::{
+    file::Origin,
+    result::{ClaimVerdict, Place, StudyResult},
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::{sample::Metric, stats::Verdict};
 
 /// Formats a number with three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`. Returns `-` if it is
 /// not finite.
@@ -102,17 +101,17 @@ pub fn promises_less(promises: Option<Guarantees>) -> bool {
     promises.is_some_and(|all| !all.cover(Guarantees::COPIED))
 }
 
-pub fn load(load: Load) -> &'static str {
+pub fn load(load: BackgroundLoad) -> &'static str {
     match load {
-        Load::Idle => "idle",
-        Load::Busy => "busy: a busy thread on every core but one",
-        Load::Quarter => "quarter: one thread busy a quarter of the time",
-        Load::Writeback => "writeback: a file is dirtied and written back",
+        BackgroundLoad::Idle => "idle",
+        BackgroundLoad::Busy => "busy: a busy thread on every core but one",
+        BackgroundLoad::Quarter => "quarter: one thread busy a quarter of the time",
+        BackgroundLoad::Writeback => "writeback: a file is dirtied and written back",
     }
 }
 
 /// Returns the short name of a load.
-pub fn load_name(name: Load) -> &'static str {
+pub fn load_name(name: BackgroundLoad) -> &'static str {
     load(name).split(':').next().unwrap_or_default()
 }
 

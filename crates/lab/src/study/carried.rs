@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_core::atomic_file::write_file;
 
-use crate::scratch::cache;
+use thalweg_measure::scratch::cache;
 
 /// Embedded files: path relative to the root of the repository, and content.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/carried.rs"));

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use thalweg_core::{profile::LEAST_NOISE, quantity::parse_some_bytes};
 
-use super::file::{At, Cell, Check, Claim, Item, KINDS, Load, Study, is_id};
+use super::file::{At, Cell, Check, Claim, Item, KINDS, Study, is_id};
 use crate::arms::Catalogue;
+use thalweg_measure::load::BackgroundLoad;
 
 /// Upper limit for the numbers of arms, cells and claims. No study needs more, and a run of more would not finish.
 const MOST: usize = 1000;
@@ -213,7 +214,7 @@ impl Study {
     fn check_at(
         &self,
         at: &At,
-        load: Option<Load>,
+        load: Option<BackgroundLoad>,
         arms: &[String],
         one_size: bool,
     ) -> Result<(), String> {

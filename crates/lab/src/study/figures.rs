@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use super::result::{ArmResult, SessionSamples};
-use crate::measure::{
+use thalweg_measure::{
     outcome::{Costs, ratio_over},
     sample::Metric,
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::measure::sample::Metric;
+use thalweg_measure::{load::BackgroundLoad, sample::Metric};
 
 /// A published experiment, restated as data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -122,7 +122,7 @@ pub struct Cell {
     pub rounds: Option<usize>,
     /// The background loads under which the arms run.
     #[serde(default = "idle_only")]
-    pub loads: Vec<Load>,
+    pub loads: Vec<BackgroundLoad>,
     /// `true` if all arms are pinned to one CPU, so that the CPU on which a process wakes up does not affect the
     /// comparison.
     #[serde(default)]
@@ -154,34 +154,8 @@ impl Cell {
     }
 }
 
-/// Background load while an arm is sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Load {
-    /// No background load from thalweg.
-    Idle,
-    /// A busy thread on every core except one.
-    Busy,
-    /// One thread that is busy for a quarter of the time (used by study 001).
-    Quarter,
-    /// A process that keeps dirtying a file and writing it back.
-    Writeback,
-}
-
-impl Load {
-    /// Returns the name used in study files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Busy => "busy",
-            Self::Quarter => "quarter",
-            Self::Writeback => "writeback",
-        }
-    }
-}
-
-fn idle_only() -> Vec<Load> {
-    vec![Load::Idle]
+fn idle_only() -> Vec<BackgroundLoad> {
+    vec![BackgroundLoad::Idle]
 }
 
 /// A variant that is measured.
@@ -300,7 +274,7 @@ pub enum Check {
         arm: String,
         /// The place, without a load.
         at: At,
-        loads: [Load; 2],
+        loads: [BackgroundLoad; 2],
         #[serde(default)]
         metric: Metric,
         within: [f64; 2],
@@ -389,14 +363,14 @@ pub struct At {
     /// The size as written in the cell. May be omitted if the cell has only one.
     pub size: Option<String>,
     #[serde(default = "idle")]
-    pub load: Load,
+    pub load: BackgroundLoad,
 }
 
 impl At {
     /// Returns a place in `cell` for any size, without load.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {
-        Self { cell: cell.to_owned(), size: None, load: Load::Idle }
+        Self { cell: cell.to_owned(), size: None, load: BackgroundLoad::Idle }
     }
 
     /// Returns a copy of this place with the given size.
@@ -406,6 +380,6 @@ impl At {
     }
 }
 
-fn idle() -> Load {
-    Load::Idle
+fn idle() -> BackgroundLoad {
+    BackgroundLoad::Idle
 }

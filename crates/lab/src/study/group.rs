@@ -7,7 +7,7 @@ use super::{
     result::{Place, RoundSample, SessionSamples},
     wire::{ArmRun, PlaceLog},
 };
-use crate::measure::{
+use thalweg_measure::{
     contamination::{Mark, marks},
     experiment::Experiment,
     log::Log,

@@ -4,8 +4,8 @@ use thalweg_core::quantity::parse_some_bytes;
 
 use super::{
     file::{Cell, Study},
-    preset::{Settings, Sizes},
     result::Place,
+    settings::{Settings, Sizes},
 };
 
 /// Returns the places in the order of the study. An unknown cell in `only` or an unknown size is an error that lists

@@ -5,10 +5,8 @@ use std::{fs, path::Path};
 use thalweg_core::quantity::parse_some_bytes;
 
 use super::store::Loaded;
-use crate::{
-    arms::{Catalogue, Job},
-    scratch::Folder,
-};
+use crate::arms::{Catalogue, Job};
+use thalweg_measure::scratch::Folder;
 
 /// Problems that a run of the study would meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};
 
-use super::file::{GOAL, Load, Origin};
-use crate::{
-    arms::Finding,
-    measure::{
-        sample::{CallsKind, Metric, Sample},
-        stats::Verdict,
-    },
+use super::file::{GOAL, Origin};
+use crate::arms::Finding;
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::{
+    sample::{CallsKind, Metric, Sample},
+    stats::Verdict,
 };
 
 /// The result of a run of one study.
@@ -26,7 +25,7 @@ pub struct StudyResult {
     /// The texts of the study that was run and by which it was judged. Absent from results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<StudyText>,
-    /// The machine and its state, as written by [`Conditions`](crate::measure::conditions::Conditions).
+    /// The machine and its state, as written by [`Conditions`](thalweg_measure::conditions::Conditions).
     pub conditions: serde_json::Value,
     /// The parameters of the measurement.
     pub protocol: Protocol,
@@ -128,7 +127,7 @@ pub struct Place {
     pub size: String,
     /// The size in bytes.
     pub bytes: u64,
-    pub load: Load,
+    pub load: BackgroundLoad,
 }
 
 /// The time spent in one place.

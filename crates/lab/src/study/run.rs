@@ -10,22 +10,20 @@ use thalweg_core::Cancelled;
 use super::{
     eta::Eta,
     places::places,
-    preset::Settings,
     result::{Place, Protocol, StudyResult, StudyText},
+    settings::Settings,
     store::Loaded,
     sum,
     wire::{Event, SessionJob, SessionLog},
 };
-use crate::{
-    arms::volume::Volume,
-    measure::{
-        conditions::{self, Conditions},
-        process,
-        schedule::Failure,
-        session::{self, Patience},
-        stats::Random,
-    },
+use crate::arms::volume::Volume;
+use thalweg_measure::{
+    conditions::{self, Conditions},
+    process,
+    schedule::Failure,
     scratch::Folder,
+    session::{self, Patience},
+    stats::Random,
 };
 
 /// No sample takes this long. A session can be killed at once, because all its files are in a directory of this run.

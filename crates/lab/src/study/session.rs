@@ -11,17 +11,17 @@ use thalweg_core::{Cancelled, Unfit};
 use super::{
     file::{Check, Study},
     group::{self, Ended, Opened, Pace},
-    load::Running,
-    pin::{self, Processors},
     result::{Place, ProbeResult, ProbeSession},
     wire::{Event, PlaceLog, SessionJob, SessionLog},
 };
-use crate::{
-    arms::{Catalogue, Job},
-    measure::{
-        session::{self, tell},
-        stats::{Random, median},
-    },
+use crate::arms::{Catalogue, Job};
+use thalweg_measure::{
+    load::Running,
+    processors::{self, Processors},
+};
+use thalweg_measure::{
+    session::{self, tell},
+    stats::{Random, median},
 };
 
 /// Reads the job, runs it and reports the result. An error concerns the session as a whole, never a single arm.
@@ -34,7 +34,7 @@ pub fn main(catalogue: &Catalogue) -> Result<(), String> {
     let study = Study::parse(&job.text, catalogue)?;
     let everywhere = Processors::of_this_thread()?;
     if !job.pinned.is_empty() {
-        pin::to(&Processors::new(job.pinned.clone())?)?;
+        processors::pin_to(&Processors::new(job.pinned.clone())?)?;
     }
     let random = Random::new(job.seed);
     Session { job: &job, study: &study, catalogue, everywhere, random }.run()
@@ -105,12 +105,12 @@ impl Session<'_> {
             return self.one_place(number);
         }
         let here = Processors::of_this_thread();
-        match here.and_then(|here| pin::to(&here.last()).map(|()| here)) {
+        match here.and_then(|here| processors::pin_to(&here.last()).map(|()| here)) {
             Err(reason) => Ok(self.nothing_of(place, &reason)),
             Ok(here) => {
                 let log = self.one_place(number);
                 // The affinity must be restored; otherwise the following places would be pinned as well.
-                pin::to(&here).map_err(|_| Ended::Cancelled)?;
+                processors::pin_to(&here).map_err(|_| Ended::Cancelled)?;
                 log
             }
         }

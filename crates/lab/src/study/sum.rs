@@ -11,7 +11,7 @@ use super::{
     },
     wire::{ArmRun, PlaceLog, SessionLog},
 };
-use crate::measure::{
+use thalweg_measure::{
     outcome::{Outcome, noise_over},
     sample::{Metric, Sample},
     stats::median,

@@ -5,13 +5,14 @@ use crate::planted;
 use thalweg_lab::arms::Finding;
 use thalweg_lab::study::{
     claims,
-    file::{Load, Study},
+    file::Study,
     result::{
         ArmResult, ClaimResult,
         ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
         Missing, Place, ProbeResult, ProbeSession, StudyResult,
     },
 };
+use thalweg_measure::load::BackgroundLoad;
 
 use planted::{simulated, simulated::World};
 
@@ -52,7 +53,7 @@ fn cost(arm: &str, place: &Place) -> f64 {
         ("b", false) => 0.5,
         _ => 3.0,
     };
-    own * if place.load == Load::Busy { 0.02 } else { 0.01 }
+    own * if place.load == BackgroundLoad::Busy { 0.02 } else { 0.01 }
 }
 
 fn simulate(check: &str) -> (Study, StudyResult) {

@@ -4,15 +4,13 @@ use crate::planted;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Duration};
 use thalweg_core::Cancelled;
-use thalweg_lab::{
-    measure::{sample::Metric, stats::Verdict},
-    study::{
-        preset::{SAMPLE, Settings},
-        result::{ClaimVerdict, StudyResult},
-        run::{Progress, RunError, Stage, run},
-        store::{self, Loaded},
-    },
+use thalweg_lab::study::{
+    result::{ClaimVerdict, StudyResult},
+    run::{Progress, RunError, Stage, run},
+    settings::{SAMPLE, Settings},
+    store::{self, Loaded},
 };
+use thalweg_measure::{sample::Metric, stats::Verdict};
 
 use planted::{PROGRAM, really, really_by, settings, simulated, simulated::World, study, text};
 use thalweg_testing::{executable, script};

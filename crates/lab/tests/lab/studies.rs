@@ -8,9 +8,10 @@ use std::{
 use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
     arms::{CATALOGUE, Job},
-    study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Load, Study},
+    study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Study},
 };
 use thalweg_testing::Sample;
+use thalweg_measure::load::BackgroundLoad;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
@@ -141,7 +142,13 @@ fn the_page_about_studies_names_all_that_a_study_may_say() {
     }
     names.extend(tests);
     names.extend(
-        [Load::Idle, Load::Busy, Load::Quarter, Load::Writeback].map(|l| l.name().to_owned()),
+        [
+            BackgroundLoad::Idle,
+            BackgroundLoad::Busy,
+            BackgroundLoad::Quarter,
+            BackgroundLoad::Writeback,
+        ]
+        .map(|l| l.name().to_owned()),
     );
     names.extend(KINDS.iter().map(|&kind| kind.to_owned()));
     let with = toml::Table::from_iter([("no-such-key".to_owned(), toml::Value::Integer(1))]);

@@ -6,10 +6,8 @@ use std::{
     process::Command,
 };
 use thalweg_core::{Kind, MECHANISMS, Role, Unfit, alias::Alias};
-use thalweg_lab::{
-    arms::{ARM_KINDS, Arm, Job},
-    measure::schedule::Failure,
-};
+use thalweg_lab::arms::{ARM_KINDS, Arm, Job};
+use thalweg_measure::schedule::Failure;
 
 use thalweg_testing::skip;
 

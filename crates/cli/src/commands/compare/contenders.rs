@@ -1,9 +1,9 @@
 //! Builds the commands to run from the command line, one for each value of a scan.
 
 use std::ffi::{OsStr, OsString};
-use thalweg_lab::{
+use thalweg_measure::{
     arms::command::{fill, find},
-    probes::compare::Contender,
+    compare::Contender,
 };
 
 use super::args::{CompareArgs, Scan};

@@ -6,9 +6,10 @@ mod printed;
 
 use serde::Serialize;
 use thalweg_core::atomic_file::write_file;
-use thalweg_lab::{
-    measure::{busy::Busy, stats::Random},
-    probes::compare::{self, Compare, CompareError, Comparison, Rounds},
+use thalweg_measure::{
+    busy::Busy,
+    compare::{self, Compare, CompareError, Comparison, Rounds},
+    stats::Random,
 };
 use thalweg_sys::signal;
 

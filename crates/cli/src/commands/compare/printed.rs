@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 use thalweg_core::shown;
-use thalweg_lab::{
+use thalweg_measure::{
     arms::command::{Better, Metric, What},
-    measure::stats::Verdict,
-    probes::compare::{Comparison, Figure, Row},
+    compare::{Comparison, Figure, Row},
+    stats::Verdict,
 };
 
 use crate::output::{

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_core::{End, Profile, shown};
-use thalweg_lab::probes::tune_copy::{TuneError, TuneResult};
+use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
 use thalweg_tree::{
     CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 use thalweg_core::{Tuning, shown};
-use thalweg_lab::probes::tune_copy::TuneResult;
+use thalweg_measure::tune_copy::TuneResult;
 use thalweg_tree::{Halt, MechanismShare, TreeReport};
 
 use super::args::Verify;

@@ -9,7 +9,7 @@ use thalweg_core::{
     failed::quoted,
     profile::{Load, Ratio},
 };
-use thalweg_lab::probes::tune_copy::{ArmResult, TuneError, TuneJob, TuneResult, tune};
+use thalweg_measure::tune_copy::{ArmResult, TuneError, TuneJob, TuneResult, tune};
 use thalweg_tree::CopyOptions;
 
 use super::args::CopyArgs;

@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::quantity::Size;
-use thalweg_lab::probes::libc_thresholds::{
+use thalweg_lab::libc_thresholds::{
     Crossover, Effective, Measuring, SizeEffect, ThresholdsResult, Tried, measure,
 };
 use thalweg_sys::host::libc_version;
@@ -153,7 +153,7 @@ fn effects(tried: Vec<&Tried>) -> String {
 }
 
 fn shows(effect: &SizeEffect) -> bool {
-    effect.verdict != thalweg_lab::measure::stats::Verdict::NoDifferenceShown
+    effect.verdict != thalweg_measure::stats::Verdict::NoDifferenceShown
 }
 
 fn in_full(effect: &SizeEffect) -> String {

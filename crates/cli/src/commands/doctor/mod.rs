@@ -1,5 +1,6 @@
 //! `thalweg doctor`: reports facts about this machine, and which mechanisms work on it.
 
+#[cfg(feature = "lab")]
 mod copies;
 mod machine;
 mod mechanisms;
@@ -10,8 +11,10 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
 use thalweg_core::failed::quoted;
-use thalweg_lab::probes::tune_machine::sentinel;
+use thalweg_measure::tune_machine::sentinel;
 
+#[cfg(not(feature = "lab"))]
+use super::without_lab::copies;
 use super::{Subcommand, tune::screen};
 use crate::{
     args::flag,

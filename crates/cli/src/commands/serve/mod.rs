@@ -3,7 +3,7 @@
 use rustix::thread::{Timespec, nanosleep};
 use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
-use thalweg_lab::probes::tune_machine::Ends;
+use thalweg_measure::tune_machine::Ends;
 use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
 use thalweg_sys::{handed, signal, user::User};
 

@@ -2,14 +2,12 @@
 
 use indicatif::ProgressBar;
 use std::{fmt::Write, io::IsTerminal, time::Duration};
-use thalweg_lab::{
-    measure::stats::median,
-    study::{
-        file::Load,
-        result::{Place, PlaceCost, StudyResult},
-        run::Progress,
-    },
+use thalweg_lab::study::{
+    result::{Place, PlaceCost, StudyResult},
+    run::Progress,
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::stats::median;
 
 use super::tables::{bar, gb_per_s};
 use crate::output::{
@@ -116,7 +114,7 @@ fn head(progress: &Progress<'_>) -> String {
 
 /// Returns text such as `zero-null 16GiB busy`.
 fn named(place: &Place) -> String {
-    let load = if place.load == Load::Idle { "" } else { place.load.name() };
+    let load = if place.load == BackgroundLoad::Idle { "" } else { place.load.name() };
     format!("{} {} {load}", place.cell, place.size).trim_end().to_owned()
 }
 

@@ -19,12 +19,13 @@ use thalweg_lab::{
     arms::CATALOGUE,
     study::{
         carried, new,
-        preset::{Preset, Settings, Sizes},
         result::StudyResult,
         run::{self, RunError, Stage},
+        settings::{Settings, Sizes},
         store::{self, Loaded},
     },
 };
+use thalweg_measure::preset::Preset;
 
 pub use args::StudyArgs;
 

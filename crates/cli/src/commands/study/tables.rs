@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::Guarantees;
-use thalweg_lab::{
-    measure::{
-        outcome::Outcome,
-        sample::{CallsKind, Metric},
-        stats::{Verdict, says_nothing},
-    },
-    study::{
-        file::{Load, Origin},
-        result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
-        tally::Tallies,
-    },
+use thalweg_lab::study::{
+    file::Origin,
+    result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
+    tally::Tallies,
+};
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::{
+    outcome::Outcome,
+    sample::{CallsKind, Metric},
+    stats::{Verdict, says_nothing},
 };
 
 use crate::output::{
@@ -156,8 +155,11 @@ fn places(result: &StudyResult) -> Vec<&Place> {
 }
 
 fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
-    let load =
-        if place.load == Load::Idle { String::new() } else { format!(", {}", place.load.name()) };
+    let load = if place.load == BackgroundLoad::Idle {
+        String::new()
+    } else {
+        format!(", {}", place.load.name())
+    };
     let title = format!("{} {}{load}", place.cell, place.size);
     let mut text = format!("{}\n", paint::strong(&title, color));
     let arms: Vec<&ArmResult> = result.arms.iter().filter(|arm| arm.place == *place).collect();

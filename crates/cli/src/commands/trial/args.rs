@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use std::ffi::OsString;
-use thalweg_lab::probes::trial::{Bands, bands_given, kernel_names};
+use thalweg_lab::trial::{Bands, bands_given, kernel_names};
 
 use crate::args::{MetricArgs, flag};
 

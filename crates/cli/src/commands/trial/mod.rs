@@ -6,12 +6,10 @@ mod printed;
 use serde::Serialize;
 use std::time::Duration;
 use thalweg_core::{Prefer, bands::Band, profile::Load};
-use thalweg_lab::{
-    measure::stats::Random,
-    probes::trial::{
-        self, Bands, Ready, Server, Trial, TrialError, TrialResult, Tunables, tunables_given,
-    },
+use thalweg_lab::trial::{
+    self, Bands, Ready, Server, Trial, TrialError, TrialResult, Tunables, tunables_given,
 };
+use thalweg_measure::stats::Random;
 use thalweg_sys::signal;
 
 pub use args::TrialArgs;

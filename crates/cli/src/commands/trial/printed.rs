@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 use thalweg_core::shown;
-use thalweg_lab::{
-    arms::command::Metric,
-    probes::trial::{Band, Effect, Kind, OBJECT_ALONE, Reached, Row, TrialResult},
-};
+use thalweg_lab::trial::{Band, Effect, Kind, OBJECT_ALONE, Reached, Row, TrialResult};
+use thalweg_measure::arms::command::Metric;
 
 use crate::output::{
     paint, quantity,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use thalweg_core::quantity::parse_duration;
-use thalweg_lab::probes::tune_machine::{Ends, emit::Language};
+use thalweg_measure::tune_machine::{Ends, emit::Language};
 
 use crate::args::{Preference, flag};
 

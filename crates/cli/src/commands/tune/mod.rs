@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Cancelled, Profile, profile::Load, quantity::Size};
-use thalweg_lab::probes::tune_machine::{
+use thalweg_core::{Cancelled, Prefer, Profile, profile::Load, quantity::Size};
+use thalweg_measure::tune_machine::{
     self, Depth, EndKind, Ends, Plan, Progress, Spawned, SurveyResult,
     advice::advice,
-    check::{are_possible, check, held_out},
+    check::{Held, are_possible, check},
     emit::emit,
     loads, rows, sentinel,
 };
@@ -181,12 +181,10 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
-    let mut held = Vec::new();
-    if plan.pairs.iter().any(|ends| ends.are_memory() && !ends.are_fill()) {
-        let found = held_out(plan, Path::new("/proc/self/exe"), prefer).map_err(unchanged)?;
-        let failed = |why: String| checked.troubles.push(format!("distributions of sizes: {why}"));
-        held = found.map_err(failed).unwrap_or_default();
-    }
+    let held = held_out(plan, prefer).map_err(unchanged)?.unwrap_or_else(|why| {
+        checked.troubles.push(format!("distributions of sizes: {why}"));
+        Vec::new()
+    });
     for trouble in &checked.troubles {
         complain(trouble);
     }
@@ -206,6 +204,21 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     }
     let done = checked.troubles.is_empty() && !checked.regrets.is_empty();
     Ok(if done { Exit::Done } else { Exit::Failed })
+}
+
+/// Checks copies in memory on published distributions of sizes.
+#[cfg(feature = "lab")]
+fn held_out(plan: &Plan<'_>, prefer: Prefer) -> Result<Result<Vec<Held>, String>, Cancelled> {
+    if !plan.pairs.iter().any(|ends| ends.are_memory() && !ends.are_fill()) {
+        return Ok(Ok(Vec::new()));
+    }
+    thalweg_lab::held_out::held_out(plan, Path::new("/proc/self/exe"), prefer)
+}
+
+/// The distributions are part of the lab.
+#[cfg(not(feature = "lab"))]
+fn held_out(_: &Plan<'_>, _: Prefer) -> Result<Result<Vec<Held>, String>, Cancelled> {
+    Ok(Ok(Vec::new()))
 }
 
 /// Returns the profile, if it is valid for this machine.

@@ -11,9 +11,9 @@ use thalweg_core::{
     profile::{Load, Ratio},
     quantity::Size,
 };
-use thalweg_lab::{
-    measure::stats::Verdict,
-    probes::tune_machine::{
+use thalweg_measure::{
+    stats::Verdict,
+    tune_machine::{
         Met, Row, SurveyResult,
         advice::Advice,
         check::{Checked, Held},

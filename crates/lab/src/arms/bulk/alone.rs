@@ -4,20 +4,15 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::{
-    landing::{Landing, Residency, at_once, read_through},
-    pair::{ProcessPair, pair_of},
-    with::{Copier, With},
+use super::with::{Copier, With};
+use crate::arms::Arm;
+use thalweg_measure::arms::bulk::{
+    Landing, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
 };
-use crate::{
-    arms::{
-        Arm, Job,
-        content::{Content, first_difference},
-    },
-    measure::{
-        sample::{Meter, Sample},
-        schedule::Failure,
-    },
+use thalweg_measure::{
+    arms::content::{Content, first_difference},
+    sample::{Meter, Sample},
+    schedule::Failure,
 };
 
 /// A copy from A's memory to other memory of A.
@@ -32,10 +27,11 @@ pub(super) struct Alone {
 
 impl Alone {
     /// Creates the arm without allocating large memory.
-    pub fn new(job: &Job<'_>, with: &With, copier: Copier, bytes: usize) -> Result<Self, Unfit> {
+    pub fn new(job: &PairJob<'_>, with: &With, copier: Copier) -> Result<Self, Unfit> {
+        let bytes = job.bytes;
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
         let landing = Landing::new(with.residency, bytes);
-        Ok(Self { pair: pair_of(job, bytes)?, landing, copier, bytes, most, with: with.clone() })
+        Ok(Self { pair: pair_of(job)?, landing, copier, bytes, most, with: with.clone() })
     }
 
     /// Performs `count` operations, timed as one. Their results remain available.

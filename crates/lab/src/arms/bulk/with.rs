@@ -1,19 +1,18 @@
 //! The parameters of a bulk transfer in a study.
 
 use serde::Deserialize;
-use std::{hint::black_box, sync::Arc};
-use thalweg_channel::bulk::{
-    MECHANISMS, Mechanism, Options, PIPE_BUF, by_name, saved_profile, vmsplice_memcpy,
-};
+use std::hint::black_box;
+use thalweg_channel::bulk::{MECHANISMS, Mechanism, PIPE_BUF, by_name, vmsplice_memcpy};
 use thalweg_core::{Tuning, Unfit};
 
-use super::landing::Residency;
+use thalweg_measure::arms::bulk::{BulkSource, BulkTerms, Residency};
+
 use crate::arms::{knobs, parameters};
 
 /// All parameters of a bulk transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct With {
+pub(super) struct With {
     /// An arm of the channel, or `auto` for the channel's own choice. `one-memcpy` and `vmsplice-memcpy` copy within
     /// this process, for comparison.
     pub arm: String,
@@ -29,7 +28,7 @@ pub(crate) struct With {
     pub residency: Residency,
     /// The source memory. Copies within this process always use private memory.
     #[serde(default)]
-    pub source: From,
+    pub source: BulkSource,
     /// `true` if B reads all bytes as part of the operation.
     #[serde(default)]
     pub read: bool,
@@ -42,16 +41,6 @@ pub(crate) struct With {
 
 fn yes() -> bool {
     true
-}
-
-/// The source memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum From {
-    #[default]
-    Private,
-    /// Memory lent by the channel. Writing the data to it is not part of the operation.
-    Born,
 }
 
 pub(super) enum Way {
@@ -83,12 +72,6 @@ impl Copier {
 }
 
 impl With {
-    /// Returns the parameters for an arm with a tuning, for comparison by the tuner.
-    pub fn of_arm(arm: &str, tuning: Tuning, source: From, residency: Residency) -> Self {
-        let (profile, read, faults, spoil) = (false, false, None, false);
-        Self { arm: arm.to_owned(), tuning, profile, residency, source, read, faults, spoil }
-    }
-
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
         parameters("bulk", table)
     }
@@ -117,17 +100,16 @@ impl With {
         }
     }
 
-    /// Returns the options to open the sender.
-    pub fn options(&self, arm: Option<&dyn Mechanism>, bytes: usize) -> Options {
-        // A profile that is missing or of another machine is ignored, as for a user's sender.
-        let profile = if arm.is_none() && self.profile { saved_profile().ok() } else { None };
-        Options {
-            only: arm.map(|arm| arm.info().name.to_owned()),
+    /// Returns the parameters of a transfer between two processes.
+    pub fn terms(&self) -> BulkTerms {
+        BulkTerms {
             tuning: self.tuning.clone(),
-            measured: profile.map(Arc::new),
-            will_loan: self.source == From::Born,
-            size: Some(bytes as u64),
-            ..Options::default()
+            uses_profile: self.profile,
+            residency: self.residency,
+            source: self.source,
+            reads: self.read,
+            faults: self.faults(),
+            spoils: self.spoil,
         }
     }
 

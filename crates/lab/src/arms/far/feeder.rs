@@ -3,14 +3,12 @@
 
 use rustix::fs::{Mode, OFlags, open};
 use std::{
-    os::fd::OwnedFd,
     thread,
     time::{Duration, Instant},
 };
-use thalweg_sys::{Errno, io};
-
-use crate::arms::content::Content;
-use crate::measure::line::{Ledger, hear, number, say};
+use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::transfer::write_all;
+use thalweg_measure::line::{Ledger, hear, number, say};
 
 /// Bytes per write: the default capacity of a pipe, and half of Linux's default read-ahead.
 const AT_ONCE: u64 = 64 << 10;
@@ -42,17 +40,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         }
         given += bytes;
         say(&ledger.close())?;
-    }
-    Ok(())
-}
-
-pub(crate) fn write_all(into: &OwnedFd, mut bytes: &[u8]) -> Result<(), String> {
-    while !bytes.is_empty() {
-        match io::write(into, bytes) {
-            Ok(put) => bytes = &bytes[put..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(format!("write: {errno}")),
-        }
     }
     Ok(())
 }

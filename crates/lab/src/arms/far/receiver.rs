@@ -18,10 +18,9 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
 };
-use thalweg_sys::{Errno, io};
-
-use crate::arms::content::{Content, first_difference};
-use crate::measure::line::{Ledger, hear, number, say};
+use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::transfer::{looked_at, take};
+use thalweg_measure::line::{Ledger, hear, number, say};
 
 /// Runs until stdin is closed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -56,44 +55,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Reads `bytes` bytes in pieces of the buffer's size, and passes each piece with its position to `seen`.
-pub(crate) fn take(
-    from: &OwnedFd,
-    buffer: &mut [u8],
-    bytes: u64,
-    mut seen: impl FnMut(u64, &[u8]),
-) -> Result<(), String> {
-    let mut taken = 0;
-    while taken < bytes {
-        let most = usize::try_from(bytes - taken).map_or(buffer.len(), |n| n.min(buffer.len()));
-        match io::read(from, &mut buffer[..most]) {
-            Ok(0) => return Err(format!("the stream ended after {taken} of {bytes} bytes")),
-            Ok(got) => {
-                seen(taken, &buffer[..got]);
-                taken += got as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(format!("read after {taken} of {bytes} bytes: {errno}")),
-        }
-    }
-    Ok(())
-}
-
-/// Reads `bytes` bytes, and returns the position of the first unexpected byte.
-pub(crate) fn looked_at(
-    from: &OwnedFd,
-    buffer: &mut [u8],
-    (content, at, bytes): (Content, u64, u64),
-) -> Result<Option<u64>, String> {
-    let mut wrong = None;
-    take(from, buffer, bytes, |place, arrived| {
-        if wrong.is_none() {
-            wrong = first_difference(content, at + place, arrived).map(|n| place + n as u64);
-        }
-    })?;
-    Ok(wrong)
 }
 
 /// Opens the reading end of a FIFO. The parent process already has the other end open.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use thalweg_sys::{Errno, map::Map};
 
 use super::Sink;
-use crate::arms::content::Content;
+use thalweg_measure::arms::content::Content;
 
 /// The content of a sink and its surroundings before a copy is verified.
 pub const SPOILT: u8 = 0xee;

@@ -1,7 +1,7 @@
 //! Published size distributions of memory calls, from studies/data/fleet-sizes.txt. They are embedded, so that a
 //! study does not need the file.
 
-use crate::measure::stats::Random;
+use thalweg_measure::stats::Random;
 
 const DATA: &str = include_str!("fleet-sizes.txt");
 

@@ -3,8 +3,9 @@
 
 use thalweg_kernels::Ready;
 
-use super::{Copies, working_set::room_for};
-use crate::arms::content::Content;
+use super::Copies;
+use thalweg_measure::arms::content::Content;
+use thalweg_measure::scratch::room_for;
 
 /// The header that vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
 const HEADER: usize = 12;

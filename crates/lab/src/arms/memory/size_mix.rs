@@ -11,9 +11,9 @@ use super::{
     buffers::{Buffers, HasBuffers, SPOILT, kept_to},
     fleet::Distribution,
     operation::Operation,
-    working_set::room_for,
 };
-use crate::measure::stats::Random;
+use thalweg_measure::scratch::room_for;
+use thalweg_measure::stats::Random;
 
 /// The order of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -4,8 +4,8 @@ use super::{
     Copies, Sink,
     buffers::{Buffers, HasBuffers, SPOILT, kept_to},
     operation::Operation,
-    working_set::room_for,
 };
+use thalweg_measure::scratch::room_for;
 
 /// The longest cache line of a CPU, and the range of its adjacent-line prefetcher.
 const LINE: usize = 128;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use thalweg_core::quantity::parse_some_bytes;
-use thalweg_sys::host::{Cache, caches, memory_available};
+use thalweg_sys::host::{Cache, caches};
 
 /// As written in a study: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -74,18 +74,6 @@ fn size_of_residency(size: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
 }
 
-/// Returns an error if this number of bytes would use up the machine's memory.
-pub fn room_for(bytes: usize) -> Result<(), String> {
-    match memory_available() {
-        Some(available) if available < bytes as u64 => Err(format!(
-            "it needs {} MiB of memory, and {} MiB are available",
-            bytes >> 20,
-            available >> 20
-        )),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +89,5 @@ mod tests {
                 Err(reason) => assert!(reason.contains("name a size"), "{reason}"),
             }
         }
-        assert!(room_for(usize::MAX).is_err());
-        assert_eq!(room_for(1 << 10), Ok(()));
     }
 }

@@ -8,8 +8,9 @@ use thalweg_core::{
 };
 use thalweg_sys::tally;
 
-use crate::arms::{
-    Finding, Job, Look, Probe, content, parameters,
+use crate::arms::{Finding, Job, Look, Probe, parameters};
+use thalweg_measure::arms::{
+    content,
     transfer::{Peer, Stream, end_of, move_exactly},
 };
 

@@ -7,10 +7,8 @@ use thalweg_core::Unfit;
 use thalweg_kernels::Ready;
 use thalweg_sys::host::cycle_counter;
 
-use crate::{
-    arms::{Finding, Job, Look, Probe, memory::copier, parameters},
-    measure::stats::median,
-};
+use crate::arms::{Finding, Job, Look, Probe, memory::copier, parameters};
+use thalweg_measure::stats::median;
 
 /// The sum of the readings divided by the time of the batch, for each size.
 pub(in crate::arms) struct RdtscSmall;

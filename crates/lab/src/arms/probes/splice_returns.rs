@@ -10,7 +10,8 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, splice},
 };
 
-use crate::arms::{Finding, Job, Look, Probe, content, parameters};
+use crate::arms::{Finding, Job, Look, Probe, parameters};
+use thalweg_measure::arms::content;
 
 pub(in crate::arms) struct SpliceReturns;
 

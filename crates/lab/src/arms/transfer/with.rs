@@ -6,7 +6,8 @@ use thalweg_core::{
     quantity::{Size, parse_rate},
 };
 
-use crate::arms::{content::Content, knobs, parameters};
+use crate::arms::{knobs, parameters};
+use thalweg_measure::arms::content::Content;
 
 /// All parameters of a transfer.
 #[derive(Clone, Debug, Deserialize)]

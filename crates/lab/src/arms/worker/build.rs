@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::host;
 
 use super::packages::Packages;
-use crate::scratch::{Folder, cache};
+use thalweg_measure::scratch::{Folder, cache};
 
 /// The flags for building a source.
 #[derive(Debug, Hash)]

@@ -4,7 +4,7 @@
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{Arm, Launch, Running};
-use crate::measure::{sample::Sample, schedule::Failure};
+use thalweg_measure::{sample::Sample, schedule::Failure};
 
 /// An arm that starts a process for each operation.
 pub(super) struct Cold {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{Job, Parameters, build};
-use crate::measure::conditions::jdk::{Jdk, USUAL, candidates};
+use thalweg_measure::conditions::jdk::{Jdk, USUAL, candidates};
 
 /// Returns the Java virtual machine, and the arguments before those of the program. The error is the reason.
 pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
@@ -23,7 +23,7 @@ pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<Os
     for folder in &with.java_sources {
         sources_below(&job.studies.join(folder), &mut others)?;
     }
-    let jar = jdk.jar(&source, &others, job.scratch)?;
+    let jar = jar_of(&jdk, &source, &others, job.scratch)?;
     // Its performance counters use a mapped file under /tmp and a thread that wakes up constantly.
     let mut words = vec![OsString::from("-XX:-UsePerfData")];
     words.extend(with.java_args.iter().map(OsString::from));
@@ -42,43 +42,41 @@ fn missing(release: u32, program: &str) -> String {
 /// collector pays off.
 const BRIEF: [&str; 2] = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
 
-impl Jdk {
-    /// Returns the jar with `source` as its main program, the sources next to it that it uses, and `others`.
-    fn jar(&self, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-        let beside = source.parent().unwrap_or(Path::new("."));
-        let name = format!("{stem}-java{}-{:016x}.jar", self.release, self.key(source, others)?);
-        build::kept(&name, scratch, |aside| {
-            let release = self.release.to_string();
-            let mut command = Command::new(self.home.join("bin/javac"));
-            command.args(BRIEF).args(["--release", &release, "-encoding", "UTF-8", "-proc:none"]);
-            command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
-            command.arg(source).args(others);
-            build::compiled(&mut command, &format!("javac {release}"), source)?;
-            let mut command = Command::new(self.home.join("bin/jar"));
-            command.args(BRIEF).arg("--create").arg("--file").arg(aside.file(&name));
-            command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
-            build::compiled(&mut command, &format!("jar {release}"), source)
-        })
-    }
+/// Returns the jar with `source` as its main program, the sources next to it that it uses, and `others`.
+fn jar_of(jdk: &Jdk, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let beside = source.parent().unwrap_or(Path::new("."));
+    let name = format!("{stem}-java{}-{:016x}.jar", jdk.release, key_of(jdk, source, others)?);
+    build::kept(&name, scratch, |aside| {
+        let release = jdk.release.to_string();
+        let mut command = Command::new(jdk.home.join("bin/javac"));
+        command.args(BRIEF).args(["--release", &release, "-encoding", "UTF-8", "-proc:none"]);
+        command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
+        command.arg(source).args(others);
+        build::compiled(&mut command, &format!("javac {release}"), source)?;
+        let mut command = Command::new(jdk.home.join("bin/jar"));
+        command.args(BRIEF).arg("--create").arg("--file").arg(aside.file(&name));
+        command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
+        build::compiled(&mut command, &format!("jar {release}"), source)
+    })
+}
 
-    /// Returns a key of everything that affects the jar: the JDK, the source, those next to it, and the others.
-    fn key(&self, source: &Path, others: &[PathBuf]) -> Result<u64, String> {
-        let mut hasher = DefaultHasher::new();
-        (&self.home, &self.facts).hash(&mut hasher);
-        let mut files = vec![source.to_owned()];
-        files.extend_from_slice(others);
-        let beside = source.parent().map(fs::read_dir).and_then(Result::ok);
-        let beside = beside.into_iter().flatten().flatten().map(|entry| entry.path());
-        files.extend(beside.filter(|path| is_java(path)));
-        files.sort();
-        files.dedup();
-        for file in files {
-            let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-            (file, bytes).hash(&mut hasher);
-        }
-        Ok(hasher.finish())
+/// Returns a key of everything that affects the jar: the JDK, the source, those next to it, and the others.
+fn key_of(jdk: &Jdk, source: &Path, others: &[PathBuf]) -> Result<u64, String> {
+    let mut hasher = DefaultHasher::new();
+    (&jdk.home, &jdk.facts).hash(&mut hasher);
+    let mut files = vec![source.to_owned()];
+    files.extend_from_slice(others);
+    let beside = source.parent().map(fs::read_dir).and_then(Result::ok);
+    let beside = beside.into_iter().flatten().flatten().map(|entry| entry.path());
+    files.extend(beside.filter(|path| is_java(path)));
+    files.sort();
+    files.dedup();
+    for file in files {
+        let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        (file, bytes).hash(&mut hasher);
     }
+    Ok(hasher.finish())
 }
 
 fn is_java(path: &Path) -> bool {

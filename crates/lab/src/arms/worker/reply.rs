@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::time::Duration;
 use thalweg_core::alias::Alias;
 
-use crate::measure::sample::Sample;
+use thalweg_measure::sample::Sample;
 
 /// Parses the answer to `hello`. Returns `true` if page faults are part of the work.
 pub fn hello(line: &str) -> Result<bool, String> {

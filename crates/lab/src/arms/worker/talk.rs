@@ -7,7 +7,7 @@ use std::{
 use thalweg_core::Unfit;
 
 use super::reply::shown;
-use crate::measure::process::{Heard, Manner, Process};
+use thalweg_measure::process::{Heard, Manner, Process};
 
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;

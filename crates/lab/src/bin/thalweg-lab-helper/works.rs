@@ -6,12 +6,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
-use thalweg_lab::{
-    arms::{Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known},
-    measure::{
-        sample::{Meter, Sample},
-        schedule::Failure,
-    },
+use thalweg_lab::arms::{
+    Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known,
+};
+use thalweg_measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
 };
 
 /// The works of tests, and some of the product's.

@@ -7,10 +7,8 @@ use super::{
     side::{judged, side},
     words::{self, arms_text, of},
 };
-use crate::{
-    measure::sample::Metric,
-    study::result::{ClaimVerdict, Place},
-};
+use crate::study::result::{ClaimVerdict, Place};
+use thalweg_measure::sample::Metric;
 
 /// The arm, its rivals, the cells and the metric.
 pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
-use crate::{
-    measure::{outcome::ratio_over, sample::Metric, stats::widening},
-    study::{
-        figures,
-        file::{At, Load, Study},
-        result::{ArmResult, ClaimVerdict, Place, ProbeResult, SessionSamples, StudyResult},
-    },
+use crate::study::{
+    figures,
+    file::{At, Study},
+    result::{ArmResult, ClaimVerdict, Place, ProbeResult, SessionSamples, StudyResult},
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::{outcome::ratio_over, sample::Metric, stats::widening};
 
 /// The reason why a figure does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl<'b> Board<'b> {
     }
 
     /// Returns the places of a cell in which an arm ran, under one load or under all.
-    pub fn places(&self, cell: &str, load: Option<Load>) -> Vec<&'b Place> {
+    pub fn places(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Place> {
         let mut places: Vec<&Place> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);
         for place in arms.chain(self.result.missing.iter().map(|missing| &missing.place)) {
@@ -93,7 +92,7 @@ impl<'b> Board<'b> {
 
     /// Returns the places of these cells that the study has and this run left out. The verdict of a shorter run
     /// covers fewer places.
-    pub fn left_out(&self, cells: &[String], load: Option<Load>) -> Vec<At> {
+    pub fn left_out(&self, cells: &[String], load: Option<BackgroundLoad>) -> Vec<At> {
         let mut all = Vec::new();
         for cell in cells.iter().filter_map(|name| self.study.cell(name)) {
             let loads = cell.loads.iter().filter(|own| load.is_none_or(|load| **own == load));

@@ -9,15 +9,13 @@ use super::{
     side::judged,
     words,
 };
-use crate::{
-    measure::{
-        sample::Metric,
-        stats::{Random, interval_of_sessions},
-    },
-    study::{
-        file::At,
-        result::ClaimVerdict::{NotRunnable, Reproduced, Undecided},
-    },
+use crate::study::{
+    file::At,
+    result::ClaimVerdict::{NotRunnable, Reproduced, Undecided},
+};
+use thalweg_measure::{
+    sample::Metric,
+    stats::{Random, interval_of_sessions},
 };
 
 /// The costs of the arms of one benchmark, per session, in the order of the arms.

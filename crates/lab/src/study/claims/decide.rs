@@ -10,13 +10,12 @@ use super::{
     side::judged,
     words::{self, arms_text, of},
 };
-use crate::{
-    measure::{sample::Metric, stats::median},
-    study::{
-        file::{At, Check, Load},
-        result::{ClaimVerdict, Evidence, Place, ProbeResult},
-    },
+use crate::study::{
+    file::{At, Check},
+    result::{ClaimVerdict, Evidence, Place, ProbeResult},
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::{sample::Metric, stats::median};
 
 use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 
@@ -43,7 +42,7 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
                 loads[1].name(),
                 words::metric(*metric)
             );
-            let where_ = words::named(&At { load: Load::Idle, ..at.clone() });
+            let where_ = words::named(&At { load: BackgroundLoad::Idle, ..at.clone() });
             let text = of(note.as_ref(), &what, &where_);
             vec![judged(
                 text,
@@ -132,7 +131,7 @@ fn mean_ratio(
 fn load_ratio(
     board: &Board<'_>,
     arm: &str,
-    (at, loads): (&At, [Load; 2]),
+    (at, loads): (&At, [BackgroundLoad; 2]),
     metric: Metric,
 ) -> Result<Figure, Absent> {
     let under = |load| board.place(&At { load, ..at.clone() });

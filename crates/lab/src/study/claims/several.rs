@@ -6,16 +6,15 @@ use super::{
     side::{judged, side},
     words::{self, arms_text, of},
 };
-use crate::{
-    measure::sample::Metric,
-    study::{
-        file::{At, Load},
-        result::{
-            ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
-            Place,
-        },
+use crate::study::{
+    file::At,
+    result::{
+        ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
+        Place,
     },
 };
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::sample::Metric;
 
 /// Two arms, the cells and the metric.
 pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
@@ -36,7 +35,11 @@ fn across<'b>(
 }
 
 /// Returns text that names the places that a verdict over several places does not cover.
-pub(super) fn left_out(board: &Board<'_>, cells: &[String], load: Option<Load>) -> String {
+pub(super) fn left_out(
+    board: &Board<'_>,
+    cells: &[String],
+    load: Option<BackgroundLoad>,
+) -> String {
     not_in_this_run(&board.left_out(cells, load))
 }
 
@@ -48,7 +51,7 @@ pub(super) fn not_in_this_run(places: &[At]) -> String {
     let Some(first) = places.first() else { return String::new() };
     let one_cell = places.iter().all(|at| at.cell == first.cell);
     let named = places.iter().take(ENOUGH).map(|at| match &at.size {
-        Some(size) if one_cell && at.load == Load::Idle => size.clone(),
+        Some(size) if one_cell && at.load == BackgroundLoad::Idle => size.clone(),
         _ => words::named(at),
     });
     let named: Vec<String> = named.collect();

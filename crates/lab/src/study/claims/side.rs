@@ -7,13 +7,11 @@ use super::{
     board::{Absent, Figure},
     words,
 };
-use crate::{
-    measure::stats::says_nothing,
-    study::result::{
-        ClaimVerdict::{self, Contradicted, Reproduced, Undecided},
-        Evidence,
-    },
+use crate::study::result::{
+    ClaimVerdict::{self, Contradicted, Reproduced, Undecided},
+    Evidence,
 };
+use thalweg_measure::stats::says_nothing;
 
 /// Returns the verdict on one figure, which must differ from the ends of the range by more than the noise.
 pub(super) fn judged(

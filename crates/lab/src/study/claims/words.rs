@@ -1,13 +1,9 @@
 //! Formats figures and ranges as text.
 
-use crate::{
-    measure::sample::Metric,
-    study::{
-        file::{At, Load},
-        result::Place,
-    },
-};
+use crate::study::{file::At, result::Place};
 use thalweg_core::profile::Ratio;
+use thalweg_measure::load::BackgroundLoad;
+use thalweg_measure::sample::Metric;
 
 pub fn arms_text([a, b]: &[String; 2], of: Metric) -> String {
     format!("{a} to {b}, {}", metric(of))
@@ -92,13 +88,13 @@ pub fn named(place: &At) -> String {
     at(&place.cell, place.size.as_deref(), place.load)
 }
 
-fn at(cell: &str, size: Option<&str>, load: Load) -> String {
+fn at(cell: &str, size: Option<&str>, load: BackgroundLoad) -> String {
     let mut text = cell.to_owned();
     if let Some(size) = size {
         text.push(' ');
         text.push_str(size);
     }
-    if load != Load::Idle {
+    if load != BackgroundLoad::Idle {
         text.push_str(", ");
         text.push_str(load.name());
     }

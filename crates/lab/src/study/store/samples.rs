@@ -2,10 +2,8 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt::Write, str::FromStr, time::Duration};
 
-use crate::{
-    measure::sample::{CallsKind, Pressure, Sample},
-    study::result::{ArmResult, RoundSample, StudyResult},
-};
+use crate::study::result::{ArmResult, RoundSample, StudyResult};
+use thalweg_measure::sample::{CallsKind, Pressure, Sample};
 
 /// The columns that all versions have.
 const FIRST: &str = "study,arm,cell,size,bytes,load,session,round,operations,wall_seconds,\

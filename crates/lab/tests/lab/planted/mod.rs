@@ -9,11 +9,12 @@ pub mod works;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 use thalweg_lab::study::{
     file::Study,
-    preset::{Preset, Settings},
     result::StudyResult,
     run::{RunError, Stage, run},
+    settings::Settings,
     store::Loaded,
 };
+use thalweg_measure::preset::Preset;
 
 /// The binary whose sessions know the planted works.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");

@@ -2,17 +2,16 @@
 
 use std::{f64::consts::TAU, time::Duration};
 use thalweg_core::Guarantees;
-use thalweg_lab::{
-    measure::{sample::Sample, stats::Random},
-    study::{
-        file::Study,
-        places::places,
-        preset::{Preset, Settings},
-        result::{Place, Protocol, RoundSample, SessionSamples, StudyResult},
-        sum::result_of,
-        wire::{ArmRun, PlaceLog, SessionLog},
-    },
+use thalweg_lab::study::{
+    file::Study,
+    places::places,
+    result::{Place, Protocol, RoundSample, SessionSamples, StudyResult},
+    settings::Settings,
+    sum::result_of,
+    wire::{ArmRun, PlaceLog, SessionLog},
 };
+use thalweg_measure::preset::Preset;
+use thalweg_measure::{sample::Sample, stats::Random};
 
 /// What the simulated machine does to every sample.
 #[derive(Clone, Copy, Debug, Default)]

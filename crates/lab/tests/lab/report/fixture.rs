@@ -170,7 +170,7 @@ fn number(sample: &Value, key: &str) -> f64 {
 fn middle(sessions: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
     let samples =
         sessions.iter().flat_map(|session| session["samples"].as_array().expect("samples"));
-    thalweg_lab::measure::stats::median(&samples.map(of).collect::<Vec<_>>()).expect("samples")
+    thalweg_measure::stats::median(&samples.map(of).collect::<Vec<_>>()).expect("samples")
 }
 
 fn merge(into: &mut Value, from: &Value) {

@@ -1,9 +1,7 @@
 use super::*;
-use crate::{
-    arms::{Arm, ArmKind, tests::skip, worker::Worker},
-    measure::schedule::Failure,
-};
+use crate::arms::{Arm, ArmKind, tests::skip, worker::Worker};
 use thalweg_core::Unfit;
+use thalweg_measure::schedule::Failure;
 
 fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");

@@ -1,0 +1,55 @@
+//! Replaces the commands of the lab in a build without the feature `lab`.
+
+use clap::Args;
+use std::ffi::OsString;
+
+use super::Subcommand;
+use crate::exit::{Exit, Failure};
+
+/// Not in this build
+#[derive(Args, Debug)]
+#[command(hide = true, disable_help_flag = true)]
+pub struct LabArgs {
+    /// Any arguments: they are not used
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+impl Subcommand for LabArgs {
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        Err(missing("study, report and trial"))
+    }
+}
+
+fn missing(what: &str) -> Failure {
+    let reason = format!(
+        "this build has no lab, which {what} need; the packages of thalweg and \
+         `cargo install thalweg-cli` have it"
+    );
+    Failure::new(Exit::Unsupported, reason)
+}
+
+pub mod report {
+    pub use super::LabArgs as ReportArgs;
+}
+
+pub mod study {
+    pub use super::LabArgs as StudyArgs;
+}
+
+pub mod trial {
+    pub use super::LabArgs as TrialArgs;
+}
+
+/// What `doctor` reports about libc's memcpy.
+pub mod copies {
+    use crate::{commands::doctor::DoctorArgs, exit::Failure};
+
+    pub fn look(args: &DoctorArgs) -> Result<Option<()>, Failure> {
+        if args.memcpy { Err(super::missing("the measurements of --memcpy")) } else { Ok(None) }
+    }
+
+    pub fn printed(_: &Option<()>) -> String {
+        "  its thresholds are not known: this build has no lab\n".to_owned()
+    }
+}

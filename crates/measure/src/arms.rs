@@ -1,0 +1,10 @@
+//! The arms that the measuring commands sample. `thalweg-lab` adds those that only studies need.
+
+pub mod bulk;
+pub mod command;
+pub mod content;
+pub mod cp;
+pub mod drawn;
+pub mod far;
+pub mod knobs;
+pub mod transfer;

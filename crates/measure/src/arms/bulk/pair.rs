@@ -1,0 +1,149 @@
+//! The two processes and A's memory, which all arms of a place share.
+
+use std::{
+    cell::RefCell,
+    path::PathBuf,
+    rc::{Rc, Weak},
+    time::Instant,
+};
+use thalweg_channel::{
+    Address, Listener,
+    bulk::{Options, Sender},
+};
+use thalweg_core::Unfit;
+use thalweg_sys::map::Map;
+
+use super::{
+    PairJob,
+    landing::{Residency, ordinary},
+};
+use crate::{
+    arms::{
+        content::Content,
+        far::{Far, PATIENCE},
+    },
+    scratch::room_for,
+};
+
+/// Process A, and the connection to B.
+pub struct ProcessPair {
+    pub far: Far,
+    listener: Listener,
+    bytes: usize,
+    source: Option<Map>,
+    /// The position in the pattern at which the most recent content starts.
+    at: u64,
+    /// Number of senders that B has connected to.
+    seats: u32,
+}
+
+/// The distance from one content to the next. It is coprime to the period of the pattern, so that contents repeat
+/// only after a long time.
+const STEP: u64 = 8209;
+
+/// The helper program, the size, and the pair while an arm uses it.
+type Known = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
+
+thread_local! {
+    /// The pairs of this thread's arms.
+    static PAIRS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the pair that the other arms of this place use, or a new one.
+pub fn pair_of(job: &PairJob<'_>) -> Result<Rc<RefCell<ProcessPair>>, Unfit> {
+    PAIRS.with_borrow_mut(|pairs| {
+        pairs.retain(|(.., pair)| pair.strong_count() > 0);
+        let same = |(program, len, _): &&Known| program == job.program && *len == job.bytes;
+        if let Some(pair) = pairs.iter().find(same).and_then(|(.., pair)| pair.upgrade()) {
+            return Ok(pair);
+        }
+        let pair = Rc::new(RefCell::new(ProcessPair::start(job)?));
+        pairs.push((job.program.to_owned(), job.bytes, Rc::downgrade(&pair)));
+        Ok(pair)
+    })
+}
+
+impl ProcessPair {
+    fn start(job: &PairJob<'_>) -> Result<Self, Unfit> {
+        let bytes = job.bytes;
+        let path = job.scratch.join("bulk");
+        let failed = |what: &str| Unfit::because(format!("{}: {what}", path.display()));
+        let listener = Listener::bind(&Address::at(&path)).map_err(|e| failed(&e.to_string()))?;
+        let name = path.to_str().ok_or_else(|| failed("not UTF-8"))?;
+        let mut far = Far::start(job.program, "bulk", &[name, &bytes.to_string()])?;
+        far.hear_only("ready")?;
+        Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
+    }
+
+    /// Adds a sender and returns it with the number by which B knows it.
+    pub fn join(
+        &mut self,
+        residency: Residency,
+        reads: bool,
+        options: Options,
+    ) -> Result<(Sender, u32), Unfit> {
+        self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;
+        self.far.hear_only("called")?;
+        let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
+        let link = self.listener.accept_until(Some(Instant::now() + PATIENCE)).map_err(unfit)?;
+        if link.peer().pid != self.far.id() {
+            return Err(Unfit::because("another process called in the helper's place"));
+        }
+        let seat = self.seats;
+        self.seats += 1;
+        let met = Sender::over(link, options).map_err(unfit);
+        // The sender's error is preferred, but the helper's answer must be read in any case.
+        let answer = self.far.hear_only("ready");
+        let sender = met?;
+        answer.map(|()| (sender, seat))
+    }
+
+    /// Allocates A's memory. Returns an error if an operation might use up the machine's memory.
+    pub fn make_room(&mut self) -> Result<(), Unfit> {
+        // A's memory, B's memory, and the buffers between them.
+        room_for(self.bytes.saturating_mul(3)).map_err(Unfit::because)?;
+        if self.source.is_none() {
+            let made = ordinary(self.bytes);
+            let failed = |e| Unfit::because(format!("memory of {} bytes: {e}", self.bytes));
+            self.source = Some(made.map_err(failed)?);
+            let at = self.next_content();
+            self.fill_source(at);
+        }
+        Ok(())
+    }
+
+    /// Returns the position in the pattern of a content that neither side has.
+    pub fn next_content(&mut self) -> u64 {
+        self.at += STEP;
+        self.at
+    }
+
+    /// Overwrites A's memory with content.
+    pub fn fill_source(&mut self, at: u64) {
+        Content::Pattern.fill(at, self.source_mut());
+    }
+
+    pub fn source(&self) -> &[u8] {
+        self.source.as_ref().and_then(Map::bytes).unwrap_or_default()
+    }
+
+    /// Returns the same memory for writing.
+    pub fn source_mut(&mut self) -> &mut [u8] {
+        self.source.as_mut().and_then(Map::bytes_mut).unwrap_or_default()
+    }
+
+    /// Returns `None` if the bytes that B verified are correct, otherwise the position of the first wrong byte.
+    pub fn verdict(&mut self) -> Result<Option<String>, Unfit> {
+        let line = self.far.hear()?;
+        match line.strip_prefix("wrong ") {
+            None if line == "same" => Ok(None),
+            None => Err(self.far.odd(&format!("{line:?}"))),
+            place => Ok(place.map(str::to_owned)),
+        }
+    }
+
+    pub fn look_again(&mut self, at: u64) -> Result<Option<String>, Unfit> {
+        self.far.say(&format!("again {at}"))?;
+        self.verdict()
+    }
+}

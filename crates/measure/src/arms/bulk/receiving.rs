@@ -1,0 +1,166 @@
+//! The helper `bulk`: the receiving process of bulk transfers. `bulk PATH BYTES`: the sender listens at PATH, and
+//! every buffer has BYTES bytes. Then it reads commands, one per line:
+//!
+//! `join RESIDENCY READS` connects to another sender; it answers `called` after connecting, then `ready`. Senders are
+//! numbered from 0. `take NUMBER COUNT` receives COUNT buffers; it answers `go`, then `read` after reading them all
+//! (if it reads them), then the cost. `look NUMBER AT` receives a buffer and compares it with the pattern from AT on;
+//! it answers `go`, then `same` or `wrong PLACE`. `again AT` compares it again. `no REASON` reports a failure.
+
+use std::hint::black_box;
+use thalweg_channel::{
+    Address, Link,
+    bulk::{Options, Receiver},
+};
+
+use super::landing::{Landing, Residency, read_through};
+use crate::arms::content::{Content, first_difference};
+use crate::line::{Ledger, hear, number, say};
+
+/// Runs until stdin is closed.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let [path, bytes] = arguments else {
+        return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
+    };
+    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is no number"))?;
+    let landings = Residency::ALL.map(|residency| Landing::new(residency, bytes));
+    let address = Address::at(path);
+    let mut bench = Bench { address, bytes, landings, seats: Vec::new(), looked: None };
+    say("ready")?;
+    while let Some(words) = hear()? {
+        if let Err(reason) = bench.obey(&words)? {
+            say(&format!("no {}", reason.replace('\n', " ")))?;
+        }
+    }
+    Ok(())
+}
+
+/// The result for the sender, which may try another mechanism after an error.
+type Answer = Result<(), String>;
+
+struct Bench {
+    address: Address,
+    bytes: usize,
+    /// One for each value of [`Residency::ALL`], in that order, shared by all senders.
+    landings: [Landing; 3],
+    seats: Vec<Seat>,
+    /// The landing with the buffer that was verified last.
+    looked: Option<usize>,
+}
+
+/// The receiving end for one sender; `None` if both sides did not agree.
+struct Seat {
+    receiver: Option<Receiver>,
+    landing: usize,
+    reads: bool,
+}
+
+impl Bench {
+    /// Executes a command. The outer error ends this process, because the parent cannot be reached.
+    fn obey(&mut self, words: &[String]) -> Result<Answer, String> {
+        match words.first().map_or("", String::as_str) {
+            "join" => self.join(words),
+            "take" => {
+                let (seat, count) = (number(words, 1)? as usize, number(words, 2)? as u32);
+                self.take(seat, count)
+            }
+            "look" => self.look(number(words, 1)? as usize, number(words, 2)?),
+            "again" => {
+                let landing = self.looked.take().ok_or("nothing was looked at before")?;
+                self.compare(landing, number(words, 1)?)?;
+                self.landings[landing].clear();
+                Ok(Ok(()))
+            }
+            other => Err(format!("told to {other:?}: it is join, take, look or again")),
+        }
+    }
+
+    fn join(&mut self, words: &[String]) -> Result<Answer, String> {
+        let name = words.get(1).map_or("", String::as_str);
+        let landing = Residency::ALL.iter().position(|residency| residency.name() == name);
+        let landing = landing.ok_or_else(|| format!("there is no residency {name:?}"))?;
+        let reads = number(words, 2)? != 0;
+        let link = match Link::connect(&self.address) {
+            Ok(link) => link,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        say("called")?;
+        let destination = Residency::ALL[landing].destination();
+        let options = Options { destination, size: Some(self.bytes as u64), ..Options::default() };
+        let met = Receiver::over(link, &options).map_err(|error| error.to_string());
+        let (receiver, answer) = match met {
+            Ok(receiver) => (Some(receiver), say("ready").map(Ok)),
+            Err(reason) => (None, Ok(Err(reason))),
+        };
+        self.seats.push(Seat { receiver, landing, reads });
+        answer
+    }
+
+    fn take(&mut self, seat: usize, count: u32) -> Result<Answer, String> {
+        let landing = self.landing_of(seat)?;
+        if let Err(reason) = self.landings[landing].prepare(count) {
+            return Ok(Err(reason));
+        }
+        say("go")?;
+        let ledger = Ledger::open();
+        let received = self.receive(seat, count);
+        let reads = received.is_ok() && self.seats[seat].reads;
+        if reads {
+            say("read")?;
+        }
+        let cost = ledger.close();
+        // Cleared before the answer, so that freeing new memory does not affect the next sample.
+        self.landings[landing].clear();
+        Ok(match received {
+            Ok(()) => say(&cost).map(Ok)?,
+            Err(reason) => Err(reason),
+        })
+    }
+
+    fn look(&mut self, seat: usize, at: u64) -> Result<Answer, String> {
+        let landing = self.landing_of(seat)?;
+        if let Err(reason) = self.landings[landing].prepare(1) {
+            return Ok(Err(reason));
+        }
+        say("go")?;
+        if let Err(reason) = self.receive(seat, 1) {
+            self.landings[landing].clear();
+            return Ok(Err(reason));
+        }
+        self.looked = Some(landing);
+        self.compare(landing, at).map(Ok)
+    }
+
+    fn compare(&self, landing: usize, at: u64) -> Result<(), String> {
+        let landed = self.landings[landing].landed(0);
+        let found = first_difference(Content::Pattern, at, landed);
+        say(&found.map_or("same".to_owned(), |place| format!("wrong {place}")))
+    }
+
+    fn receive(&mut self, seat: usize, count: u32) -> Answer {
+        let Seat { receiver, landing, reads } = &mut self.seats[seat];
+        let receiver = receiver.as_mut().ok_or("it never met its sender")?;
+        let landing = &mut self.landings[*landing];
+        for number in 0..count {
+            let got = if let Some(place) = landing.place(number) {
+                receiver.recv_into(place).map_err(|error| error.to_string())?
+            } else {
+                let made = receiver.recv_new().map_err(|error| error.to_string())?;
+                let len = made.len();
+                landing.keep(made);
+                len
+            };
+            if got != self.bytes {
+                return Err(format!("a buffer of {got} bytes where {} were to come", self.bytes));
+            }
+            if *reads {
+                black_box(read_through(landing.landed(number)));
+            }
+        }
+        Ok(())
+    }
+
+    fn landing_of(&self, seat: usize) -> Result<usize, String> {
+        let seat = self.seats.get(seat).ok_or_else(|| format!("there is no sender {seat}"))?;
+        Ok(seat.landing)
+    }
+}

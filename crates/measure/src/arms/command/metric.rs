@@ -1,0 +1,185 @@
+//! The metric of a program, and how its value is parsed from the program's output. A missing value is an error.
+
+use regex_lite::Regex;
+use std::fmt;
+use thalweg_core::profile::Ratio;
+
+use super::Ran;
+use crate::{outcome::Cost, sample::Sample};
+
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Wall time in seconds.
+    Wall,
+    /// CPU time of the program and its children, in seconds.
+    Cpu,
+    /// The largest resident set size of one of its processes, in bytes.
+    MaxRss,
+    /// A number that the program prints: the first group of the last match, or the whole match.
+    Printed(Regex),
+}
+
+/// The direction that counts as better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Small values are better.
+    Lower,
+    /// Large values are better.
+    Higher,
+}
+
+/// A metric with its direction.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    pub what: What,
+    /// The direction that counts as better.
+    pub better: Better,
+}
+
+impl Metric {
+    /// Parses `wall`, `cpu`, `maxrss` or `regex:PATTERN`. By default, larger is better for a printed number and
+    /// smaller is better for a cost.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let what = match text {
+            "wall" => What::Wall,
+            "cpu" => What::Cpu,
+            "maxrss" => What::MaxRss,
+            _ => match text.strip_prefix("regex:") {
+                Some(pattern) => What::Printed(read_pattern(pattern)?),
+                None => {
+                    return Err(format!("'{text}' is none of wall, cpu, maxrss and regex:PATTERN"));
+                }
+            },
+        };
+        let better = if matches!(what, What::Printed(_)) { Better::Higher } else { Better::Lower };
+        Ok(Self { what, better })
+    }
+
+    /// Returns the value of a run, above 0, or the reason why it is missing.
+    pub fn of(&self, ran: &Ran) -> Result<f64, String> {
+        match &self.what {
+            What::Wall => Ok(ran.sample.wall_seconds()),
+            What::Cpu => Ok(ran.sample.cpu_seconds()),
+            What::MaxRss if ran.max_resident <= ran.hidden_below => Err(format!(
+                "the kernel shows no resident memory below {} KiB, what thalweg itself has: the \
+                 program stayed under it; judge it by another metric",
+                ran.hidden_below / 1024
+            )),
+            What::MaxRss => Ok(ran.max_resident as f64),
+            What::Printed(pattern) => printed(pattern, &ran.out, &ran.err),
+        }
+    }
+}
+
+impl Cost for Metric {
+    fn cost(&self, sample: &Sample) -> f64 {
+        let value = sample.told.max(f64::MIN_POSITIVE);
+        match self.better {
+            Better::Lower => value,
+            Better::Higher => 1.0 / value,
+        }
+    }
+}
+
+impl Metric {
+    /// Converts a ratio of costs into the ratio of the values.
+    pub fn ratio_of_values(&self, costs: Ratio) -> Ratio {
+        match self.better {
+            Better::Lower => costs,
+            Better::Higher => {
+                Ratio { ratio: 1.0 / costs.ratio, lo: 1.0 / costs.hi, hi: 1.0 / costs.lo }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::Wall => f.write_str("wall")?,
+            What::Cpu => f.write_str("cpu")?,
+            What::MaxRss => f.write_str("maxrss")?,
+            What::Printed(pattern) => write!(f, "regex:{}", pattern.as_str())?,
+        }
+        f.write_str(match self.better {
+            Better::Lower => ", lower is better",
+            Better::Higher => ", higher is better",
+        })
+    }
+}
+
+fn read_pattern(pattern: &str) -> Result<Regex, String> {
+    let regex = Regex::new(pattern).map_err(|error| format!("'{pattern}': {error}"))?;
+    if regex.captures_len() > 2 {
+        return Err(format!(
+            "'{pattern}' has {} groups, and one is the number: write (?:...) for the others",
+            regex.captures_len() - 1
+        ));
+    }
+    Ok(regex)
+}
+
+/// Returns the number in the last match on standard output, or on standard error if there is none.
+fn printed(pattern: &Regex, out: &str, err: &str) -> Result<f64, String> {
+    let found = [out, err].into_iter().find_map(|text| pattern.captures_iter(text).last());
+    let Some(found) = found else {
+        return Err(format!("it printed nothing that matches '{}'", pattern.as_str()));
+    };
+    let number = found.get(pattern.captures_len() - 1).map_or("", |part| part.as_str()).trim();
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        Ok(_) => Err(format!("it printed '{number}', and ratios need a number above 0")),
+        Err(_) => Err(format!("'{}' found '{number}', which is no number", pattern.as_str())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pattern: &str, out: &str, err: &str) -> Result<f64, String> {
+        match Metric::parse(&format!("regex:{pattern}"))?.what {
+            What::Printed(regex) => printed(&regex, out, err),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn the_last_number_printed_counts() {
+        let out = "GET: rps=0.0\rGET: rps=120.5\nGET: 33444.82 requests per second\n";
+        assert_eq!(read("([0-9.]+) requests", out, ""), Ok(33444.82));
+        assert_eq!(read("rps=([0-9.]+)", out, ""), Ok(120.5));
+        assert_eq!(read("(?:real|wall) ([0-9.e-]+)", "", "real 1.5e-3\n"), Ok(0.0015));
+        assert_eq!(read("[0-9]+", "7 of 12", "99"), Ok(12.0));
+    }
+
+    #[test]
+    fn no_number_is_never_a_number() {
+        assert!(
+            read("([0-9]+) requests", "none", "").unwrap_err().contains("nothing that matches")
+        );
+        assert!(read("x=(.*)", "x=fast", "").unwrap_err().contains("'fast', which is no number"));
+        assert!(read("x=(.*)", "x=0", "").unwrap_err().contains("above 0"));
+        assert!(read("x=(.*)", "x=inf", "").unwrap_err().contains("above 0"));
+        assert!(read("x=(.*)|y", "y", "").unwrap_err().contains("no number"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(Metric::parse("speed").unwrap_err().contains("none of wall"));
+        assert!(Metric::parse("regex:(").is_err());
+        assert!(Metric::parse("regex:(a)(b)").unwrap_err().contains("2 groups"));
+        assert_eq!(Metric::parse("regex:([0-9]+)").unwrap().better, Better::Higher);
+        assert_eq!(Metric::parse("cpu").unwrap().to_string(), "cpu, lower is better");
+    }
+
+    #[test]
+    fn more_of_a_rate_costs_less() {
+        let cost = |metric: &str, told| {
+            Metric::parse(metric).unwrap().cost(&Sample { told, ..Sample::default() })
+        };
+        assert!(cost("wall", 3.0) > cost("wall", 2.0));
+        assert!(cost("regex:x", 3.0) < cost("regex:x", 2.0));
+        assert!(cost("wall", 0.0) > 0.0);
+    }
+}

@@ -1,0 +1,204 @@
+//! Runs a kernel on two cached buffers, with random positions and lengths that no branch predictor can learn. Used by
+//! tuning to compare kernels.
+
+use std::{cell::RefCell, hint::black_box};
+use thalweg_core::{Unfit, profile::SHORT};
+use thalweg_kernels::{Ready, ReadyFill};
+use thalweg_sys::host::caches;
+
+use crate::{
+    arms::content::Content,
+    sample::{Meter, Sample},
+    schedule::{Arm, Failure},
+    stats::Random,
+};
+
+/// Two buffers of the largest size so far plus a page, with a random position for each copy. The relative position of
+/// two buffers can slow down one kernel and not another, and must not depend on the luck of a session.
+///
+/// At short sizes every copy of a sample has a random length from one byte up to the size, uniform on a logarithmic
+/// scale, which no branch predictor can learn. So each size rates its kernel as the only one for all smaller sizes,
+/// which is how programs mix short copies. At other sizes half of the copies have random lengths, and the rest
+/// exactly the size, like a loop that moves a buffer. If `exact` is set, all copies have the size. Every second sink
+/// has another alignment than its source with respect to vectors. With one repeated size, all begin at cache lines
+/// instead. Fills work in the same way.
+///
+/// Cold copies use many consecutive pairs of buffers, more than any cache holds. Half of the copies have the size,
+/// and half a random length.
+#[derive(Default)]
+pub struct DrawnBuffers {
+    source: Vec<u8>,
+    sink: Vec<u8>,
+    size: usize,
+    /// `true` if every copy or fill has exactly the size.
+    exact: bool,
+    /// `true` if each copy begins at a cache line in both buffers.
+    lined: bool,
+    drawn: Vec<Drawn>,
+    /// The bytes in each buffer over which cold copies cycle; 0 for hot copies.
+    region: usize,
+    /// The position of the next cold copy.
+    next: usize,
+}
+
+/// A copy: its position in both buffers, and a length up to the size.
+#[derive(Clone, Copy)]
+struct Drawn {
+    from: usize,
+    to: usize,
+    len: usize,
+}
+
+/// A kernel that copies from one buffer to the other, or fills the other.
+#[derive(Clone, Copy)]
+pub enum Kernel {
+    Copy(Ready),
+    Fill(ReadyFill),
+}
+
+/// More random sizes than a branch predictor can learn.
+const DRAWN: usize = 1 << 14;
+/// Copies begin within one page, at malloc's alignment.
+const PLACES: usize = 4096;
+const ALIGNED: usize = 16;
+const LINE: usize = 64;
+/// Number of copies of one size at the same position. Otherwise, finding the next position would hide the cost of a
+/// short copy.
+const AT_A_PLACE: u64 = 16;
+const FILLED: u8 = 0x5a;
+/// Minimum region for cold copies; no cache is this large.
+const LEAST_REGION: usize = 64 << 20;
+/// Distance between two cold copies, so that no copy begins in a line that was prefetched for the previous one.
+const GAP: usize = 256;
+
+impl DrawnBuffers {
+    /// Creates buffers for random lengths, or for exact ones.
+    pub fn new(exact: bool) -> Self {
+        Self { exact, ..Self::default() }
+    }
+
+    /// Creates buffers for repeated copies of one size at cache-line boundaries, like reused buffers and slots.
+    pub fn repeated() -> Self {
+        Self { exact: true, lined: true, ..Self::default() }
+    }
+
+    /// Creates buffers for copies between positions that are not cached.
+    pub fn cold(exact: bool) -> Self {
+        let largest = caches().iter().map(|cache| cache.bytes).max().unwrap_or(0);
+        let region = usize::try_from(largest).unwrap_or(0).max(LEAST_REGION);
+        Self { exact, region, ..Self::default() }
+    }
+
+    pub fn resize(&mut self, size: usize) {
+        let room = size + PLACES + self.region + LINE;
+        if self.source.len() < room {
+            self.source = vec![0; room];
+            Content::Pattern.fill(0, &mut self.source);
+            self.sink = vec![1; room];
+        }
+        self.size = size;
+        let apart = if self.lined { LINE } else { ALIGNED };
+        let first = |buffer: &[u8]| if self.lined { buffer.as_ptr().align_offset(LINE) } else { 0 };
+        let (source, sink) = (first(&self.source), first(&self.sink));
+        // Equal for every kernel and every session.
+        let mut random = Random::new(size as u64);
+        let mut uneven = false;
+        let draw = || {
+            let mut place = || (random.unit() * (PLACES / apart) as f64) as usize * apart;
+            let (from, to) = (source + place(), sink + place());
+            uneven = !uneven && !self.lined;
+            let to = if uneven { to + 1 + from / ALIGNED % (ALIGNED - 1) } else { to };
+            let len = ((size as f64).powf(random.unit()).ceil() as usize).min(size);
+            Drawn { from, to, len }
+        };
+        self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
+    }
+
+    fn check(&mut self, kernel: Kernel) -> Result<(), &'static str> {
+        let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
+        sink.fill(!FILLED);
+        match kernel {
+            Kernel::Copy(kernel) => {
+                kernel.copy(sink, source);
+                if sink == source { Ok(()) } else { Err("copied other bytes") }
+            }
+            Kernel::Fill(kernel) => {
+                kernel.fill(sink, FILLED);
+                let right = sink.iter().all(|byte| *byte == FILLED);
+                if right { Ok(()) } else { Err("filled with another byte") }
+            }
+        }
+    }
+
+    fn sample(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+        if self.region > 0 {
+            return self.sample_cold(times, run);
+        }
+        let (source, sink) = (&self.source[..], &mut self.sink[..]);
+        let exact = match (self.exact, self.size as u64 <= SHORT) {
+            (true, _) => times,
+            (false, true) => 0,
+            (false, false) => times.div_ceil(2),
+        };
+        let drawn = times - exact;
+        let mut bytes = self.size as u64 * exact;
+        let meter = Meter::start();
+        let mut places = self.drawn.iter().cycle();
+        let mut left = exact;
+        while let (1.., Some(Drawn { from, to, .. })) = (left, places.next()) {
+            let (source, sink) =
+                (&source[*from..*from + self.size], &mut sink[*to..*to + self.size]);
+            let here = left.min(AT_A_PLACE);
+            for _ in 0..here {
+                run(black_box(&mut *sink), black_box(source));
+            }
+            left -= here;
+        }
+        for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
+            let (from, to) = (*from..*from + len, *to..*to + len);
+            run(black_box(&mut sink[to]), black_box(&source[from]));
+            bytes += *len as u64;
+        }
+        meter.stop(bytes)
+    }
+}
+
+impl DrawnBuffers {
+    fn sample_cold(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+        let (source, sink) = (&self.source[..], &mut self.sink[..]);
+        let stride = self.size.next_multiple_of(GAP) + GAP;
+        let (mut at, mut bytes) = (self.next, 0);
+        let meter = Meter::start();
+        let drawn = self.drawn.iter().cycle().zip(0..times);
+        for (Drawn { from, to, len }, n) in drawn {
+            let len = if self.exact || n % 2 == 0 { self.size } else { *len };
+            let (from, to) = (at + from % GAP, at + to % GAP);
+            run(black_box(&mut sink[to..to + len]), black_box(&source[from..from + len]));
+            bytes += len as u64;
+            at = if at + stride < self.region { at + stride } else { 0 };
+        }
+        let sample = meter.stop(bytes);
+        self.next = at;
+        sample
+    }
+}
+
+/// A kernel on the buffers of a session, which its arms share.
+pub struct OnBuffers<'b> {
+    pub buffers: &'b RefCell<DrawnBuffers>,
+    pub kernel: Kernel,
+}
+
+impl Arm for OnBuffers<'_> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let (mut buffers, times) = (self.buffers.borrow_mut(), u64::from(repeats));
+        Ok(match self.kernel {
+            Kernel::Copy(kernel) => buffers.sample(times, |sink, source| kernel.copy(sink, source)),
+            Kernel::Fill(kernel) => buffers.sample(times, |sink, _| kernel.fill(sink, FILLED)),
+        })
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        self.buffers.borrow_mut().check(self.kernel).map_err(Unfit::because)
+    }
+}

@@ -1,0 +1,9 @@
+//! Transfers by one mechanism, without fallback.
+
+mod alone;
+mod peer;
+mod whole;
+
+pub use alone::{end_of, move_exactly};
+pub use peer::{Peer, Stream, looked_at, take, write_all};
+pub use whole::{Medium, Terms, Whole, WholeArm, create};

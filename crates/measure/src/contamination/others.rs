@@ -1,0 +1,216 @@
+//! Detects signs that other processes used the CPU or kept the machine busy during a sample. Each sample is compared
+//! with the quiet part of the same session. A constant load belongs to the conditions, and a load that begins in the
+//! middle must not count as usual.
+
+use std::ops::Range;
+
+use crate::{
+    busy::TICK,
+    log::Log,
+    sample::{Metric, Sample},
+    stats::quantile,
+};
+
+/// The fraction of a session that counts as quiet.
+const QUIET: f64 = 0.25;
+/// A sample must lose this fraction of its time on top of twice the usual loss.
+const LOST: f64 = 0.1;
+/// Other processes must have run for at least this part of the loss, because threads of one arm may wait for each
+/// other.
+const THEIRS: f64 = 0.5;
+/// Minimum total duration of a window of rounds, in seconds. In shorter ones a few clock ticks more or less mean
+/// nothing.
+const WINDOW: f64 = 0.2;
+/// The number of CPUs by which other processes must exceed their usual use.
+const KEPT: f64 = 0.5;
+
+/// The usual losses of an arm's samples, from the quiet part of a session.
+pub(super) struct Quiet {
+    waited: f64,
+    pressure: f64,
+}
+
+impl Quiet {
+    pub fn of(log: &Log, arm: usize) -> Self {
+        let least = |of: fn(&Sample) -> f64| {
+            let shares: Vec<f64> = log.samples(arm).map(of).collect();
+            quantile(&shares, QUIET).unwrap_or(0.0)
+        };
+        Self { waited: least(waited), pressure: least(pressure) }
+    }
+
+    /// Returns a description if a sample waited for a CPU. If the work was done by a process or thread that has
+    /// exited, only the machine-wide pressure is known, and that is used.
+    pub fn line(&self, sample: &Sample) -> Option<String> {
+        let percent = |share: f64| (share * 100.0).round();
+        let said = |who: &str, share: f64, usual: f64| {
+            let (share, usual) = (percent(share), percent(usual));
+            format!("{who} waited for a processor {share} % of its time where {usual} % are usual")
+        };
+        let theirs = not_its_own(sample) / sample.wall_seconds();
+        let is_sign = |lost: f64, usual: f64| lost > 2.0 * usual + LOST && theirs >= THEIRS * lost;
+        let (own, any) = (waited(sample), pressure(sample));
+        if is_sign(own, self.waited) {
+            Some(said("it", own, self.waited))
+        } else {
+            is_sign(any, self.pressure).then(|| said("some task", any, self.pressure))
+        }
+    }
+}
+
+fn waited(sample: &Sample) -> f64 {
+    sample.waited.as_secs_f64() / sample.wall_seconds()
+}
+
+fn pressure(sample: &Sample) -> f64 {
+    sample.pressure.cpu as f64 / 1e6 / sample.wall_seconds()
+}
+
+/// Returns the rounds in which other processes kept more CPUs busy than in the quiet part of the session.
+pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
+    let windows = windows(log);
+    let shares: Vec<f64> = windows.iter().map(|(_, kept)| *kept).collect();
+    let usual = quantile(&shares, QUIET).unwrap_or(0.0).max(0.0);
+    let crowded = windows.into_iter().filter(|(_, kept)| *kept > usual + KEPT);
+    let said =
+        |kept: f64| format!("others kept {kept:.1} processors busy where {usual:.1} are usual");
+    crowded.map(|(rounds, kept)| (rounds, said(kept))).collect()
+}
+
+/// Returns windows of rounds that are long enough, with the number of CPUs that other work kept busy during their
+/// samples. The value may be slightly negative, because ticks are counted in whole ticks of the machine.
+fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
+    let mut windows: Vec<(Range<usize>, [f64; 2])> = Vec::new();
+    for (round, entries) in log.rounds.iter().enumerate() {
+        if windows.last().is_none_or(|(_, [seconds, _])| *seconds >= WINDOW) {
+            windows.push((round..round, [0.0; 2]));
+        }
+        let Some((rounds, sums)) = windows.last_mut() else { continue };
+        rounds.end = round + 1;
+        for entry in entries {
+            sums[0] += entry.sample.wall_seconds();
+            sums[1] += not_its_own(&entry.sample);
+        }
+    }
+    // The remaining rounds at the end are too short for a window of their own.
+    if let Some((rest, [seconds, others])) = windows.pop_if(|(_, [seconds, _])| *seconds < WINDOW)
+        && let Some((rounds, sums)) = windows.last_mut()
+    {
+        (rounds.end, sums[0], sums[1]) = (rest.end, sums[0] + seconds, sums[1] + others);
+    }
+    windows.into_iter().map(|(rounds, [seconds, others])| (rounds, others / seconds)).collect()
+}
+
+/// Returns the CPU seconds that the machine spent on other work or lost to the hypervisor.
+fn not_its_own(sample: &Sample) -> f64 {
+    sample.busy_ticks as f64 * TICK.as_secs_f64() - Metric::Cpu.of(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+    use crate::stats::Random;
+    use std::time::Duration;
+
+    /// A session of two arms that each take 20 ms of one processor; what else happened to a sample is
+    /// planted, by its round.
+    fn session(rounds: usize, plant: impl Fn(usize, &mut Sample)) -> Log {
+        let mut log = Log::default();
+        log.enter("a");
+        log.enter("b");
+        for round in 0..rounds {
+            let taken = |arm: usize| {
+                let wall = Duration::from_millis(20);
+                let mut sample =
+                    Sample { wall, user: wall, busy_ticks: 2, bytes: 1, ..Sample::default() };
+                plant(round, &mut sample);
+                Entry { arm, sample, cost: wall }
+            };
+            log.rounds.push(vec![taken(0), taken(1), taken(round % 2)]);
+        }
+        log
+    }
+
+    fn marked(log: &Log, sign: Sign) -> Vec<usize> {
+        let mut rounds: Vec<usize> = marks(log, &[])
+            .iter()
+            .filter(|mark| mark.sign == sign)
+            .map(|mark| mark.round)
+            .collect();
+        rounds.dedup();
+        rounds
+    }
+
+    fn milliseconds(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn load_that_begins_in_the_middle_marks_the_samples_it_meets_and_no_other() {
+        for begins in [5, 8, 14] {
+            let loaded: Vec<usize> = (begins..16).collect();
+            let log = session(16, |round, sample| {
+                if round >= begins {
+                    (sample.waited, sample.user) = (milliseconds(12), milliseconds(8));
+                }
+            });
+            assert_eq!(marked(&log, Sign::Waited), loaded, "its own threads waited");
+            let log = session(16, |round, sample| {
+                if round >= begins {
+                    (sample.pressure.cpu, sample.user) = (9_000, milliseconds(10));
+                }
+            });
+            assert_eq!(marked(&log, Sign::Waited), loaded, "a process that has ended waited");
+            assert!(marks(&log, &[]).iter().all(|mark| mark.sign.is_of_others()));
+        }
+        // 60 ms are a round here, so four rounds are looked at together: on the other processor load takes
+        // nothing from a sample but what is shared.
+        let log = session(16, |round, sample| sample.busy_ticks += if round >= 8 { 2 } else { 0 });
+        assert_eq!(marked(&log, Sign::Crowded), (8..16).collect::<Vec<_>>());
+        let found = marks(&log, &[]);
+        assert_eq!(found[0].text, "others kept 1.0 processors busy where 0.0 are usual");
+    }
+
+    #[test]
+    fn what_is_the_same_throughout_is_no_sign() {
+        let log = session(16, |_, sample| {
+            sample.waited = milliseconds(9);
+            sample.pressure.cpu = 14_000;
+            sample.busy_ticks += 2;
+        });
+        assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
+        // Of two threads of an arm one stands behind the other, in some samples: all that ran was its own.
+        let log = session(16, |round, sample| {
+            if round % 2 == 1 {
+                (sample.waited, sample.pressure.cpu) = (milliseconds(12), 12_000);
+            }
+        });
+        assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
+        // Nothing of it can be read here.
+        assert!(marks(&session(16, |_, sample| sample.busy_ticks = 0), &[]).is_empty());
+    }
+
+    #[test]
+    fn ticks_that_fall_by_chance_hardly_ever_mark_a_quiet_session() {
+        let random = &mut Random::new(3);
+        let (mut quiet, mut loaded) = (0, 0);
+        for _ in 0..500 {
+            let ticks: Vec<Vec<u64>> =
+                (0..15).map(|_| (0..3).map(|_| 1 + random.below(3) as u64).collect()).collect();
+            let of = |load: u64| {
+                let mut log = session(15, |_, _| {});
+                for (round, entries) in log.rounds.iter_mut().enumerate() {
+                    for (entry, ticks) in entries.iter_mut().zip(&ticks[round]) {
+                        // The sample used two, and a tick more or less is counted with it.
+                        let load = if round >= 8 { load } else { 0 };
+                        entry.sample.busy_ticks = ticks + load;
+                    }
+                }
+                marked(&log, Sign::Crowded)
+            };
+            quiet += usize::from(!of(0).is_empty());
+            loaded += usize::from(of(2).iter().any(|round| *round >= 12));
+        }
+        assert!(quiet <= 25 && loaded >= 450, "{quiet} quiet and {loaded} loaded ones of 500");
+    }
+}

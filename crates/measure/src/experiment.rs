@@ -1,0 +1,126 @@
+//! An experiment in this process: the arms that take turns, their samples, and their comparison. Every command that
+//! compares builds one.
+
+use super::{
+    log::Log,
+    outcome::{Cost, Outcome},
+    sample::Sample,
+    schedule::{Failure, Lineup, Sampled, Schedule},
+    stats::{Random, Spread},
+};
+
+#[derive(Default)]
+pub struct Experiment<'a> {
+    /// The arms, indexed as in the log.
+    pub arms: Vec<Sampled<'a>>,
+    pub log: Log,
+}
+
+impl<'a> Experiment<'a> {
+    /// Adds an arm and returns its index.
+    pub fn enter(&mut self, name: &str, arm: Sampled<'a>) -> usize {
+        self.arms.push(arm);
+        self.log.enter(name)
+    }
+
+    /// Records that an arm failed before the rounds, which excludes it from them.
+    pub fn fail(&mut self, arm: usize, reason: String) {
+        self.log.arms[arm].dropped = Some(reason);
+        self.log.arms[arm].failed = true;
+    }
+
+    /// Returns the indices of the arms that take part.
+    pub fn active(&self) -> Vec<usize> {
+        (0..self.arms.len()).filter(|arm| self.log.arms[*arm].dropped.is_none()).collect()
+    }
+
+    /// Runs rounds of these arms. May be called more than once.
+    pub fn run(&mut self, schedule: &mut Schedule<'_>, lineup: Lineup) -> Result<(), Failure> {
+        schedule.run(&mut self.arms, lineup, &mut self.log)
+    }
+}
+
+/// The results of all arms for one cost.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Relative difference between two samples of one arm.
+    pub noise: f64,
+    /// The result of each arm against the arm it is compared with.
+    pub outcomes: Vec<Option<Outcome>>,
+}
+
+impl Log {
+    /// Compares each arm with the arm given by the index at its position in `against`. An arm that failed is neither
+    /// judged by the samples it has nor used for comparisons.
+    pub fn judge(
+        &self,
+        against: impl IntoIterator<Item = Option<usize>>,
+        by: &impl Cost,
+        random: &mut Random,
+    ) -> Judged {
+        let noise = self.noise(by, random);
+        let counts = |arm: usize| !self.arms[arm].failed;
+        let outcomes = against.into_iter().enumerate().map(|(arm, other)| {
+            let other = other.filter(|other| counts(arm) && counts(*other))?;
+            Some(Outcome { ratio: self.ratio(arm, other, by, random)?, noise })
+        });
+        Judged { noise, outcomes: outcomes.collect() }
+    }
+
+    /// Returns the quartiles of a value over an arm's samples.
+    pub fn spread(&self, arm: usize, of: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        Spread::of(&self.samples(arm).map(of).collect::<Vec<f64>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        log::Entry,
+        sample::Metric,
+        stats::{MOST_NOISE, Verdict},
+    };
+    use std::time::Duration;
+
+    /// Ten rounds: the second arm takes twice the time of the first, the third likewise.
+    fn log() -> Log {
+        let mut log = Log::default();
+        for name in ["a", "b", "c"] {
+            log.enter(name);
+        }
+        for round in 0..10_u32 {
+            let entry = |arm: usize, seconds: f64| {
+                let wall = Duration::from_secs_f64(seconds * (1.0 + f64::from(round % 3) * 1e-3));
+                Entry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+            };
+            log.rounds.push(vec![entry(1, 0.02), entry(0, 0.01), entry(2, 0.02), entry(0, 0.01)]);
+        }
+        log
+    }
+
+    #[test]
+    fn every_arm_is_judged_against_its_own_other_one_with_the_same_noise() {
+        let judged = log().judge([None, Some(0), Some(1)], &Metric::Wall, &mut Random::new(1));
+        let words = judged.outcomes.iter().map(|shown| shown.map(|shown| shown.word()));
+        let words: Vec<Option<Verdict>> = words.collect();
+        assert_eq!(words, [None, Some(Verdict::Slower), Some(Verdict::NoDifferenceShown)]);
+        assert!(judged.noise < MOST_NOISE);
+        assert!(
+            judged
+                .outcomes
+                .iter()
+                .flatten()
+                .all(|shown| (shown.noise - judged.noise).abs() < 1e-12)
+        );
+    }
+
+    #[test]
+    fn what_failed_is_not_judged_and_judges_nothing() {
+        let mut log = log();
+        log.arms[1].failed = true;
+        let against = [Some(2), Some(0), Some(1)];
+        let judged = log.judge(against, &Metric::Wall, &mut Random::new(1));
+        assert!(judged.outcomes[0].is_some() && judged.outcomes[1..] == [None, None]);
+    }
+}

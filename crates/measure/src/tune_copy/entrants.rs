@@ -1,0 +1,80 @@
+//! The arms of a tuning: warms them up, verifies and samples them.
+
+use thalweg_core::Unfit;
+
+use super::{Clock, TuneError, TuneJob, sum::Subject};
+use crate::{
+    experiment::Experiment,
+    log::Log,
+    schedule::{Arm, Lineup, Rules, Sampled, Schedule},
+    stats::Random,
+};
+
+/// The arms that take part, what each of them is, and all samples.
+pub(super) struct Entrants<'r> {
+    pub job: &'r TuneJob<'r>,
+    pub clock: Clock,
+    pub random: Random,
+    pub experiment: Experiment<'r>,
+    /// The subject of each arm, by index. The first one is the reference.
+    pub subjects: Vec<Subject>,
+}
+
+impl<'r> Entrants<'r> {
+    pub fn new(job: &'r TuneJob<'r>, clock: Clock, random: Random) -> Self {
+        Self { job, clock, random, experiment: Experiment::default(), subjects: Vec::new() }
+    }
+
+    /// Returns the index of the next arm.
+    pub fn len(&self) -> usize {
+        self.subjects.len()
+    }
+
+    /// Returns the index of `cp`, if it takes part.
+    pub fn peer(&self) -> Option<usize> {
+        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
+    }
+
+    /// Takes one sample that does not count and verifies its bytes. If both succeed, the arm takes part.
+    pub fn admit(
+        &mut self,
+        mut arm: impl Arm + 'r,
+        subject: Subject,
+    ) -> Result<Result<(), Unfit>, TuneError> {
+        if let Err(failure) = arm.sample(1) {
+            return Ok(Err(failure.unfit()?));
+        }
+        if let Err(unfit) = arm.check() {
+            return Ok(Err(unfit));
+        }
+        (self.job.stop)()?;
+        self.experiment.enter(&subject.name(), Sampled::once(arm));
+        self.subjects.push(subject);
+        Ok(Ok(()))
+    }
+
+    /// Runs rounds of these arms within the budget. The reference and the arms in `kept` are never dropped.
+    pub fn rounds(
+        &mut self,
+        active: Vec<usize>,
+        kept: Vec<usize>,
+        rules: Rules,
+    ) -> Result<(), TuneError> {
+        let clock = self.clock;
+        let mut schedule = Schedule {
+            rules: Rules { enough: clock.enough(), ..rules },
+            clock: &|| clock.spent(),
+            deadline: clock.deadline(),
+            stop: self.job.stop,
+            random: &mut self.random,
+        };
+        let lineup = Lineup { active, reference: 0, kept };
+        let ran = self.experiment.run(&mut schedule, lineup);
+        ran.or_else(|failure| Err(TuneError::not_tunable(failure.unfit()?.reason)))
+    }
+
+    /// Drops the arms and their files, and returns the results.
+    pub fn finish(self) -> (Log, Vec<Subject>, Random) {
+        (self.experiment.log, self.subjects, self.random)
+    }
+}

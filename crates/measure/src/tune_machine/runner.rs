@@ -1,0 +1,135 @@
+//! Runs sessions in separate processes or, for tests and the sentinel, in this process.
+
+use std::{
+    io::{self, BufRead},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use thalweg_core::{Cancelled, profile::Load};
+use thalweg_sys::signal;
+
+use super::{
+    job::{ContestJob, ContestLog, Line},
+    session,
+};
+use crate::{
+    Stop,
+    busy::Busy,
+    load::{BackgroundLoad, Running},
+    process,
+    processors::Processors,
+    schedule::Failure,
+    session::{Patience, job, run, tell},
+};
+
+pub trait Runner {
+    /// Runs one session under its load. A failure is reported in the log.
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
+
+    /// Returns how busy the machine is with other processes, between two sessions. `None` if it is not measured; then
+    /// all results are kept under the intended load.
+    fn busy(&mut self) -> Option<Busy> {
+        None
+    }
+}
+
+/// Runs sessions in this process, without background load.
+#[derive(Debug, Default)]
+pub struct InProcess;
+
+impl Runner for InProcess {
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+        let mut log = ContestLog::default();
+        session::run(job, stop, &mut |line| log.take(line));
+        log
+    }
+}
+
+/// Runs each session in a fresh process of this program, as `helper survey`.
+#[derive(Clone, Debug)]
+pub struct Spawned {
+    pub program: PathBuf,
+    /// `true` if the machine is assumed to be idle, independent of what it does.
+    pub assumes_idle: bool,
+}
+
+/// Time for a cancelled session to remove its files and exit.
+const GRACE: Duration = Duration::from_secs(10);
+/// Allowed overrun factor: a session always takes the minimum number of rounds.
+const OVERRUN: u32 = 20;
+
+impl Runner for Spawned {
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+        let mut log = ContestLog::default();
+        if let Err(Failure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
+            log.failed = Some(format!("a session broke off: {unfit}"));
+        }
+        log
+    }
+
+    fn busy(&mut self) -> Option<Busy> {
+        if self.assumes_idle { None } else { Busy::briefly() }
+    }
+}
+
+impl Spawned {
+    fn measure(
+        &self,
+        job: &ContestJob,
+        stop: &Stop<'_>,
+        log: &mut ContestLog,
+    ) -> Result<(), Failure> {
+        let load = match job.load {
+            Load::Idle => BackgroundLoad::Idle,
+            Load::Loaded => BackgroundLoad::Busy,
+        };
+        let processors = Processors::of_this_thread()?;
+        let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
+        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
+        let patience = Patience { silence, grace: GRACE };
+        let command = process::helper(&self.program, "survey");
+        run(command, job, patience, stop, &mut |line: Line| {
+            let over = matches!(line, Line::Done | Line::Failed(_));
+            log.take(line);
+            over.then_some(())
+        })?;
+        load.failed().map_or(Ok(()), |reason| {
+            log.sizes.clear();
+            Err(reason.into())
+        })
+    }
+}
+
+/// Session side of [`Spawned`]. Ends early and cleans up if standard input is closed or an interrupt arrives.
+pub fn serve() -> Result<(), String> {
+    let job: ContestJob = job()?;
+    // Installing the handler fails only for signals that do not exist.
+    let _ = signal::catch_interrupts();
+    let gone = Arc::new(AtomicBool::new(false));
+    let watched = Arc::clone(&gone);
+    let watch = move || {
+        let mut line = String::new();
+        while io::stdin().lock().read_line(&mut line).is_ok_and(|got| got > 0) {
+            line.clear();
+        }
+        watched.store(true, Ordering::Relaxed);
+    };
+    let refused = |e| format!("no thread to watch standard input with: {e}");
+    thread::Builder::new().spawn(watch).map_err(refused)?;
+    let stop = || {
+        let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
+        if ended { Err(Cancelled) } else { Ok(()) }
+    };
+    let mut answered = Ok(());
+    session::run(&job, &stop, &mut |line| {
+        if answered.is_ok() {
+            answered = tell(&line);
+        }
+    });
+    answered
+}

@@ -1,0 +1,126 @@
+//! The planner's choices on a survey: for each size the winner, the runner-up and the certainty.
+
+use serde::Serialize;
+use thalweg_core::{
+    EndFacts, Facts, Guarantees, MECHANISMS, Plan, Prefer, Profile, Request, Unfit,
+    profile::{Load, Ratio, SinkState},
+};
+
+use super::{
+    job::{EndKeys, Way},
+    pair::Ends,
+    sum::Survey,
+};
+use crate::{outcome::Outcome, sample::Metric, stats::Verdict};
+
+/// One pair of ends at one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub pair: Ends,
+    /// The background load.
+    pub load: Load,
+    /// The state of the sink before each transfer.
+    pub sink_state: SinkState,
+    /// `true` if the sink may share pages with the source.
+    pub zero_copy: bool,
+    pub size: u64,
+    /// The planner's choice.
+    pub winner: Way,
+    /// The best of the others.
+    pub runner_up: Option<Way>,
+    /// The wall time (or CPU time) of the winner relative to the runner-up.
+    pub ratio: Option<Ratio>,
+    pub noise: f64,
+    /// The verdict on that ratio. Anything but `faster` is a tie, or a safer mechanism of equal speed.
+    pub verdict: Option<Verdict>,
+}
+
+/// A transfer and its requirements.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub size: u64,
+    /// The required guarantees.
+    pub needs: Guarantees,
+    pub prefer: Prefer,
+    /// The background load.
+    pub load: Load,
+    /// The state of the sink before each transfer.
+    pub sink_state: SinkState,
+}
+
+/// Returns the facts of a job between ends named in a profile; `None` if the names are unknown.
+pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
+    let source = EndFacts::of_key(&keys.source, &keys.options[0])?;
+    let mut sink = EndFacts::of_key(keys.sink(), &keys.options[1])?;
+    sink.filled = asked.sink_state == SinkState::Resident;
+    if let (Some(from), Some(to)) = (&source.fs, &mut sink.fs) {
+        // The profile does not record the device: equal file systems are assumed to be the same one.
+        to.dev = u64::from((&from.name, from.options()) != (&to.name, to.options()));
+    }
+    Some(Facts { source, sink, len: Some(asked.size), needs: asked.needs })
+}
+
+/// Returns the planner's plan for such a job among the measured mechanisms. A mechanism without measurements is not
+/// known to work.
+pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Plan> {
+    let facts = facts_between(keys, asked)?;
+    let known = profile.known(&facts, asked.load);
+    let mut request = Request { prefer: asked.prefer, load: asked.load, ..Request::default() };
+    for info in MECHANISMS.iter().map(|m| m.info()) {
+        if !known.cells().iter().any(|cell| cell.mechanism == info.name) {
+            request.unfit.insert(info.name, Unfit::because("not measured"));
+        }
+    }
+    Some(Plan::make(&facts, &request, Some(profile)))
+}
+
+/// Returns a row for every size of a survey; two rows if weaker guarantees change the choice.
+pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
+    let Some(keys) = survey.keys() else { return Vec::new() };
+    let mut rows = Vec::new();
+    for size in survey.sizes() {
+        let (load, sink_state) = (survey.load, survey.sink_state);
+        let mut copied = None;
+        for needs in [Guarantees::COPIED, Guarantees::SHARED] {
+            let asked = Asked { size, needs, prefer, load, sink_state };
+            let Some(winner) = keys.contest().choice(profile, keys, &asked) else { continue };
+            if copied.as_ref() == Some(&winner) {
+                continue;
+            }
+            copied.get_or_insert_with(|| winner.clone());
+            rows.push(row(survey, &asked, winner));
+        }
+    }
+    rows
+}
+
+fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
+    let metric = metric_of(asked.prefer);
+    let size = asked.size;
+    let ways = survey.ways(size);
+    let keeps = |way: &Way| survey.ends.contest().keeps(&survey.ends, way, asked.needs);
+    let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
+    let ratios = others
+        .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
+    // The fastest of the others is the one with the largest ratio of the winner to it.
+    let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
+    let noise = survey.noise(size, metric);
+    let ratio = best.as_ref().map(|(ratio, _)| *ratio);
+    Row {
+        pair: survey.ends.clone(),
+        load: asked.load,
+        sink_state: asked.sink_state,
+        zero_copy: !asked.needs.stable,
+        size,
+        winner,
+        runner_up: best.map(|(_, way)| way),
+        verdict: ratio.map(|ratio| Outcome { ratio, noise }.word()),
+        ratio,
+        noise,
+    }
+}
+
+/// Returns the metric for a preference. The planner judges memory, and its rows show wall time.
+pub fn metric_of(prefer: Prefer) -> Metric {
+    if prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall }
+}
