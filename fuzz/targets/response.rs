@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_serve::client::{
     Expected,
     head::Head,
-    resume::{Asked, Worth, judge},
+    resume::{Asked, RangeOutcome, classify_response},
     validator::validators,
 };
 use thalweg_tree::journal::Remote;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         for is_conditional in [false, known.is_some()] {
             let range = Some((from, None));
             let asked = Asked { range, known, is_conditional, is_vouched: false };
-            if let Ok(Worth::Piece { to, total, .. }) = judge(&asked, &head) {
+            if let Ok(RangeOutcome::Piece { to, total, .. }) = classify_response(&asked, &head) {
                 assert!(from < to && to <= total);
                 assert!(known.is_none_or(|known| total == known.size));
             }

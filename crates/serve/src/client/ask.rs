@@ -5,8 +5,8 @@ use thalweg_core::Cancelled;
 use super::{
     Error, Options, Target,
     connect::Connection,
+    deadline::NetDeadline,
     head::Head,
-    patience::Patience,
     request,
     resume::{self, Asked},
 };
@@ -23,15 +23,15 @@ pub fn ask(
     look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
 ) -> Result<(Connection, Head, Target), Error> {
     let mut target = first.clone();
-    let patience = Patience { most: options.patience, look };
+    let deadline = NetDeadline { most: options.stall, look };
     for _ in 0..=MOST_REDIRECTS {
         let mut connection =
-            Connection::open(&target, (&options.trust, &options.proxies), &patience)
-                .map_err(|error| options.answered.judge(first, error))?;
+            Connection::open(&target, (&options.trust, &options.proxies), &deadline)
+                .map_err(|error| options.answered.as_temporary(first, error))?;
         let who = (target.is_beside(first), options.proxies.of(&target));
         let text = request::text(&target, asked, &options.extra, who);
-        connection.send(text.as_bytes(), &patience)?;
-        let head = connection.head(&patience)?;
+        connection.send(text.as_bytes(), &deadline)?;
+        let head = connection.head(&deadline)?;
         match (head.status, head.get("location")) {
             (301 | 302 | 303 | 307 | 308, Some(location)) => {
                 target = target.join(location)?.for_user_of(first);

@@ -17,7 +17,7 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::{Error, connect::Connection, head::Framing, patience::Patience};
+use super::{Error, connect::Connection, deadline::NetDeadline, head::Framing};
 use crate::plans::{Known, Plans, Policy};
 
 /// Settings for moving bodies.
@@ -34,7 +34,7 @@ pub struct Way {
 /// A body that is being received.
 pub struct Body<'a> {
     pub connection: &'a mut Connection,
-    pub patience: Patience<'a>,
+    pub deadline: NetDeadline<'a>,
     pub way: &'a Way,
     /// Destination of the next byte.
     pub end: End<'a>,
@@ -103,7 +103,7 @@ impl Body<'_> {
             if moved > last.0 {
                 last = (moved, Instant::now());
             }
-            stalled.set(last.1.elapsed() >= self.patience.most);
+            stalled.set(last.1.elapsed() >= self.deadline.most);
             (self.note)(came + moved)?;
             if stalled.get() { Err(Cancelled) } else { Ok(()) }
         };
@@ -119,7 +119,7 @@ impl Body<'_> {
                 Err(Error::Moved(error))
             }
             None if stalled.get() => {
-                let (host, waited) = (self.connection.host().to_owned(), self.patience.most);
+                let (host, waited) = (self.connection.host().to_owned(), self.deadline.most);
                 Err(Error::Stalled { host, waited })
             }
             None if outcome.stopped => Err(Error::Cancelled),
@@ -130,7 +130,7 @@ impl Body<'_> {
     /// Returns `true` if the buffer holds bytes to write. All bytes of a TLS connection go through the buffer.
     fn has_in_memory(&mut self) -> Result<bool, Error> {
         if self.connection.descriptor().is_none() && self.connection.unused().is_empty() {
-            self.connection.fill(&self.patience)?;
+            self.connection.fill(&self.deadline)?;
         }
         Ok(!self.connection.unused().is_empty())
     }
@@ -203,7 +203,7 @@ impl Body<'_> {
     }
 
     fn more(&mut self, came: u64) -> Result<(), Error> {
-        match self.connection.fill(&self.patience)? {
+        match self.connection.fill(&self.deadline)? {
             0 => Err(Error::Short {
                 got: quantity::exact(came),
                 want: "an unknown number".to_owned(),
@@ -224,9 +224,9 @@ impl Body<'_> {
                 // A retry would return 0 again, forever.
                 Ok(0) => return Err(self.failed(Errno::IO)),
                 Ok(put) => break put,
-                Err(Errno::INTR) => (self.patience.look)()?,
+                Err(Errno::INTR) => (self.deadline.look)()?,
                 Err(Errno::AGAIN) => {
-                    (self.patience.look)()?;
+                    (self.deadline.look)()?;
                     let pause = Some(Duration::from_millis(100));
                     io::wait_writable(self.end.fd, pause).map_err(|e| self.failed(e))?;
                 }
@@ -238,7 +238,7 @@ impl Body<'_> {
         self.report.bytes += moved;
         share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
         (self.note)(came + moved)?;
-        pace.hold_back(moved, || (self.patience.look)())?;
+        pace.hold_back(moved, || (self.deadline.look)())?;
         Ok(moved)
     }
 

@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
-use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
+use super::{Error, Proxies, Target, Trust, deadline::NetDeadline, head::Head};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
@@ -47,20 +47,20 @@ impl Connection {
     pub fn open(
         target: &Target,
         (trust, proxies): (&Trust, &Proxies),
-        patience: &Patience<'_>,
+        deadline: &NetDeadline<'_>,
     ) -> Result<Self, Error> {
         let Some(proxy) = proxies.of(target) else {
-            let socket = dial(&target.authority(), target.host(), patience)?;
+            let socket = dial(&target.authority(), target.host(), deadline)?;
             return Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()));
         };
         let name = proxy.name();
-        let socket = dial(&name, (proxy.host.clone(), proxy.port), patience)?;
+        let socket = dial(&name, (proxy.host.clone(), proxy.port), deadline)?;
         if !target.is_secure() {
             return Ok(Self::over(Wire::Plain(socket), name));
         }
         let mut open = Self::over(Wire::Plain(socket), name);
-        open.send(proxy.connect(target).as_bytes(), patience)?;
-        let head = open.head(patience)?;
+        open.send(proxy.connect(target).as_bytes(), deadline)?;
+        let head = open.head(deadline)?;
         if !(200..300).contains(&head.status) {
             return Err(Error::Proxy { status: head.status, reason: head.reason });
         }
@@ -97,11 +97,11 @@ impl Connection {
     }
 
     /// Sends all bytes.
-    pub fn send(&mut self, mut bytes: &[u8], patience: &Patience<'_>) -> Result<(), Error> {
+    pub fn send(&mut self, mut bytes: &[u8], deadline: &NetDeadline<'_>) -> Result<(), Error> {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.wait_after(&error, ("ask", false), patience)?,
+                Err(error) => self.wait_after(&error, ("ask", false), deadline)?,
             }
         }
         Ok(())
@@ -109,11 +109,11 @@ impl Connection {
 
     /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
     /// same time limit as silence.
-    pub fn head(&mut self, patience: &Patience<'_>) -> Result<Head, Error> {
+    pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<Head, Error> {
         let began = Instant::now();
         loop {
-            if began.elapsed() >= patience.most {
-                return Err(Error::Stalled { host: self.host.clone(), waited: patience.most });
+            if began.elapsed() >= deadline.most {
+                return Err(Error::Stalled { host: self.host.clone(), waited: deadline.most });
             }
             match Head::parse(self.unused())? {
                 Some((head, length)) => {
@@ -122,7 +122,7 @@ impl Connection {
                         return Ok(head);
                     }
                 }
-                None if self.fill(patience)? == 0 => {
+                None if self.fill(deadline)? == 0 => {
                     let why = "it closed the connection without an answer".to_owned();
                     return Err(Error::Network { doing: "hear", host: self.host.clone(), why });
                 }
@@ -146,7 +146,7 @@ impl Connection {
 
     /// Reads the available bytes behind the unused ones and waits for at least one; returns 0 at the end of the
     /// stream. The buffer is larger than any head, line or small file.
-    pub fn fill(&mut self, patience: &Patience<'_>) -> Result<usize, Error> {
+    pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, Error> {
         self.buffer.resize(ROOM);
         if self.used > 0 {
             self.buffer.copy_within(self.used..self.have, 0);
@@ -158,16 +158,16 @@ impl Connection {
                     self.have += count;
                     return Ok(count);
                 }
-                Err(error) => self.wait_after(&error, ("read from", true), patience)?,
+                Err(error) => self.wait_after(&error, ("read from", true), deadline)?,
             }
         }
     }
 
     /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does not wait for more than half of
     /// the buffer.
-    pub fn gather(&mut self, wanted: u64, patience: &Patience<'_>) -> Result<(), Error> {
+    pub fn gather(&mut self, wanted: u64, deadline: &NetDeadline<'_>) -> Result<(), Error> {
         while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
-            if self.fill(patience)? == 0 {
+            if self.fill(deadline)? == 0 {
                 return Ok(());
             }
         }
@@ -179,12 +179,12 @@ impl Connection {
         &self,
         error: &std::io::Error,
         (doing, to_read): (&'static str, bool),
-        patience: &Patience<'_>,
+        deadline: &NetDeadline<'_>,
     ) -> Result<(), Error> {
         match error.kind() {
             ErrorKind::WouldBlock => {
                 let (fd, to_read) = self.wire.waits_for(to_read);
-                patience.wait(fd, to_read, &self.host)
+                deadline.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
             // rustls reports invalid data from the peer as this kind.
@@ -208,7 +208,7 @@ impl Connection {
 fn dial(
     name: &str,
     (host, port): (String, u16),
-    patience: &Patience<'_>,
+    deadline: &NetDeadline<'_>,
 ) -> Result<TcpStream, Error> {
     let failed = |doing, error: &std::io::Error| {
         let why = error.to_string();
@@ -218,8 +218,8 @@ fn dial(
     let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
     let mut last = None;
     for address in found {
-        (patience.look)()?;
-        match TcpStream::connect_timeout(&address, patience.most.min(LONGEST_TRY)) {
+        (deadline.look)()?;
+        match TcpStream::connect_timeout(&address, deadline.most.min(LONGEST_TRY)) {
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);

@@ -14,13 +14,13 @@ use super::{
     ask::ask,
     body::{Body, book},
     connect::Connection,
-    growth::Connections,
+    deadline::NetDeadline,
+    download::Download,
     head::{Framing, Head},
-    landing::Landing,
-    patience::Patience,
     pull::{Answer, LEAST, Pull, Pulled, State},
-    resume::{Asked, Worth, judge},
+    resume::{Asked, RangeOutcome, classify_response},
     retry,
+    scaler::Connections,
     validator::Validators,
     watcher::{Progress, Watcher},
 };
@@ -109,19 +109,19 @@ pub fn fetch_listed(
     let stopped = |error| {
         Box::new(Failed { error, there: 0, size: None, kept: false, report: Report::default() })
     };
-    let mut landing = Landing::at(destination).map_err(stopped)?;
-    if let Some(left) = landing.left_alone() {
+    let mut download = Download::at(destination).map_err(stopped)?;
+    if let Some(left) = download.left_alone() {
         watcher.tell(&format!("warning: {left}"));
     }
-    let known = landing.adopt(&target.to_string()).map_err(stopped)?;
-    let resumed = landing.done().bytes();
+    let known = download.adopt(&target.to_string()).map_err(stopped)?;
+    let resumed = download.done().bytes();
     let size = known.as_ref().map(|known| known.size);
     let mut run = Run {
         target,
         options,
         watcher,
         listed,
-        landing,
+        download,
         known,
         size,
         resumed,
@@ -146,7 +146,7 @@ struct Run<'a> {
     options: &'a Options,
     watcher: &'a dyn Watcher,
     listed: Option<&'a Listed<'a>>,
-    landing: Landing,
+    download: Download,
     /// The version of the file that is fetched, if it can be resumed.
     known: Option<Remote>,
     size: Option<u64>,
@@ -165,38 +165,38 @@ struct Run<'a> {
 impl Run<'_> {
     /// Sends requests until the file is complete, or until a retry makes no sense.
     fn ask_until_all_is_there(&mut self) -> Result<(), Error> {
-        let (mut tries, mut best) = (0, self.landing.done().bytes());
+        let (mut tries, mut best) = (0, self.download.done().bytes());
         loop {
             let error = match self.once() {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(error) => error,
             };
-            let there = self.landing.done().bytes();
+            let there = self.download.done().bytes();
             if there > best {
                 (tries, best) = (0, there);
             }
             tries += 1;
             let pause = retry::pause(tries, self.options.retries, error.after());
-            let can_go_on = self.known.is_some() || self.landing.is_rewindable() || there == 0;
+            let can_go_on = self.known.is_some() || self.download.is_rewindable() || there == 0;
             let Some(pause) = pause.filter(|_| error.is_passing() && can_go_on) else {
                 return Err(error);
             };
             self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
             let look = || self.watcher.go_on();
-            Patience { most: pause, look: &look }.sleep(pause)?;
+            NetDeadline { most: pause, look: &look }.sleep(pause)?;
         }
     }
 
     /// Sends one request and receives its body. Returns `true` if the file is complete.
     fn once(&mut self) -> Result<bool, Error> {
-        if self.known.is_none() && self.landing.done().bytes() > 0 {
+        if self.known.is_none() && self.download.done().bytes() > 0 {
             // Part of a response without a validator: no other response can be joined to it.
             self.anew()?;
         }
         let known = self.known.clone();
         let size = known.as_ref().map_or(u64::MAX, |known| known.size);
-        let Some((from, to)) = self.landing.done().gaps(size).first().copied() else {
+        let Some((from, to)) = self.download.done().gaps(size).first().copied() else {
             return Ok(true);
         };
         let is_conditional = self.is_conditional && known.is_some();
@@ -205,9 +205,9 @@ impl Run<'_> {
         let asked = Asked { range, known: known.as_ref(), is_conditional, is_vouched };
         let look = || self.watcher.go_on();
         let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
-        match judge(&asked, &head)? {
-            Worth::Unconditional => self.is_conditional = false,
-            Worth::Another => {
+        match classify_response(&asked, &head)? {
+            RangeOutcome::Unconditional => self.is_conditional = false,
+            RangeOutcome::Another => {
                 self.changes += 1;
                 if self.changes > MOST_CHANGES {
                     return Err(Error::Changing);
@@ -215,18 +215,18 @@ impl Run<'_> {
                 self.watcher.tell(CHANGED);
                 self.anew()?;
             }
-            Worth::Unranged => {
+            RangeOutcome::Unranged => {
                 self.anew()?;
                 self.is_ranged = false;
             }
-            Worth::Piece { to, total, validators } => {
+            RangeOutcome::Piece { to, total, validators } => {
                 self.is_as_listed(&head, Some(total))?;
                 self.size = Some(total);
                 self.hear_of_digest(&head)?;
                 if let (None, Some(Validators { strong: validator, weak })) = (&known, validators) {
                     let url = self.target.to_string();
                     let remote = Remote { url, validator, weak, size: total };
-                    self.landing.begin(&remote)?;
+                    self.download.begin(&remote)?;
                     self.known = Some(remote);
                 } else if known.is_none() {
                     self.anew()?;
@@ -234,15 +234,15 @@ impl Run<'_> {
                 }
                 if self.may_be_pulled
                     && let Some(known) = self.known.clone()
-                    && total - self.landing.done().bytes() > LEAST
-                    && self.landing.is_rewindable()
+                    && total - self.download.done().bytes() > LEAST
+                    && self.download.is_rewindable()
                 {
                     return self.pull(&known, Answer { connection, head, span: (from, to) });
                 }
                 self.body(&mut connection, &head, (from, Some(to - from)))?;
-                return Ok(self.landing.done().gaps(total).is_empty());
+                return Ok(self.download.done().gaps(total).is_empty());
             }
-            Worth::Whole(size) => {
+            RangeOutcome::Whole(size) => {
                 self.is_as_listed(&head, size)?;
                 self.anew()?;
                 self.size = size;
@@ -251,7 +251,7 @@ impl Run<'_> {
                 if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
                     self.watcher.tell(UNTOLD);
                 }
-                self.size = Some(self.landing.done().end());
+                self.size = Some(self.download.done().end());
                 return Ok(true);
             }
         }
@@ -267,7 +267,7 @@ impl Run<'_> {
             known,
             is_conditional: self.is_conditional,
             resumed: self.resumed,
-            state: Mutex::new(State::new(&mut self.landing, known.size)),
+            state: Mutex::new(State::new(&mut self.download, known.size)),
             bell: Condvar::new(),
         };
         let Pulled { report, ended } = pull.all(first);
@@ -285,18 +285,18 @@ impl Run<'_> {
         (from, want): (u64, Option<u64>),
     ) -> Result<(), Error> {
         let framing = head.framing()?;
-        let (landing, watcher) = (&mut self.landing, self.watcher);
+        let (download, watcher) = (&mut self.download, self.watcher);
         let (resumed, size) = (self.resumed, self.size);
-        let fd = landing.descriptor()?;
-        let end = landing.end(std::os::fd::AsFd::as_fd(&fd), from)?;
+        let fd = download.descriptor()?;
+        let end = download.end(std::os::fd::AsFd::as_fd(&fd), from)?;
         let mut note = |moved: u64| {
-            landing.note(from, from + moved);
-            watcher.progress(Progress { resumed, there: landing.done().bytes(), size })
+            download.note(from, from + moved);
+            watcher.progress(Progress { resumed, there: download.done().bytes(), size })
         };
         let look = || watcher.go_on();
         let body = Body {
             connection,
-            patience: Patience { most: self.options.patience, look: &look },
+            deadline: NetDeadline { most: self.options.stall, look: &look },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -313,7 +313,7 @@ impl Run<'_> {
 
     /// Discards all local bytes and restarts.
     fn anew(&mut self) -> Result<(), Error> {
-        self.landing.empty()?;
+        self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
         self.is_conditional = true;
         Ok(())
@@ -335,12 +335,12 @@ impl Run<'_> {
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        if let (Some(size), end) = (self.size, self.landing.done().end())
+        if let (Some(size), end) = (self.size, self.download.done().end())
             && size != end
         {
             return Err(Error::broken(format!("{end} bytes of a file of {size}")));
         }
-        let Some(file) = self.landing.file() else { return Ok(()) };
+        let Some(file) = self.download.file() else { return Ok(()) };
         let go_on = || self.watcher.go_on();
         for expected in &self.expected {
             self.checked.push(expected.check(file, self.options.verify, &go_on)?);
@@ -349,23 +349,23 @@ impl Run<'_> {
     }
 
     fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
-        let Self { landing, report, resumed, size, listed, checked, options, .. } = self;
+        let Self { download, report, resumed, size, listed, checked, options, .. } = self;
         let fsync = options.fsync;
-        let there = landing.done().bytes();
+        let there = download.done().bytes();
         let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
         match result {
-            Ok(()) => match landing.publish(listed.map(|listed| listed.attributes), fsync) {
+            Ok(()) => match download.publish(listed.map(|listed| listed.attributes), fsync) {
                 Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),
                 Err(error) => Err(failed(error, false, report)),
             },
             Err(error) if error.spoils_what_is_here() => {
-                let mut landing = landing;
-                drop(landing.empty());
-                drop(landing);
+                let mut download = download;
+                drop(download.empty());
+                drop(download);
                 Err(failed(error, false, report))
             }
             Err(error) => {
-                let kept = landing.leave();
+                let kept = download.leave();
                 Err(failed(error, kept, report))
             }
         }

@@ -18,7 +18,7 @@ pub struct Options {
     /// Settings for moving bodies.
     pub way: Way,
     /// Longest time without a byte from the server.
-    pub patience: Duration,
+    pub stall: Duration,
     /// Number of retries after the last received byte.
     pub retries: u32,
     /// Servers that are retried although no connection to them can be made.

@@ -17,12 +17,12 @@ use super::{
     ask::ask,
     body::{Body, book, trim},
     connect::Connection,
-    growth::{Advice, Connections, Growth, TICK},
+    deadline::NetDeadline,
+    download::Download,
     head::Head,
-    landing::Landing,
-    patience::Patience,
-    resume::{Asked, Worth, judge},
+    resume::{Asked, RangeOutcome, classify_response},
     retry,
+    scaler::{Advice, ConnectionScaler, Connections, TICK},
     spans::Spans,
     watcher::{Progress, Watcher},
 };
@@ -42,7 +42,7 @@ pub struct Pull<'a> {
 
 /// The part of the state that the connections change.
 pub struct State<'a> {
-    landing: &'a mut Landing,
+    download: &'a mut Download,
     spans: Spans,
     /// Connections in the order in which they started.
     alive: Vec<usize>,
@@ -75,10 +75,10 @@ pub struct Pulled {
 }
 
 impl<'a> State<'a> {
-    pub fn new(landing: &'a mut Landing, size: u64) -> Self {
+    pub fn new(download: &'a mut Download, size: u64) -> Self {
         Self {
-            had: landing.done().bytes(),
-            landing,
+            had: download.done().bytes(),
+            download,
             spans: Spans::of(size),
             alive: Vec::new(),
             unwanted: 0,
@@ -100,7 +100,7 @@ impl<'a> State<'a> {
 impl<'a> Pull<'a> {
     /// Fetches the missing bytes. `first` is the response to a request for the first gap.
     pub fn all(self, first: Answer) -> Pulled {
-        let mut growth = Growth::new(self.options.connections);
+        let mut scaler = ConnectionScaler::new(self.options.connections);
         let at_once = match self.options.connections {
             Connections::Auto => 1,
             Connections::Exactly(number) => number.max(1),
@@ -133,7 +133,7 @@ impl<'a> Pull<'a> {
                 }
                 let waited = self.bell.wait_timeout(state, TICK);
                 let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                let there = state.landing.done().bytes();
+                let there = state.download.done().bytes();
                 drop(state);
                 if let Err(cancelled) = self.watcher.go_on() {
                     self.state().error.get_or_insert(cancelled.into());
@@ -142,7 +142,7 @@ impl<'a> Pull<'a> {
                 if !waited.timed_out() {
                     continue;
                 }
-                match growth.tick(there) {
+                match scaler.tick(there) {
                     Advice::Stay => {}
                     Advice::Add => {
                         add(None);
@@ -153,8 +153,8 @@ impl<'a> Pull<'a> {
         });
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A connection may move bytes beyond its span before it notices that another has them; they count once.
-        trim(&mut state.report, state.landing.done().bytes() - state.had);
-        let is_whole = state.landing.done().gaps(self.known.size).is_empty();
+        trim(&mut state.report, state.download.done().bytes() - state.had);
+        let is_whole = state.download.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
         Pulled { report: state.report, ended }
     }
@@ -197,7 +197,7 @@ impl<'a> Pull<'a> {
             state.unwanted -= 1;
             return None;
         }
-        state.spans.claim(owner, state.landing.done(), LEAST)
+        state.spans.claim(owner, state.download.done(), LEAST)
     }
 
     /// Returns `true` if this thread should retry after an error.
@@ -214,7 +214,7 @@ impl<'a> Pull<'a> {
         if let Some(pause) = pause.filter(|_| error.is_passing()) {
             self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
             let look = || self.look();
-            return Patience { most: pause, look: &look }.sleep(pause).is_ok();
+            return NetDeadline { most: pause, look: &look }.sleep(pause).is_ok();
         }
         // A server may allow fewer connections than were opened; the others continue.
         let is_of_this_one = error.is_passing() || matches!(error, Error::Status { .. });
@@ -244,16 +244,16 @@ impl<'a> Pull<'a> {
                 None => return Ok(()),
             },
         };
-        let (fd, is_at_end) = (self.state().landing.descriptor()?, Cell::new(false));
-        let end = self.state().landing.end(fd.as_fd(), from)?;
+        let (fd, is_at_end) = (self.state().download.descriptor()?, Cell::new(false));
+        let end = self.state().download.end(fd.as_fd(), from)?;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
             *came = moved;
             let (there, is_over) = {
                 let mut state = self.state();
-                state.landing.note(from, from + moved);
+                state.download.note(from, from + moved);
                 let is_at_its_end = state.spans.advance(owner, from + moved);
                 is_at_end.set(is_at_its_end || state.is_unwanted(owner));
-                (state.landing.done().bytes(), state.is_over())
+                (state.download.done().bytes(), state.is_over())
             };
             let (resumed, size) = (self.resumed, Some(self.known.size));
             self.watcher.progress(Progress { resumed, there, size })?;
@@ -261,7 +261,7 @@ impl<'a> Pull<'a> {
         };
         let body = Body {
             connection: &mut connection,
-            patience: Patience { most: self.options.patience, look: &look },
+            deadline: NetDeadline { most: self.options.stall, look: &look },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -287,7 +287,7 @@ impl<'a> Pull<'a> {
         let is_vouched = !self.options.expected.is_empty();
         let asked = Asked { range, known, is_conditional, is_vouched };
         let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
-        if let Worth::Piece { to, .. } = judge(&asked, &head)? {
+        if let RangeOutcome::Piece { to, .. } = classify_response(&asked, &head)? {
             self.state().spans.confirm(owner);
             return Ok(Some(Answer { connection, head, span: (from, to) }));
         }

@@ -42,7 +42,7 @@ impl Answered {
     }
 
     /// Returns the error of a request for `first`, as a temporary one if that server has answered before.
-    pub(crate) fn judge(&self, first: &Target, error: Error) -> Error {
+    pub(crate) fn as_temporary(&self, first: &Target, error: Error) -> Error {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = self.is_assumed || servers.contains(&first.authority());
         if is_known { error.of_known_server() } else { error }

@@ -15,7 +15,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    Error, Expected, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked,
+    Error, Expected, Options, Target, ask::ask, body::Body, deadline::NetDeadline, resume::Asked,
 };
 
 /// A list of digests.
@@ -64,7 +64,7 @@ impl Sums {
         let end = End { at: Some(0), ..End::of(memory.as_fd()).map_err(failed("fstat"))? };
         let body = Body {
             connection: &mut connection,
-            patience: Patience { most: options.patience, look },
+            deadline: NetDeadline { most: options.stall, look },
             way: &options.way,
             end,
             note: &mut note,

@@ -221,7 +221,7 @@ impl Connection {
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
         let request = self.input.take();
         if request.is_none() {
-            self.let_go();
+            self.uncork();
         }
         match request {
             Some(Ok(head)) => self.respond(tools, head, TRIES),
@@ -360,7 +360,7 @@ impl Connection {
         if !limits.are_open() {
             // A rate limit delays the answer, not the client, so the client's timeout restarts.
             self.since = Instant::now();
-            self.let_go();
+            self.uncork();
             return Some(Next::Later);
         }
         let before = answering.sending.total;
@@ -414,7 +414,7 @@ impl Connection {
             Ok(Sent::Cold) => {
                 // Flush: the head and earlier answers need not wait for the body.
                 self.is_held_back = true;
-                self.let_go();
+                self.uncork();
                 Some(Next::Wait)
             }
             Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
@@ -432,7 +432,7 @@ impl Connection {
     }
 
     /// Disables corking, so that the last segment is sent immediately.
-    fn let_go(&mut self) {
+    fn uncork(&mut self) {
         if std::mem::take(&mut self.is_held_back) {
             let _ = set_tcp_nodelay(&*self.socket, true);
         }
@@ -459,7 +459,7 @@ impl Connection {
         self.tell(tools);
         self.phase = Phase::Parting;
         self.is_held_back = true;
-        self.let_go();
+        self.uncork();
         // Closing now sends a reset. Unix sockets have no reset; there the client compares the length.
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }

@@ -18,9 +18,9 @@ use super::{
     cold::{self, Colds, Disks, Got},
     digests::DigestWait,
     errand::Errand,
-    gathered::{Gathered, ONE_SEND},
     moving::{self, Moved, Moving},
     opened::Opened,
+    send_buffer::{ONE_SEND, SendBuffer},
     short::Short,
 };
 use crate::{
@@ -37,7 +37,7 @@ const PARKED: u64 = 4 << 10;
 /// An answer that is being sent.
 #[derive(Default)]
 pub struct Sending {
-    out: Gathered,
+    out: SendBuffer,
     // Number of bytes in `out` that belong to the body.
     of_body: usize,
     /// The last file range in `out`, and its offset there. It can be read again, so its memory can be released.
@@ -112,7 +112,7 @@ impl Sending {
         buffer: Vec<u8>,
         disks: &mut Disks,
     ) -> Result<Self, Short> {
-        let mut sending = Self { out: Gathered::within(buffer), body, ..Self::default() };
+        let mut sending = Self { out: SendBuffer::within(buffer), body, ..Self::default() };
         sending.out.push(head);
         sending.gather(disks)?;
         Ok(sending)
@@ -470,7 +470,7 @@ impl Large {
 fn read(
     file: &Opened,
     stretch: Stretch,
-    into: &mut Gathered,
+    into: &mut SendBuffer,
     (disks, may_wait): (&mut Disks, bool),
 ) -> Result<bool, Short> {
     let len = stretch.len() as usize;

@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{gathered::ONE_SEND, log::date, opened::Opened, version::Version};
+use super::{log::date, opened::Opened, send_buffer::ONE_SEND, version::Version};
 
 /// Maximum number of files kept open.
 const FILES: usize = 64;

@@ -209,7 +209,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
         }
     });
     // Long enough for the others on a machine that stands still.
-    let options = Options { patience: Duration::from_secs(5), ..by(2) };
+    let options = Options { stall: Duration::from_secs(5), ..by(2) };
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
 }

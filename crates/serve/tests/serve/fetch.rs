@@ -329,7 +329,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
     });
     // Long enough for the other answers on a machine that stands still.
-    let options = Options { patience: Duration::from_secs(5), ..options() };
+    let options = Options { stall: Duration::from_secs(5), ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert_eq!(server.asked()[2].from(), Some(100_000));

@@ -89,8 +89,8 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
             thread::sleep(Duration::from_millis(20));
         }
     });
-    let patience = Duration::from_millis(500);
-    let options = Options { retries: 0, patience, ..crate::support::fetch::options() };
+    let stall = Duration::from_millis(500);
+    let options = Options { retries: 0, stall, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
     let target = Target::parse(&server.url("x")).unwrap();
     let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();

@@ -177,7 +177,7 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
             limit: args.limit.filter(|limit| *limit > 0).map(|limit| RateLimit::new(limit).into()),
             limit_each: args.limit_each.filter(|limit| *limit > 0),
         },
-        patience: args.stall,
+        stall: args.stall,
         retries: args.retries.unwrap_or(RETRIES),
         answered: args.retries.map_or_else(Answered::default, |_| Answered::assumed()),
         expected: expected.map_err(usage)?,

@@ -17,7 +17,7 @@ use thalweg_tree::{
 use super::{
     account::Account,
     entry::{Entry, Kind, Said, parse},
-    files::Manner,
+    files::InstallPolicy,
     folders::Folders,
     job::Job,
     list::{List, may_be_folder},
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     client::{
-        Error, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked, retry,
+        Error, Options, Target, ask::ask, body::Body, deadline::NetDeadline, resume::Asked, retry,
     },
     manifest::MEDIA_TYPE,
 };
@@ -65,8 +65,8 @@ fn bring(
     }
     let whole = WholeSync::of(root.fd());
     let account = Account::new(watcher);
-    let manner = manner(&root, options, whole.is_some());
-    let ended = fill(&base, target, (&list, &root), (options, manner, whole.as_ref()), &account);
+    let install = install(&root, options, whole.is_some());
+    let ended = fill(&base, target, (&list, &root), (options, install, whole.as_ref()), &account);
     if let Err(error) = ended {
         account.halt(error);
     }
@@ -75,7 +75,8 @@ fn bring(
     fetched.left_out = found.sums.left_out + found.reserved;
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, &list, manner, (whole.as_ref(), options.files.fsync)) {
+    } else if let Err(error) = publish(root, &list, install, (whole.as_ref(), options.files.fsync))
+    {
         fetched.halted = Some(error);
     }
     Ok(fetched)
@@ -84,20 +85,20 @@ fn bring(
 fn publish(
     root: Root,
     list: &List,
-    manner: Manner,
+    install: InstallPolicy,
     (whole, fsync): (Option<&WholeSync>, Fsync),
 ) -> Result<(), Error> {
     let mut lines = list.lines();
     match lines.next_line()?.map(parse) {
-        Some(Ok(Said::Entry(top))) => root.publish(&manner.attributes(&top.meta), whole, fsync),
+        Some(Ok(Said::Entry(top))) => root.publish(&install.attributes(&top.meta), whole, fsync),
         _ => Err(Error::broken("its list has changed here")),
     }
 }
 
-fn manner(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Manner {
+fn install(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
     // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
-    Manner {
+    InstallPolicy {
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
@@ -128,7 +129,7 @@ fn take_in(
         };
         watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
         let look = || watcher.go_on();
-        Patience { most: pause, look: &look }.sleep(pause)?;
+        NetDeadline { most: pause, look: &look }.sleep(pause)?;
         io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;
     }
 }
@@ -161,7 +162,7 @@ fn take_in_once(
     };
     let body = Body {
         connection: &mut connection,
-        patience: Patience { most: files.patience, look: &look },
+        deadline: NetDeadline { most: files.stall, look: &look },
         way: &files.way,
         end,
         note: &mut note,
@@ -190,16 +191,16 @@ fn fill(
     base: &Target,
     first: &Target,
     (list, root): (&List, &Root),
-    (options, manner, whole): (&TreeOptions, Manner, Option<&WholeSync>),
+    (options, install, whole): (&TreeOptions, InstallPolicy, Option<&WholeSync>),
     account: &Account<'_>,
 ) -> Result<(), Error> {
-    make_folders(list, root, manner, account)?;
-    let files = one_job(&options.files, manner);
+    make_folders(list, root, install, account)?;
+    let files = one_job(&options.files, install);
     let job = Job {
         base,
         is_own: base.is_beside(first),
         options: &files,
-        manner,
+        install,
         root: root.fd(),
         lines: Mutex::new(list.lines()),
         account,
@@ -213,12 +214,12 @@ fn fill(
     if account.is_halting() {
         return Ok(());
     }
-    close_folders(list, root, manner, account)
+    close_folders(list, root, install, account)
 }
 
 /// Returns the options for one file of many: no digests are expected.
-fn one_job(options: &Options, manner: Manner) -> Options {
-    Options { expected: Vec::new(), verify: false, fsync: manner.fsync, ..options.clone() }
+fn one_job(options: &Options, install: InstallPolicy) -> Options {
+    Options { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
 }
 
 fn folder_of(line: &[u8]) -> Option<Entry> {
@@ -230,14 +231,14 @@ fn folder_of(line: &[u8]) -> Option<Entry> {
 fn make_folders(
     list: &List,
     root: &Root,
-    manner: Manner,
+    install: InstallPolicy,
     account: &Account<'_>,
 ) -> Result<(), Error> {
     let (mut lines, mut folders) = (list.lines(), Folders::below(root.fd()));
     while let Some(line) = lines.next_line()? {
         let Some(entry) = folder_of(line) else { continue };
         account.go_on()?;
-        if let Err(error) = folders.make(&entry, manner.is_fresh, manner.is_staged) {
+        if let Err(error) = folders.make(&entry, install.is_fresh, install.is_staged) {
             account.missed(&entry.path, error);
         }
     }
@@ -248,11 +249,11 @@ fn make_folders(
 fn close_folders(
     list: &List,
     root: &Root,
-    manner: Manner,
+    install: InstallPolicy,
     account: &Account<'_>,
 ) -> Result<(), Error> {
     let (mut lines, folders) = (list.backwards()?, Folders::below(root.fd()));
-    let has_leftovers = manner.is_staged && !manner.is_fresh;
+    let has_leftovers = install.is_staged && !install.is_fresh;
     while let Some(line) = lines.next_line()? {
         let Some(entry) = folder_of(&line) else { continue };
         account.go_on()?;
@@ -261,9 +262,9 @@ fn close_folders(
             if has_leftovers {
                 remove_leftovers(fd)?;
             }
-            manner.attributes(&entry.meta).give(fd)?;
+            install.attributes(&entry.meta).give(fd)?;
             // If one syncfs(2) call follows at the end, it covers these names too.
-            if manner.fsync == Fsync::Always && !manner.is_synced_whole {
+            if install.fsync == Fsync::Always && !install.is_synced_whole {
                 io::sync(fd).map_err(failed("fsync"))?;
             }
             Ok(())

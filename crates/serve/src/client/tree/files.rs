@@ -25,7 +25,7 @@ use crate::{client::Error, manifest::Meta};
 
 /// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct InstallPolicy {
     /// `true` if the directory was empty before this run.
     pub is_fresh: bool,
     /// `true` if the tree is built in a staging directory, which is invisible until it is complete.
@@ -53,7 +53,7 @@ pub struct Wanted {
     /// `true` if another entry has its name.
     pub replaces: bool,
     /// `true` if that entry may be this file: it is fetched only if the hash differs.
-    pub is_doubted: bool,
+    pub needs_hash_check: bool,
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
@@ -62,7 +62,7 @@ pub enum Sink<'a> {
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
 }
 
-impl Manner {
+impl InstallPolicy {
     /// Returns the final attributes of an entry.
     pub fn attributes(self, meta: &Meta) -> Attributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
@@ -78,7 +78,7 @@ impl Manner {
     ) -> Result<Option<Wanted>, Error> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
-        let mut is_doubted = false;
+        let mut needs_hash_check = false;
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
                 FileType::Directory => return Err(Error::listed("there already, and a folder")),
@@ -89,7 +89,7 @@ impl Manner {
             let owner = attributes.owner.map(|(uid, _)| uid);
             let is_own = Some(there.st_uid) == owner || is_own(folder.fd.as_fd(), there);
             let is_alike = is_file && is_own && there.st_size as u64 == size;
-            is_doubted = is_alike && self.by_hash;
+            needs_hash_check = is_alike && self.by_hash;
             if is_alike && !self.by_hash && mtime == attributes.mtime {
                 let is_as_listed = there.st_mode & 0o7777 == attributes.mode
                     && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
@@ -107,7 +107,7 @@ impl Manner {
             etag: etag.to_owned(),
             attributes,
             replaces: there.is_some(),
-            is_doubted,
+            needs_hash_check,
         }))
     }
 
@@ -212,13 +212,13 @@ impl Sink<'_> {
     pub fn publish(
         mut self,
         attributes: &Attributes,
-        (manner, waits): (Manner, bool),
+        (install, waits): (InstallPolicy, bool),
     ) -> Result<Option<Parked>, Error> {
         if let Self::Hidden(file, true) = &self {
             inherit_from_replaced(file, InheritFrom::Own);
         }
         attributes.give(self.fd())?;
-        if manner.tells_at_close {
+        if install.tells_at_close {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         let parked = match &mut self {
@@ -227,9 +227,9 @@ impl Sink<'_> {
         };
         match self {
             Self::Hidden(file, replaces) if parked.is_none() => {
-                publish(file, replaces, Some(manner.fsync))?;
+                publish(file, replaces, Some(install.fsync))?;
             }
-            Self::Own(fd) if manner.fsync != Fsync::Never => {
+            Self::Own(fd) if install.fsync != Fsync::Never => {
                 io::sync(&fd).map_err(failed("fsync"))?;
             }
             Self::Hidden(..) | Self::Own(_) => {}

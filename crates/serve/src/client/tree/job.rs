@@ -6,15 +6,15 @@ use thalweg_tree::foreign::WholeSync;
 
 use super::{
     account::Account,
-    files::{Manner, Wanted},
+    files::{InstallPolicy, Wanted},
     list::Lines,
 };
 use crate::client::{
     Error, Options, Target,
     connect::Connection,
+    deadline::NetDeadline,
     fetch::Listed,
     head::{Framing, Head},
-    patience::Patience,
 };
 
 /// State shared by all connections.
@@ -22,7 +22,7 @@ pub struct Job<'a> {
     pub base: &'a Target,
     pub is_own: bool,
     pub options: &'a Options,
-    pub manner: Manner,
+    pub install: InstallPolicy,
     pub root: BorrowedFd<'a>,
     pub lines: Mutex<Lines<'a>>,
     pub account: &'a Account<'a>,
@@ -35,10 +35,10 @@ impl Job<'_> {
     pub fn connect(
         &self,
         there: Option<Connection>,
-        patience: &Patience<'_>,
+        deadline: &NetDeadline<'_>,
     ) -> Result<Connection, Error> {
         let (trust, proxies) = (&self.options.trust, &self.options.proxies);
-        let open = || Connection::open(self.base, (trust, proxies), patience);
+        let open = || Connection::open(self.base, (trust, proxies), deadline);
         // This server has already sent the list.
         there.map_or_else(|| open().map_err(Error::of_known_server), Ok)
     }

@@ -7,10 +7,10 @@
 mod account;
 mod asking;
 mod bring;
-mod doubts;
 pub mod entry;
 mod files;
 mod folders;
+mod hash_checks;
 mod job;
 pub mod list;
 mod naming;

@@ -21,7 +21,7 @@ pub struct Naming {
 impl Naming {
     /// Returns `true` if files should wait here. In a staging directory they already have their names.
     pub fn is_for(job: &Job<'_>) -> bool {
-        job.manner.fsync != Fsync::Never && job.whole.is_some()
+        job.install.fsync != Fsync::Never && job.whole.is_some()
     }
 
     /// Adds a file. Its attributes are already set.
@@ -43,7 +43,7 @@ impl Naming {
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
             // If the sync failed, each file is synced separately to find out which one it was.
-            match publish(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
+            match publish(file, wanted.replaces, (!is_synced).then_some(job.install.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),
                 Err(error) => job.account.missed(&wanted.path, error),
             }

@@ -16,10 +16,10 @@ use thalweg_sys::Errno;
 use super::{
     account::Account,
     asking::{self, Asking},
-    doubts::Doubts,
     entry::{Entry, Kind, Said, parse},
     files::{Sink, Wanted, destination},
     folders::Folders,
+    hash_checks::HashChecks,
     job::{Job, check},
     naming::Naming,
 };
@@ -28,9 +28,9 @@ use crate::{
         Error, Progress, Watcher,
         body::{Body, book},
         connect::Connection,
+        deadline::NetDeadline,
         fetch::{Listed, fetch_listed},
         head::Framing,
-        patience::Patience,
         resume, retry,
     },
     manifest::encoded,
@@ -60,7 +60,7 @@ pub struct Worker<'a> {
     wanted: VecDeque<Wanted>,
     /// Files that are requested on this connection.
     asking: Asking,
-    doubts: Doubts,
+    hash_checks: HashChecks,
     naming: Naming,
     large: Vec<Wanted>,
     is_over: bool,
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
             has_served: false,
             wanted: VecDeque::new(),
             asking: Asking::for_files(job),
-            doubts: Doubts::new(job),
+            hash_checks: HashChecks::new(job),
             naming: Naming::default(),
             large: Vec::new(),
             is_over: false,
@@ -108,8 +108,8 @@ impl<'a> Worker<'a> {
         let mut tries = 0;
         loop {
             self.job.account.go_on()?;
-            if !self.doubts.is_empty() {
-                self.settle_a_doubt(&mut tries)?;
+            if !self.hash_checks.is_empty() {
+                self.settle_hash_check(&mut tries)?;
                 continue;
             }
             if !self.is_over && self.wanted.len() < asking::MOST / 2 && self.large.is_empty() {
@@ -139,19 +139,19 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Decides whether the first doubtful file must be fetched.
-    fn settle_a_doubt(&mut self, tries: &mut u32) -> Result<(), Error> {
+    /// Decides whether the first file with a hash check must be fetched.
+    fn settle_hash_check(&mut self, tries: &mut u32) -> Result<(), Error> {
         let account = self.job.account;
-        let is_same = match self.doubts.is_first_the_same(self.job) {
+        let is_same = match self.hash_checks.is_first_the_same(self.job) {
             Ok(is_same) => Ok(is_same),
             Err(error) => {
-                self.doubts.forget_connection();
+                self.hash_checks.forget_connection();
                 let Some(error) = self.after(error, tries)? else { return Ok(()) };
                 Err(error)
             }
         };
         *tries = 0;
-        let Some(first) = self.doubts.pop() else { return Ok(()) };
+        let Some(first) = self.hash_checks.pop() else { return Ok(()) };
         match is_same
             .and_then(|is_same| if is_same { first.keep().map(|()| true) } else { Ok(false) })
         {
@@ -193,7 +193,7 @@ impl<'a> Worker<'a> {
         let account = self.job.account;
         account.tell(&format!("{error}; again in {}", quantity::duration(pause)));
         let look = || account.go_on();
-        Ok(Patience { most: pause, look: &look }.sleep(pause)?)
+        Ok(NetDeadline { most: pause, look: &look }.sleep(pause)?)
     }
 
     /// Drops the connection. Files that were requested and not received are requested again.
@@ -242,15 +242,15 @@ impl<'a> Worker<'a> {
             Kind::Folder => {}
             Kind::Link(target) => {
                 let folder = self.folders.open(entry.folder())?;
-                if job.manner.link(entry, target, &folder)? {
+                if job.install.link(entry, target, &folder)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
                 }
             }
             Kind::File { size, etag } => {
                 let folder = self.folders.open(entry.folder())?;
-                match job.manner.wanted(entry, (*size, etag), folder)? {
+                match job.install.wanted(entry, (*size, etag), folder)? {
                     None => account.settled(*size, false),
-                    Some(wanted) if wanted.is_doubted => self.doubts.push(wanted),
+                    Some(wanted) if wanted.needs_hash_check => self.hash_checks.push(wanted),
                     Some(wanted) => self.want(wanted),
                 }
             }
@@ -270,10 +270,10 @@ impl<'a> Worker<'a> {
     fn bring_first(&mut self) -> Result<(), Error> {
         let (job, account) = (self.job, self.job.account);
         let look = || account.go_on();
-        let patience = Patience { most: job.options.patience, look: &look };
-        let mut connection = job.connect(self.connection.take(), &patience)?;
-        connection.send(&self.asking.next(self.wanted.iter()), &patience)?;
-        let head = connection.head(&patience)?;
+        let deadline = NetDeadline { most: job.options.stall, look: &look };
+        let mut connection = job.connect(self.connection.take(), &deadline)?;
+        connection.send(&self.asking.next(self.wanted.iter()), &deadline)?;
+        let head = connection.head(&deadline)?;
         let Some(wanted) = self.wanted.front() else { return Ok(()) };
         if head.status != 200 {
             // The body of an error response is not the file. The files after it are requested again.
@@ -287,7 +287,7 @@ impl<'a> Worker<'a> {
         check(&head, wanted)?;
         let books = (&mut self.report, &mut self.plans);
         let waits = Naming::is_for(job);
-        let parked = bring(&mut connection, wanted, (job, waits), patience, books)?;
+        let parked = bring(&mut connection, wanted, (job, waits), deadline, books)?;
         match (self.wanted.pop_front(), parked) {
             (Some(wanted), Some(file)) => self.naming.push(wanted, file),
             (Some(wanted), None) => account.settled(wanted.size, true),
@@ -363,14 +363,14 @@ fn bring(
     connection: &mut Connection,
     wanted: &Wanted,
     (job, waits): (&Job<'_>, bool),
-    patience: Patience<'_>,
+    deadline: NetDeadline<'_>,
     books: (&mut Report, &mut Plans),
 ) -> Result<Option<Parked>, Error> {
-    let sink = job.manner.open(wanted)?;
-    let brought = fill(&sink, connection, wanted, job, patience, books);
-    let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.manner, waits)));
+    let sink = job.install.open(wanted)?;
+    let brought = fill(&sink, connection, wanted, job, deadline, books);
+    let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.install, waits)));
     published.inspect_err(|_| {
-        job.manner.take_back(wanted);
+        job.install.take_back(wanted);
     })
 }
 
@@ -379,7 +379,7 @@ fn fill(
     connection: &mut Connection,
     wanted: &Wanted,
     job: &Job<'_>,
-    patience: Patience<'_>,
+    deadline: NetDeadline<'_>,
     (report, plans): (&mut Report, &mut Plans),
 ) -> Result<(), Error> {
     let (account, way) = (job.account, &job.options.way);
@@ -392,9 +392,9 @@ fn fill(
         Ok(())
     };
     // If the whole file is in the buffer, one write stores it.
-    connection.gather(wanted.size, &patience)?;
+    connection.gather(wanted.size, &deadline)?;
     let plans = Some((plans, wanted.folder.device));
-    let body = Body { connection, patience, way, end, note: &mut note, report, plans };
+    let body = Body { connection, deadline, way, end, note: &mut note, report, plans };
     body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
 }
 

@@ -19,7 +19,7 @@ pub fn options() -> Options {
             limit: None,
             limit_each: None,
         },
-        patience: Duration::from_secs(60),
+        stall: Duration::from_secs(60),
         retries: 3,
         answered: Answered::default(),
         connections: Connections::Auto,

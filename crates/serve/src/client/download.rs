@@ -23,7 +23,7 @@ use thalweg_tree::{
 use super::Error;
 
 /// An open destination, and the ranges of it that are complete.
-pub struct Landing {
+pub struct Download {
     destination: Destination,
     /// Directory and name of the journal, if the destination can have one.
     place: Option<(OwnedFd, CString)>,
@@ -31,7 +31,7 @@ pub struct Landing {
     done: Ranges,
 }
 
-impl Landing {
+impl Download {
     /// Opens a destination. Nothing that an earlier run left is used yet.
     pub fn at(destination: Destination) -> Result<Self, Error> {
         let place = match &destination {

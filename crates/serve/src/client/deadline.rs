@@ -15,14 +15,14 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A time limit and a check for cancellation.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct NetDeadline<'a> {
     /// Longest time without a byte from the server.
     pub most: Duration,
     /// Returns an error if the caller cancelled.
     pub look: &'a (dyn Fn() -> Result<(), Cancelled> + Sync),
 }
 
-impl Patience<'_> {
+impl NetDeadline<'_> {
     /// Waits until `fd` is readable or writable.
     pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), Error> {
         let until = Instant::now() + self.most;

@@ -22,7 +22,7 @@ pub enum Advice {
 
 /// Measures the rate. The caller reports the number of bytes present once per tick.
 #[derive(Debug)]
-pub struct Growth {
+pub struct ConnectionScaler {
     most: usize,
     connections: usize,
     /// Bytes received in each tick since the number of connections changed.
@@ -33,7 +33,7 @@ pub struct Growth {
     is_over: bool,
 }
 
-/// Interval between two calls of [`Growth::tick`].
+/// Interval between two calls of [`ConnectionScaler::tick`].
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
@@ -42,7 +42,7 @@ const COMPARED: usize = 10;
 /// More connections from one client would be abuse of the server.
 const MOST: usize = 8;
 
-impl Growth {
+impl ConnectionScaler {
     /// Begins with one connection.
     pub fn new(connections: Connections) -> Self {
         let most = match connections {
@@ -110,13 +110,13 @@ mod tests {
     /// Simulates a link with this rate per number of connections. Returns the largest and the final number of
     /// connections.
     fn on(rate: impl Fn(usize) -> f64, noise: f64) -> (usize, usize) {
-        let (mut growth, mut connections, mut most, mut there) =
-            (Growth::new(Connections::Auto), 1, 1, 0.0);
+        let (mut scaler, mut connections, mut most, mut there) =
+            (ConnectionScaler::new(Connections::Auto), 1, 1, 0.0);
         for n in 0..1000 {
             // Fluctuation without a period that the averaging window could match.
             let swing = f64::from((n * 7919 % 13) - 6) / 6.0;
             there += rate(connections) * (1.0 + noise * swing);
-            match growth.tick(there as u64) {
+            match scaler.tick(there as u64) {
                 Advice::Add => connections += 1,
                 Advice::Drop => connections -= 1,
                 Advice::Stay => {}
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_said_is_not_changed() {
-        let mut growth = Growth::new(Connections::Exactly(4));
-        assert!((0..100).all(|n| growth.tick(n * 1000) == Advice::Stay));
+        let mut scaler = ConnectionScaler::new(Connections::Exactly(4));
+        assert!((0..100).all(|n| scaler.tick(n * 1000) == Advice::Stay));
     }
 }

@@ -10,10 +10,10 @@ use super::{
     files::Wanted,
     job::{Job, check},
 };
-use crate::client::{Error, Expected, connect::Connection, patience::Patience, resume};
+use crate::client::{Error, Expected, connect::Connection, deadline::NetDeadline, resume};
 
 /// The files of one thread that need a comparison, and the connection that requests their hashes.
-pub struct Doubts {
+pub struct HashChecks {
     all: VecDeque<Wanted>,
     connection: Option<Connection>,
     asking: Asking,
@@ -21,15 +21,15 @@ pub struct Doubts {
     tells: bool,
 }
 
-impl Doubts {
+impl HashChecks {
     pub fn new(job: &Job<'_>) -> Self {
         let (all, asking) = (VecDeque::new(), Asking::for_hashes(job));
         Self { all, connection: None, asking, tells: false }
     }
 
     /// Adds a file.
-    pub fn push(&mut self, doubted: Wanted) {
-        self.all.push_back(doubted);
+    pub fn push(&mut self, file: Wanted) {
+        self.all.push_back(file);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -52,10 +52,10 @@ impl Doubts {
     pub fn is_first_the_same(&mut self, job: &Job<'_>) -> Result<bool, Error> {
         let account = job.account;
         let look = || account.go_on();
-        let patience = Patience { most: job.options.patience, look: &look };
-        let mut connection = job.connect(self.connection.take(), &patience)?;
-        connection.send(&self.asking.next(self.all.iter()), &patience)?;
-        let head = connection.head(&patience)?;
+        let deadline = NetDeadline { most: job.options.stall, look: &look };
+        let mut connection = job.connect(self.connection.take(), &deadline)?;
+        connection.send(&self.asking.next(self.all.iter()), &deadline)?;
+        let head = connection.head(&deadline)?;
         if head.status != 200 {
             return Err(resume::status(&head));
         }
