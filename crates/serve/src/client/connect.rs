@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
-use super::{Error, Proxies, Target, Trust, deadline::NetDeadline, head::Head};
+use super::{FetchError, FetchUrl, Proxies, TlsTrust, deadline::NetDeadline, head::ResponseHead};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
@@ -30,7 +30,7 @@ enum Wire {
 }
 
 /// A connection with a non-blocking socket.
-pub struct Connection {
+pub struct FetchConnection {
     wire: Wire,
     host: String,
     // Allocated by the first read.
@@ -42,13 +42,13 @@ pub struct Connection {
     limit: Option<Arc<RateLimit>>,
 }
 
-impl Connection {
+impl FetchConnection {
     /// Connects to the first address of the server, or of its proxy, that answers.
     pub fn open(
-        target: &Target,
-        (trust, proxies): (&Trust, &Proxies),
+        target: &FetchUrl,
+        (trust, proxies): (&TlsTrust, &Proxies),
         deadline: &NetDeadline<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FetchError> {
         let Some(proxy) = proxies.of(target) else {
             let socket = dial(&target.authority(), target.host(), deadline)?;
             return Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()));
@@ -62,14 +62,14 @@ impl Connection {
         open.send(proxy.connect(target).as_bytes(), deadline)?;
         let head = open.head(deadline)?;
         if !(200..300).contains(&head.status) {
-            return Err(Error::Proxy { status: head.status, reason: head.reason });
+            return Err(FetchError::Proxy { status: head.status, reason: head.reason });
         }
         match open.wire {
             // A TLS server sends nothing before the client's first message.
             Wire::Plain(socket) if open.used == open.have => {
                 Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
             }
-            _ => Err(Error::broken("the proxy sends more than its answer")),
+            _ => Err(FetchError::broken("the proxy sends more than its answer")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Sends all bytes.
-    pub fn send(&mut self, mut bytes: &[u8], deadline: &NetDeadline<'_>) -> Result<(), Error> {
+    pub fn send(&mut self, mut bytes: &[u8], deadline: &NetDeadline<'_>) -> Result<(), FetchError> {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
@@ -109,13 +109,13 @@ impl Connection {
 
     /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
     /// same time limit as silence.
-    pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<Head, Error> {
+    pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
         let began = Instant::now();
         loop {
             if began.elapsed() >= deadline.most {
-                return Err(Error::Stalled { host: self.host.clone(), waited: deadline.most });
+                return Err(FetchError::Stalled { host: self.host.clone(), waited: deadline.most });
             }
-            match Head::parse(self.unused())? {
+            match ResponseHead::parse(self.unused())? {
                 Some((head, length)) => {
                     self.take(length);
                     if !(100..200).contains(&head.status) {
@@ -124,7 +124,11 @@ impl Connection {
                 }
                 None if self.fill(deadline)? == 0 => {
                     let why = "it closed the connection without an answer".to_owned();
-                    return Err(Error::Network { doing: "hear", host: self.host.clone(), why });
+                    return Err(FetchError::Network {
+                        doing: "hear",
+                        host: self.host.clone(),
+                        why,
+                    });
                 }
                 None => {}
             }
@@ -146,7 +150,7 @@ impl Connection {
 
     /// Reads the available bytes behind the unused ones and waits for at least one; returns 0 at the end of the
     /// stream. The buffer is larger than any head, line or small file.
-    pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, Error> {
+    pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, FetchError> {
         self.buffer.resize(ROOM);
         if self.used > 0 {
             self.buffer.copy_within(self.used..self.have, 0);
@@ -165,7 +169,7 @@ impl Connection {
 
     /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does not wait for more than half of
     /// the buffer.
-    pub fn gather(&mut self, wanted: u64, deadline: &NetDeadline<'_>) -> Result<(), Error> {
+    pub fn gather(&mut self, wanted: u64, deadline: &NetDeadline<'_>) -> Result<(), FetchError> {
         while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
             if self.fill(deadline)? == 0 {
                 return Ok(());
@@ -180,7 +184,7 @@ impl Connection {
         error: &std::io::Error,
         (doing, to_read): (&'static str, bool),
         deadline: &NetDeadline<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         match error.kind() {
             ErrorKind::WouldBlock => {
                 let (fd, to_read) = self.wire.waits_for(to_read);
@@ -193,12 +197,12 @@ impl Connection {
                 let why = super::tls::why(error);
                 #[cfg(not(feature = "tls"))]
                 let why = error.to_string();
-                Err(Error::Untrusted { host: self.host.clone(), why })
+                Err(FetchError::Untrusted { host: self.host.clone(), why })
             }
             _ => {
                 let errno = Errno::from_io_error(error);
                 let why = errno.map_or_else(|| error.to_string(), thalweg_core::error::errno_name);
-                Err(Error::Network { doing, host: self.host.clone(), why })
+                Err(FetchError::Network { doing, host: self.host.clone(), why })
             }
         }
     }
@@ -209,11 +213,11 @@ fn dial(
     name: &str,
     (host, port): (String, u16),
     deadline: &NetDeadline<'_>,
-) -> Result<TcpStream, Error> {
+) -> Result<TcpStream, FetchError> {
     let failed = |doing, error: &std::io::Error| {
         let why = error.to_string();
         let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-        Error::Unreached { doing, host: name.to_owned(), why }
+        FetchError::Unreached { doing, host: name.to_owned(), why }
     };
     let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
     let mut last = None;
@@ -234,7 +238,7 @@ fn dial(
 }
 
 impl Wire {
-    fn over(socket: TcpStream, target: &Target, trust: &Trust) -> Result<Self, Error> {
+    fn over(socket: TcpStream, target: &FetchUrl, trust: &TlsTrust) -> Result<Self, FetchError> {
         #[cfg(feature = "tls")]
         if target.is_secure() {
             let secret = trust.begin(&target.host().0)?;

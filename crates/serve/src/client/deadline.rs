@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
-use super::Error;
+use super::FetchError;
 
 /// Interval at which cancellation is checked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ pub struct NetDeadline<'a> {
 
 impl NetDeadline<'_> {
     /// Waits until `fd` is readable or writable.
-    pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), Error> {
+    pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), FetchError> {
         let until = Instant::now() + self.most;
         loop {
             let ready = if to_read {
@@ -37,11 +37,11 @@ impl NetDeadline<'_> {
                 Ok(true) => return Ok(()),
                 Ok(false) | Err(Errno::INTR) if Instant::now() < until => {}
                 Ok(false) | Err(Errno::INTR) => {
-                    return Err(Error::Stalled { host: host.to_owned(), waited: self.most });
+                    return Err(FetchError::Stalled { host: host.to_owned(), waited: self.most });
                 }
                 Err(errno) => {
                     let (host, why) = (host.to_owned(), std::io::Error::from(errno).to_string());
-                    return Err(Error::Network { doing: "wait for", host, why });
+                    return Err(FetchError::Network { doing: "wait for", host, why });
                 }
             }
         }

@@ -10,19 +10,19 @@ use thalweg_sys::usage::Usage;
 use thalweg_tree::{foreign::Attributes, journal::Remote};
 
 use super::{
-    Error, Expected, Options, Target,
+    Expected, FetchError, FetchOptions, FetchUrl,
     ask::ask,
-    body::{Body, book},
-    connect::Connection,
+    body::{ResponseBody, book},
+    connect::FetchConnection,
     deadline::NetDeadline,
     download::Download,
-    head::{Framing, Head},
-    pull::{Answer, LEAST, Pull, Pulled, State},
-    resume::{Asked, RangeOutcome, classify_response},
+    head::{Framing, ResponseHead},
+    pull::{LEAST, OpenResponse, ParallelFetch, ParallelState, Pulled},
+    resume::{FileRequest, RangeOutcome, classify_response},
     retry,
     scaler::Connections,
     validator::Validators,
-    watcher::{Progress, Watcher},
+    watcher::{FetchProgress, FetchWatcher},
 };
 
 /// A file that was fetched.
@@ -40,9 +40,9 @@ pub struct Fetched {
 
 /// A file that could not be fetched.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FetchFailure {
     /// The reason.
-    pub error: Error,
+    pub error: FetchError,
     /// Bytes present, and the size of the file if known.
     pub there: u64,
     pub size: Option<u64>,
@@ -60,17 +60,21 @@ const CHANGED: &str = "the file has changed on the server, or a response does no
 const MOST_CHANGES: u32 = 2;
 
 /// The list's description of a file, and the attributes that the complete file receives.
-pub struct Listed<'a> {
+pub struct ListedFile<'a> {
     pub size: u64,
     pub etag: &'a str,
     pub attributes: &'a Attributes,
 }
 
-impl Listed<'_> {
+impl ListedFile<'_> {
     /// Checks that a response is about the listed file. A tag that was weak because the file was young may be strong
     /// by now.
-    pub fn check(head: &Head, size: Option<u64>, (want, etag): (u64, &str)) -> Result<(), Error> {
-        let out_of_date = |why: String| Err(Error::OutOfDate(why));
+    pub fn check(
+        head: &ResponseHead,
+        size: Option<u64>,
+        (want, etag): (u64, &str),
+    ) -> Result<(), FetchError> {
+        let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
         match size {
             None => return out_of_date("the server does not say how long it is".to_owned()),
             Some(size) if size != want => {
@@ -89,25 +93,31 @@ impl Listed<'_> {
 
 /// Fetches a file.
 pub fn fetch(
-    target: &Target,
+    target: &FetchUrl,
     destination: Destination,
-    options: &Options,
-    watcher: &dyn Watcher,
-) -> Result<Fetched, Box<Failed>> {
+    options: &FetchOptions,
+    watcher: &dyn FetchWatcher,
+) -> Result<Fetched, Box<FetchFailure>> {
     fetch_listed(target, destination, options, watcher, None)
 }
 
 /// Fetches a file like [`fetch`]; `listed` describes it if it is an entry of a list.
 pub fn fetch_listed(
-    target: &Target,
+    target: &FetchUrl,
     destination: Destination,
-    options: &Options,
-    watcher: &dyn Watcher,
-    listed: Option<&Listed<'_>>,
-) -> Result<Fetched, Box<Failed>> {
+    options: &FetchOptions,
+    watcher: &dyn FetchWatcher,
+    listed: Option<&ListedFile<'_>>,
+) -> Result<Fetched, Box<FetchFailure>> {
     let (began, usage) = (Instant::now(), Usage::now_process());
     let stopped = |error| {
-        Box::new(Failed { error, there: 0, size: None, kept: false, report: Report::default() })
+        Box::new(FetchFailure {
+            error,
+            there: 0,
+            size: None,
+            kept: false,
+            report: Report::default(),
+        })
     };
     let mut download = Download::at(destination).map_err(stopped)?;
     if let Some(left) = download.left_alone() {
@@ -116,7 +126,7 @@ pub fn fetch_listed(
     let known = download.adopt(&target.to_string()).map_err(stopped)?;
     let resumed = download.done().bytes();
     let size = known.as_ref().map(|known| known.size);
-    let mut run = Run {
+    let mut run = FileFetch {
         target,
         options,
         watcher,
@@ -141,11 +151,11 @@ pub fn fetch_listed(
     run.end(result)
 }
 
-struct Run<'a> {
-    target: &'a Target,
-    options: &'a Options,
-    watcher: &'a dyn Watcher,
-    listed: Option<&'a Listed<'a>>,
+struct FileFetch<'a> {
+    target: &'a FetchUrl,
+    options: &'a FetchOptions,
+    watcher: &'a dyn FetchWatcher,
+    listed: Option<&'a ListedFile<'a>>,
     download: Download,
     /// The version of the file that is fetched, if it can be resumed.
     known: Option<Remote>,
@@ -162,9 +172,9 @@ struct Run<'a> {
     report: Report,
 }
 
-impl Run<'_> {
+impl FileFetch<'_> {
     /// Sends requests until the file is complete, or until a retry makes no sense.
-    fn ask_until_all_is_there(&mut self) -> Result<(), Error> {
+    fn ask_until_all_is_there(&mut self) -> Result<(), FetchError> {
         let (mut tries, mut best) = (0, self.download.done().bytes());
         loop {
             let error = match self.once() {
@@ -189,7 +199,7 @@ impl Run<'_> {
     }
 
     /// Sends one request and receives its body. Returns `true` if the file is complete.
-    fn once(&mut self) -> Result<bool, Error> {
+    fn once(&mut self) -> Result<bool, FetchError> {
         if self.known.is_none() && self.download.done().bytes() > 0 {
             // Part of a response without a validator: no other response can be joined to it.
             self.anew()?;
@@ -202,7 +212,7 @@ impl Run<'_> {
         let is_conditional = self.is_conditional && known.is_some();
         let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
         let is_vouched = !self.options.expected.is_empty();
-        let asked = Asked { range, known: known.as_ref(), is_conditional, is_vouched };
+        let asked = FileRequest { range, known: known.as_ref(), is_conditional, is_vouched };
         let look = || self.watcher.go_on();
         let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
         match classify_response(&asked, &head)? {
@@ -210,7 +220,7 @@ impl Run<'_> {
             RangeOutcome::Another => {
                 self.changes += 1;
                 if self.changes > MOST_CHANGES {
-                    return Err(Error::Changing);
+                    return Err(FetchError::Changing);
                 }
                 self.watcher.tell(CHANGED);
                 self.anew()?;
@@ -237,7 +247,7 @@ impl Run<'_> {
                     && total - self.download.done().bytes() > LEAST
                     && self.download.is_rewindable()
                 {
-                    return self.pull(&known, Answer { connection, head, span: (from, to) });
+                    return self.pull(&known, OpenResponse { connection, head, span: (from, to) });
                 }
                 self.body(&mut connection, &head, (from, Some(to - from)))?;
                 return Ok(self.download.done().gaps(total).is_empty());
@@ -259,15 +269,15 @@ impl Run<'_> {
     }
 
     /// Receives the body of a response and all other missing bytes, over as many connections as are useful.
-    fn pull(&mut self, known: &Remote, first: Answer) -> Result<bool, Error> {
-        let pull = Pull {
+    fn pull(&mut self, known: &Remote, first: OpenResponse) -> Result<bool, FetchError> {
+        let pull = ParallelFetch {
             target: self.target,
             options: self.options,
             watcher: self.watcher,
             known,
             is_conditional: self.is_conditional,
             resumed: self.resumed,
-            state: Mutex::new(State::new(&mut self.download, known.size)),
+            state: Mutex::new(ParallelState::new(&mut self.download, known.size)),
             bell: Condvar::new(),
         };
         let Pulled { report, ended } = pull.all(first);
@@ -280,10 +290,10 @@ impl Run<'_> {
     /// Receives the body of a response into the destination.
     fn body(
         &mut self,
-        connection: &mut Connection,
-        head: &Head,
+        connection: &mut FetchConnection,
+        head: &ResponseHead,
         (from, want): (u64, Option<u64>),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         let framing = head.framing()?;
         let (download, watcher) = (&mut self.download, self.watcher);
         let (resumed, size) = (self.resumed, self.size);
@@ -291,10 +301,10 @@ impl Run<'_> {
         let end = download.end(std::os::fd::AsFd::as_fd(&fd), from)?;
         let mut note = |moved: u64| {
             download.note(from, from + moved);
-            watcher.progress(Progress { resumed, there: download.done().bytes(), size })
+            watcher.progress(FetchProgress { resumed, there: download.done().bytes(), size })
         };
         let look = || watcher.go_on();
-        let body = Body {
+        let body = ResponseBody {
             connection,
             deadline: NetDeadline { most: self.options.stall, look: &look },
             way: &self.options.way,
@@ -306,13 +316,13 @@ impl Run<'_> {
         body.bring(framing, want).map(drop)
     }
 
-    fn is_as_listed(&self, head: &Head, size: Option<u64>) -> Result<(), Error> {
+    fn is_as_listed(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
         let listed = self.listed.map(|listed| (listed.size, listed.etag));
-        listed.map_or(Ok(()), |listed| Listed::check(head, size, listed))
+        listed.map_or(Ok(()), |listed| ListedFile::check(head, size, listed))
     }
 
     /// Discards all local bytes and restarts.
-    fn anew(&mut self) -> Result<(), Error> {
+    fn anew(&mut self) -> Result<(), FetchError> {
         self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
         self.is_conditional = true;
@@ -320,7 +330,7 @@ impl Run<'_> {
     }
 
     /// Records the digest of a response. A resumed file keeps the last digest received; another version replaces it.
-    fn hear_of_digest(&mut self, head: &Head) -> Result<(), Error> {
+    fn hear_of_digest(&mut self, head: &ResponseHead) -> Result<(), FetchError> {
         let heard = Expected::of_head(head);
         if self.known.is_none() || heard.is_some() {
             self.expected.clone_from(&self.options.expected);
@@ -329,16 +339,16 @@ impl Run<'_> {
         if self.options.verify && self.expected.is_empty() {
             let why =
                 "--verify has nothing to compare with: the server tells no digest; give --sha256";
-            return Err(Error::Unsupported(why.to_owned()));
+            return Err(FetchError::Unsupported(why.to_owned()));
         }
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), FetchError> {
         if let (Some(size), end) = (self.size, self.download.done().end())
             && size != end
         {
-            return Err(Error::broken(format!("{end} bytes of a file of {size}")));
+            return Err(FetchError::broken(format!("{end} bytes of a file of {size}")));
         }
         let Some(file) = self.download.file() else { return Ok(()) };
         let go_on = || self.watcher.go_on();
@@ -348,11 +358,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
+    fn end(self, result: Result<(), FetchError>) -> Result<Fetched, Box<FetchFailure>> {
         let Self { download, report, resumed, size, listed, checked, options, .. } = self;
         let fsync = options.fsync;
         let there = download.done().bytes();
-        let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
+        let failed =
+            |error, kept, report| Box::new(FetchFailure { error, there, size, kept, report });
         match result {
             Ok(()) => match download.publish(listed.map(|listed| listed.attributes), fsync) {
                 Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),

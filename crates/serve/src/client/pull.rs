@@ -13,42 +13,42 @@ use thalweg_sys::fault;
 use thalweg_tree::journal::Remote;
 
 use super::{
-    Error, Options, Target,
+    FetchError, FetchOptions, FetchUrl,
     ask::ask,
-    body::{Body, book, trim},
-    connect::Connection,
+    body::{ResponseBody, book, trim},
+    connect::FetchConnection,
     deadline::NetDeadline,
     download::Download,
-    head::Head,
-    resume::{Asked, RangeOutcome, classify_response},
+    head::ResponseHead,
+    resume::{FileRequest, RangeOutcome, classify_response},
     retry,
-    scaler::{Advice, ConnectionScaler, Connections, TICK},
+    scaler::{ConnectionScaler, Connections, ScalingAdvice, TICK},
     spans::Spans,
-    watcher::{Progress, Watcher},
+    watcher::{FetchProgress, FetchWatcher},
 };
 
 /// State shared by the connections of one file.
-pub struct Pull<'a> {
-    pub target: &'a Target,
-    pub options: &'a Options,
-    pub watcher: &'a dyn Watcher,
+pub struct ParallelFetch<'a> {
+    pub target: &'a FetchUrl,
+    pub options: &'a FetchOptions,
+    pub watcher: &'a dyn FetchWatcher,
     pub known: &'a Remote,
     pub is_conditional: bool,
     /// Bytes present before this run.
     pub resumed: u64,
-    pub state: Mutex<State<'a>>,
+    pub state: Mutex<ParallelState<'a>>,
     pub bell: Condvar,
 }
 
 /// The part of the state that the connections change.
-pub struct State<'a> {
+pub struct ParallelState<'a> {
     download: &'a mut Download,
     spans: Spans,
     /// Connections in the order in which they started.
     alive: Vec<usize>,
     /// Number of connections that should end, the most recent first.
     unwanted: usize,
-    error: Option<Error>,
+    error: Option<FetchError>,
     /// `true` if a response was unexpected: a single connection then finds out the reason.
     is_upset: bool,
     /// Bytes present before.
@@ -57,9 +57,9 @@ pub struct State<'a> {
 }
 
 /// A response with an unread body.
-pub struct Answer {
-    pub connection: Connection,
-    pub head: Head,
+pub struct OpenResponse {
+    pub connection: FetchConnection,
+    pub head: ResponseHead,
     /// The bytes in its body: the first one, and one past the last.
     pub span: (u64, u64),
 }
@@ -71,10 +71,10 @@ pub const LEAST: u64 = 1 << 20;
 pub struct Pulled {
     pub report: Report,
     /// `Ok(false)`: bytes are missing, and a single connection has to continue.
-    pub ended: Result<bool, Error>,
+    pub ended: Result<bool, FetchError>,
 }
 
-impl<'a> State<'a> {
+impl<'a> ParallelState<'a> {
     pub fn new(download: &'a mut Download, size: u64) -> Self {
         Self {
             had: download.done().bytes(),
@@ -97,9 +97,9 @@ impl<'a> State<'a> {
     }
 }
 
-impl<'a> Pull<'a> {
+impl<'a> ParallelFetch<'a> {
     /// Fetches the missing bytes. `first` is the response to a request for the first gap.
-    pub fn all(self, first: Answer) -> Pulled {
+    pub fn all(self, first: OpenResponse) -> Pulled {
         let mut scaler = ConnectionScaler::new(self.options.connections);
         let at_once = match self.options.connections {
             Connections::Auto => 1,
@@ -107,7 +107,7 @@ impl<'a> Pull<'a> {
         };
         thread::scope(|scope| {
             let mut owner = 0;
-            let mut add = |first: Option<Answer>| {
+            let mut add = |first: Option<OpenResponse>| {
                 let (pull, own, faults) = (&self, owner, fault::inherit());
                 owner += 1;
                 pull.state().alive.push(own);
@@ -143,11 +143,11 @@ impl<'a> Pull<'a> {
                     continue;
                 }
                 match scaler.tick(there) {
-                    Advice::Stay => {}
-                    Advice::Add => {
+                    ScalingAdvice::Stay => {}
+                    ScalingAdvice::Add => {
                         add(None);
                     }
-                    Advice::Drop => self.state().unwanted += 1,
+                    ScalingAdvice::Drop => self.state().unwanted += 1,
                 }
             }
         });
@@ -159,12 +159,12 @@ impl<'a> Pull<'a> {
         Pulled { report: state.report, ended }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<'a>> {
+    fn state(&self) -> MutexGuard<'_, ParallelState<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses one connection after the other, until no span remains for this thread.
-    fn work(&self, owner: usize, mut first: Option<Answer>) {
+    fn work(&self, owner: usize, mut first: Option<OpenResponse>) {
         let (mut tries, mut report) = (0, Report::default());
         loop {
             let answer = first.take();
@@ -201,7 +201,7 @@ impl<'a> Pull<'a> {
     }
 
     /// Returns `true` if this thread should retry after an error.
-    fn goes_on_after(&self, error: Error, tries: u32) -> bool {
+    fn goes_on_after(&self, error: FetchError, tries: u32) -> bool {
         let is_alone = {
             let state = self.state();
             if state.is_over() {
@@ -217,7 +217,7 @@ impl<'a> Pull<'a> {
             return NetDeadline { most: pause, look: &look }.sleep(pause).is_ok();
         }
         // A server may allow fewer connections than were opened; the others continue.
-        let is_of_this_one = error.is_passing() || matches!(error, Error::Status { .. });
+        let is_of_this_one = error.is_passing() || matches!(error, FetchError::Status { .. });
         if !is_of_this_one || is_alone {
             self.state().error.get_or_insert(error);
         }
@@ -233,11 +233,11 @@ impl<'a> Pull<'a> {
         &self,
         owner: usize,
         (from, to): (u64, u64),
-        first: Option<Answer>,
+        first: Option<OpenResponse>,
         (came, report): (&mut u64, &mut Report),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         let look = || self.look();
-        let Answer { mut connection, head, span: (_, to) } = match first {
+        let OpenResponse { mut connection, head, span: (_, to) } = match first {
             Some(answer) => answer,
             None => match self.ask(owner, (from, to), &look)? {
                 Some(answer) => answer,
@@ -256,10 +256,10 @@ impl<'a> Pull<'a> {
                 (state.download.done().bytes(), state.is_over())
             };
             let (resumed, size) = (self.resumed, Some(self.known.size));
-            self.watcher.progress(Progress { resumed, there, size })?;
+            self.watcher.progress(FetchProgress { resumed, there, size })?;
             if is_over || is_at_end.get() { Err(Cancelled) } else { Ok(()) }
         };
-        let body = Body {
+        let body = ResponseBody {
             connection: &mut connection,
             deadline: NetDeadline { most: self.options.stall, look: &look },
             way: &self.options.way,
@@ -270,7 +270,7 @@ impl<'a> Pull<'a> {
         };
         match body.bring(head.framing()?, Some(to - from)) {
             // The following bytes belong to another connection, or will.
-            Err(Error::Cancelled) if is_at_end.get() => Ok(()),
+            Err(FetchError::Cancelled) if is_at_end.get() => Ok(()),
             ended => ended.map(drop),
         }
     }
@@ -281,15 +281,15 @@ impl<'a> Pull<'a> {
         owner: usize,
         (from, to): (u64, u64),
         look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
-    ) -> Result<Option<Answer>, Error> {
+    ) -> Result<Option<OpenResponse>, FetchError> {
         let range = Some((from, (to < self.known.size).then_some(to)));
         let (known, is_conditional) = (Some(self.known), self.is_conditional);
         let is_vouched = !self.options.expected.is_empty();
-        let asked = Asked { range, known, is_conditional, is_vouched };
+        let asked = FileRequest { range, known, is_conditional, is_vouched };
         let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
         if let RangeOutcome::Piece { to, .. } = classify_response(&asked, &head)? {
             self.state().spans.confirm(owner);
-            return Ok(Some(Answer { connection, head, span: (from, to) }));
+            return Ok(Some(OpenResponse { connection, head, span: (from, to) }));
         }
         self.state().is_upset = true;
         Ok(None)

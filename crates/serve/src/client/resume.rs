@@ -3,14 +3,14 @@
 use thalweg_tree::journal::Remote;
 
 use super::{
-    Error, Expected,
-    head::{Framing, Head},
+    Expected, FetchError,
+    head::{Framing, ResponseHead},
     validator::{Sameness, Validators, compare, validators},
 };
 
 /// The request that was sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct FileRequest<'a> {
     /// First byte, and one past the last byte or `None` for the end of the file. `None`: the whole file.
     pub range: Option<(u64, Option<u64>)>,
     /// The version of the file of which a part is present.
@@ -21,16 +21,16 @@ pub struct Asked<'a> {
     pub is_vouched: bool,
 }
 
-impl Asked<'_> {
+impl FileRequest<'_> {
     /// A request for a whole file of which nothing is known.
     pub const ALL: Self =
         Self { range: None, known: None, is_conditional: false, is_vouched: false };
 
-    fn compare(&self, known: &Remote, head: &Head) -> Sameness {
+    fn compare(&self, known: &Remote, head: &ResponseHead) -> Sameness {
         compare(known, head, self.is_vouched(head))
     }
 
-    fn is_vouched(&self, head: &Head) -> bool {
+    fn is_vouched(&self, head: &ResponseHead) -> bool {
         self.is_vouched || Expected::of_head(head).is_some()
     }
 }
@@ -56,7 +56,10 @@ pub enum RangeOutcome {
 }
 
 /// Classifies a response.
-pub fn classify_response(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
+pub fn classify_response(
+    asked: &FileRequest<'_>,
+    head: &ResponseHead,
+) -> Result<RangeOutcome, FetchError> {
     match head.status {
         206 => piece(asked, head),
         200 => whole(asked, head),
@@ -70,17 +73,17 @@ pub fn classify_response(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome,
 }
 
 /// Converts the status of a response into an error.
-pub fn status(head: &Head) -> Error {
+pub fn status(head: &ResponseHead) -> FetchError {
     let (status, reason) = (head.status, head.reason.clone());
-    Error::Status { status, reason, after: head.retry_after() }
+    FetchError::Status { status, reason, after: head.retry_after() }
 }
 
-fn piece(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
+fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, FetchError> {
     let Some((from, to)) = asked.range else {
-        return Err(Error::broken("206 to a request for all of it"));
+        return Err(FetchError::broken("206 to a request for all of it"));
     };
     let range = head.content_range();
-    let range = range.ok_or_else(|| Error::broken("206 without a range that makes sense"))?;
+    let range = range.ok_or_else(|| FetchError::broken("206 without a range that makes sense"))?;
     let size = range.total.map(std::num::NonZero::get).or(asked.known.map(|known| known.size));
     if let Some(known) = asked.known {
         match asked.compare(known, head) {
@@ -92,14 +95,14 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
     }
     if range.from != from || to.is_some_and(|to| range.to > to) {
         let (begin, end) = (range.from, range.to);
-        return Err(Error::broken(format!(
+        return Err(FetchError::broken(format!(
             "bytes {begin} to {end} came, asked for were those from {from}"
         )));
     }
     if let Framing::Length(length) = head.framing()?
         && length != range.to - range.from
     {
-        return Err(Error::broken(format!(
+        return Err(FetchError::broken(format!(
             "a range of {} bytes in {length}",
             range.to - range.from
         )));
@@ -116,7 +119,7 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
     }
 }
 
-fn whole(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
+fn whole(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, FetchError> {
     let size = match head.framing()? {
         Framing::Length(length) => Some(length),
         _ => None,
@@ -134,19 +137,24 @@ fn whole(asked: &Asked<'_>, head: &Head) -> Result<RangeOutcome, Error> {
 mod tests {
     use super::*;
 
-    fn head(status: u16, lines: &str) -> Head {
+    fn head(status: u16, lines: &str) -> ResponseHead {
         let text = format!("HTTP/1.1 {status} X\r\n{lines}\r\n");
-        Head::parse(text.as_bytes()).unwrap().unwrap().0
+        ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
     }
 
     fn known(validator: &str) -> Remote {
         Remote { url: String::new(), validator: validator.to_owned(), weak: None, size: 10 }
     }
 
-    const FIRST: Asked<'_> = Asked { range: Some((0, None)), ..Asked::ALL };
+    const FIRST: FileRequest<'_> = FileRequest { range: Some((0, None)), ..FileRequest::ALL };
 
-    fn later(known: &Remote, is_conditional: bool) -> Asked<'_> {
-        Asked { range: Some((4, None)), known: Some(known), is_conditional, is_vouched: false }
+    fn later(known: &Remote, is_conditional: bool) -> FileRequest<'_> {
+        FileRequest {
+            range: Some((4, None)),
+            known: Some(known),
+            is_conditional,
+            is_vouched: false,
+        }
     }
 
     #[test]
@@ -177,7 +185,7 @@ mod tests {
         assert_eq!(classify(416, "Content-Range: bytes */0\r\n").unwrap(), RangeOutcome::Unranged);
         for status in [400, 403, 501] {
             assert_eq!(classify(status, "").unwrap(), RangeOutcome::Unranged);
-            assert!(classify_response(&Asked::ALL, &head(status, "")).is_err());
+            assert!(classify_response(&FileRequest::ALL, &head(status, "")).is_err());
             assert!(classify_response(&later(&known("\"a\""), true), &head(status, "")).is_err());
         }
         for (status, wrong) in [

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Error, Target};
+use super::{FetchError, FetchUrl};
 
 /// If a server asks for a longer delay, thalweg does not retry.
 pub const LONGEST: Duration = Duration::from_secs(300);
@@ -36,13 +36,13 @@ impl Answered {
     }
 
     /// Records that the servers of these URLs have answered.
-    pub(crate) fn note(&self, targets: [&Target; 2]) {
+    pub(crate) fn note(&self, targets: [&FetchUrl; 2]) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.extend(targets.map(Target::authority));
+        servers.extend(targets.map(FetchUrl::authority));
     }
 
     /// Returns the error of a request for `first`, as a temporary one if that server has answered before.
-    pub(crate) fn as_temporary(&self, first: &Target, error: Error) -> Error {
+    pub(crate) fn as_temporary(&self, first: &FetchUrl, error: FetchError) -> FetchError {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = self.is_assumed || servers.contains(&first.authority());
         if is_known { error.of_known_server() } else { error }

@@ -13,7 +13,7 @@ pub enum Connections {
 
 /// Advice on changing the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
+pub enum ScalingAdvice {
     Stay,
     Add,
     /// The last connection made the transfer slower.
@@ -60,15 +60,15 @@ impl ConnectionScaler {
     }
 
     /// Records the end of a tick. `there`: the number of bytes present.
-    pub fn tick(&mut self, there: u64) -> Advice {
+    pub fn tick(&mut self, there: u64) -> ScalingAdvice {
         let came = there.saturating_sub(self.last.unwrap_or(there)) as f64;
         let is_first = self.last.replace(there).is_none();
         if self.is_over || is_first {
-            return Advice::Stay;
+            return ScalingAdvice::Stay;
         }
         self.ticks.push(came);
         if self.ticks.len() < WARM_UP + COMPARED {
-            return Advice::Stay;
+            return ScalingAdvice::Stay;
         }
         let now = mean_and_error(&self.ticks[WARM_UP..]);
         self.ticks.clear();
@@ -76,16 +76,16 @@ impl ConnectionScaler {
             Some(before) if now.0 <= before.0 + noise(before, now) => {
                 self.is_over = true;
                 self.connections -= 1;
-                Advice::Drop
+                ScalingAdvice::Drop
             }
             _ if self.connections >= self.most => {
                 self.is_over = true;
-                Advice::Stay
+                ScalingAdvice::Stay
             }
             _ => {
                 self.before = Some(now);
                 self.connections += 1;
-                Advice::Add
+                ScalingAdvice::Add
             }
         }
     }
@@ -117,9 +117,9 @@ mod tests {
             let swing = f64::from((n * 7919 % 13) - 6) / 6.0;
             there += rate(connections) * (1.0 + noise * swing);
             match scaler.tick(there as u64) {
-                Advice::Add => connections += 1,
-                Advice::Drop => connections -= 1,
-                Advice::Stay => {}
+                ScalingAdvice::Add => connections += 1,
+                ScalingAdvice::Drop => connections -= 1,
+                ScalingAdvice::Stay => {}
             }
             most = most.max(connections);
         }
@@ -144,6 +144,6 @@ mod tests {
     #[test]
     fn a_number_that_was_said_is_not_changed() {
         let mut scaler = ConnectionScaler::new(Connections::Exactly(4));
-        assert!((0..100).all(|n| scaler.tick(n * 1000) == Advice::Stay));
+        assert!((0..100).all(|n| scaler.tick(n * 1000) == ScalingAdvice::Stay));
     }
 }

@@ -9,12 +9,12 @@ use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
-    crew::Crew,
+    crew::HelperPool,
     mailbox::Mailbox,
-    opened::Opened,
-    tasks::{Hand, Lane, Task, Waiter},
+    opened::ServedFile,
+    tasks::{HelperLane, HelperResources, HelperTask, Waiter},
 };
-use crate::http::range::Stretch;
+use crate::http::range::ByteRange;
 
 /// Number of bytes that a helper reads per call.
 const PIECE: usize = 128 << 10;
@@ -55,7 +55,7 @@ pub enum Got {
 
 impl Disks {
     /// Reads from the page cache without blocking.
-    pub fn read(&mut self, file: &Opened, into: &mut [u8], at: u64) -> Result<Got, Errno> {
+    pub fn read(&mut self, file: &ServedFile, into: &mut [u8], at: u64) -> Result<Got, Errno> {
         match self.of(file) {
             Disk::Silent => return Ok(Got::Cold),
             Disk::Direct => return io::pread(file, into, at).map(Got::Bytes),
@@ -73,7 +73,7 @@ impl Disks {
     }
 
     /// Returns `true` if a part of a range is not in the page cache. Probes one byte per [`STRIDE`].
-    pub fn is_cold(&mut self, file: &Opened, stretch: Stretch) -> bool {
+    pub fn is_cold(&mut self, file: &ServedFile, stretch: ByteRange) -> bool {
         let last = stretch.to.saturating_sub(1);
         let mut places = (stretch.from..last).step_by(STRIDE as usize).chain([last]);
         let is_cold = |disks: &mut Self, at| {
@@ -86,13 +86,13 @@ impl Disks {
         }
     }
 
-    fn of(&self, file: &Opened) -> Disk {
+    fn of(&self, file: &ServedFile) -> Disk {
         let device = file.version.device();
         let known = self.0.iter().find(|(known, _)| *known == device);
         known.map_or(Disk::Tells, |(_, disk)| *disk)
     }
 
-    fn learn(&mut self, file: &Opened) {
+    fn learn(&mut self, file: &ServedFile) {
         let kind = fstatfs(file).map(|stat| stat.f_type as u64);
         let is_direct = kind.is_ok_and(|kind| DIRECT.contains(&kind));
         let disk = if is_direct { Disk::Direct } else { Disk::Silent };
@@ -103,7 +103,7 @@ impl Disks {
 /// A worker's knowledge of disks, and its access to the helpers that wait for them.
 pub struct Colds {
     pub disks: Disks,
-    pub crew: Arc<Crew>,
+    pub crew: Arc<HelperPool>,
     pub mailbox: Arc<Mailbox>,
     /// The connection that is being served, and the address of its client.
     pub token: u64,
@@ -122,17 +122,17 @@ impl Colds {
 /// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can be
 /// started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
-    (file, stretch): (Arc<Opened>, Stretch),
-    crew: &Crew,
+    (file, stretch): (Arc<ServedFile>, ByteRange),
+    crew: &HelperPool,
     waiter: Waiter,
 ) -> Arc<AtomicBool> {
-    let lane = Lane::Device(file.version.device());
-    let work = Box::new(move |hand: &mut Hand<'_>| read_in(&file, stretch, hand.buffer));
-    crew.give(Task { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
+    let lane = HelperLane::Device(file.version.device());
+    let work = Box::new(move |hand: &mut HelperResources<'_>| read_in(&file, stretch, hand.buffer));
+    crew.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
 }
 
 /// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
-fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Buffer) {
+fn read_in(file: &ServedFile, stretch: ByteRange, buffer: &mut Buffer) {
     buffer.resize(buffer.capacity().max(PIECE));
     // Read-ahead: the disk reads the following range during the sending of this one.
     if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::server::{
         mailbox::Mailbox,
-        open::{Follow, Found, Root},
+        open::{Follow, ServedEntry, ServedRoot},
     };
     use rustix::event::{EventfdFlags, eventfd};
     use std::{path::Path, sync::atomic::Ordering};
@@ -164,16 +164,16 @@ mod tests {
     fn what_was_read_in_is_in_memory() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), vec![1; 300_000]).unwrap();
-        let root = Root::open(place.path(), Follow::None).unwrap();
-        let Ok(Found::File(file)) = root.find(Path::new("file"), None) else { panic!() };
+        let root = ServedRoot::open(place.path(), Follow::None).unwrap();
+        let Ok(ServedEntry::File(file)) = root.find(Path::new("file"), None) else { panic!() };
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let (crew, mailbox) = (Crew::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
-        let stretch = Stretch { from: 5, to: 300_000 };
+        let (crew, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
+        let stretch = ByteRange { from: 5, to: 300_000 };
         let waiter = Waiter { token: 7, mailbox: Arc::clone(&mailbox), client: None };
         let done = ask_for((Arc::clone(&file), stretch), &crew, waiter);
         io::read(&*wake, &mut [0; 8]).unwrap();
         assert!(mailbox.take() == [7] && done.load(Ordering::Acquire));
         let mut disks = Disks::default();
-        assert!(!disks.is_cold(&file, Stretch { from: 0, to: 300_000 }));
+        assert!(!disks.is_cold(&file, ByteRange { from: 0, to: 300_000 }));
     }
 }

@@ -44,8 +44,8 @@ mod walk;
 mod worker;
 
 pub use error::ServeError;
-pub use log::{Format, Log};
+pub use log::{AccessLog, Format};
 pub use open::Follow;
-pub use options::{Address, Options, Timeouts};
-pub use running::{Running, size_of};
+pub use options::{ListenAddress, ServeOptions, Timeouts};
+pub use running::{RunningServer, size_of};
 pub use send_buffer::ONE_SEND;

@@ -21,37 +21,37 @@ use super::{
     accounts::Accounts,
     addresses::Addresses,
     cold::{Colds, Disks},
-    crew::Crew,
+    crew::HelperPool,
     digests::Digests,
     error::ServeError,
     listen::{Listening, listen_at},
     log::Teller,
     mailbox::{Mailbox, wake},
     name_cache::NameCache,
-    open::{Found, Root},
-    options::{Address, Options},
-    site::Site,
+    open::{ServedEntry, ServedRoot},
+    options::{ListenAddress, ServeOptions},
+    site::ServedSite,
     tools::Tools,
     unsent::Unsent,
-    waiting::Waiting,
-    worker::{ENDING, NOW, Parts, RUNNING, Worker},
+    waiting::WaitingMemory,
+    worker::{ENDING, NOW, RUNNING, ServeWorker, WorkerParts},
 };
 use crate::{
-    http::status::Status,
+    http::status::HttpStatus,
     plans::{Plans, Policy},
 };
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
-pub struct Running {
-    addresses: Vec<Address>,
+pub struct RunningServer {
+    addresses: Vec<ListenAddress>,
     /// Paths of Unix sockets, which are removed at the end.
     names: Vec<PathBuf>,
     stage: Arc<AtomicU8>,
     wakes: Vec<Arc<OwnedFd>>,
     workers: Vec<JoinHandle<()>>,
     log: Option<JoinHandle<()>>,
-    site: Arc<Site>,
+    site: Arc<ServedSite>,
 }
 
 // Descriptors that a connection may need: its socket, its file and a pipe.
@@ -64,17 +64,17 @@ const BUFFER: usize = 64 << 10;
 const SPARES: spares::Most = spares::Most { bytes: 1 << 20, pipes: 4 };
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Running {
+impl RunningServer {
     /// Starts a server.
-    pub fn start(options: Options) -> Result<Self, ServeError> {
+    pub fn start(options: ServeOptions) -> Result<Self, ServeError> {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or_else(processors).max(1);
         let open_files = usage::raise_open_files().ok().flatten().unwrap_or(u64::MAX);
         let most = usize::try_from(open_files / DESCRIPTORS).unwrap_or(usize::MAX).max(1);
         let most = options.max_connections.unwrap_or(most).max(1);
-        let root = Root::open(&options.root, options.follow)?;
+        let root = ServedRoot::open(&options.root, options.follow)?;
         let request = thalweg_core::Request { stepwise: true, ..options.request };
-        let site = Arc::new(Site {
+        let site = Arc::new(ServedSite {
             root,
             hidden: options.hidden,
             listing: options.listing,
@@ -106,11 +106,11 @@ impl Running {
         let (wakes, workers) = (Vec::new(), Vec::new());
         let mut server =
             Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
-        let crew = Arc::new(Crew::default());
+        let crew = Arc::new(HelperPool::default());
         let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
-            server.start_worker(|stage, wake| Parts {
+            server.start_worker(|stage, wake| WorkerParts {
                 listeners,
                 tools: Tools {
                     site: Arc::clone(&site),
@@ -131,7 +131,7 @@ impl Running {
                 },
                 timeouts: options.timeouts,
                 most,
-                waiting: Waiting::within(memory),
+                waiting: WaitingMemory::within(memory),
                 unsent,
                 stage,
                 wake,
@@ -142,7 +142,7 @@ impl Running {
 
     fn start_worker(
         &mut self,
-        parts: impl FnOnce(Arc<AtomicU8>, Arc<OwnedFd>) -> Parts + Send,
+        parts: impl FnOnce(Arc<AtomicU8>, Arc<OwnedFd>) -> WorkerParts + Send,
     ) -> Result<(), ServeError> {
         let failed = |errno| ServeError::Worker(io::Error::from(errno));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -154,7 +154,7 @@ impl Running {
             // Signals must be delivered to the thread that handles them.
             let _ = signal::leave_interrupts_to_others();
             spares::keep(SPARES);
-            match Worker::new(parts) {
+            match ServeWorker::new(parts) {
                 Ok(worker) => {
                     let _ = told.send(Ok(()));
                     let _ = worker.run();
@@ -174,7 +174,7 @@ impl Running {
     }
 
     /// Returns the addresses at which clients can connect.
-    pub fn addresses(&self) -> &[Address] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -217,23 +217,23 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Returns the size of the file that a server with these options would send for this path.
-pub fn size_of(options: &Options, path: &Path) -> Result<u64, ServeError> {
-    let root = Root::open(&options.root, options.follow)?;
+pub fn size_of(options: &ServeOptions, path: &Path) -> Result<u64, ServeError> {
+    let root = ServedRoot::open(&options.root, options.follow)?;
     let path = root.only.as_deref().map_or(path, Path::new);
-    let nothing = |Status(code, words)| ServeError::Answer {
+    let nothing = |HttpStatus(code, words)| ServeError::Answer {
         path: path.to_owned(),
         answer: format!("{code} {words}"),
     };
     match root.find(path, None) {
-        Ok(Found::File(file)) => Ok(file.version.size),
-        Ok(Found::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
+        Ok(ServedEntry::File(file)) => Ok(file.version.size),
+        Ok(ServedEntry::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
         Err(status) => Err(nothing(status)),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::{cold::Colds, log::Teller, site::Site, store::Store};
+use super::{cold::Colds, log::Teller, site::ServedSite, store::Store};
 use crate::plans::{Plans, Policy};
 
 /// Resources for answering requests.
 pub struct Tools {
-    pub site: Arc<Site>,
+    pub site: Arc<ServedSite>,
     /// The policy by which `plans` were made.
     pub policy: Arc<Policy>,
     pub plans: Plans,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thalweg_serve::server::Address;
+use thalweg_serve::server::ListenAddress;
 use thalweg_sys::{
     Errno,
     fault::{Call, Counts, Effect, Outcome, Rule, Script},
@@ -146,7 +146,7 @@ fn at_a_socket_of_two_workers_one_that_can_take_nobody_keeps_nobody_waiting_for_
             let name = folder.path().join("socket");
             let place = Place::with(|options| {
                 options.threads = Some(2);
-                options.listen = vec![Address::Unix(name.clone())];
+                options.listen = vec![ListenAddress::Unix(name.clone())];
             });
             place.file("file", "text");
             let mut clients: Vec<UnixStream> =

@@ -17,7 +17,9 @@ use thalweg_core::{
     atomic_file::{Destination, Until},
     rate_limit::RateLimit,
 };
-use thalweg_serve::client::{Connections, Error, Failed, Fetched, Options, Target, Way, fetch};
+use thalweg_serve::client::{
+    BodySettings, Connections, FetchError, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch,
+};
 
 use crate::support::fetch::Quiet;
 use crate::support::liar::{Asked, Liar, await_hang_up, full, honest, partial_to, send};
@@ -25,13 +27,16 @@ use crate::support::noise::noise;
 
 const LEN: usize = 12_000_000;
 
-fn by(connections: usize) -> Options {
-    Options { connections: Connections::Exactly(connections), ..crate::support::fetch::options() }
+fn by(connections: usize) -> FetchOptions {
+    FetchOptions {
+        connections: Connections::Exactly(connections),
+        ..crate::support::fetch::options()
+    }
 }
 
-fn get(server: &Liar, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+fn get(server: &Liar, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &Quiet::default())
+    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &Quiet::default())
 }
 
 /// Sends some at a time, so that others have time to begin.
@@ -87,7 +92,7 @@ fn a_server_that_allows_one_connection_is_fetched_from_by_one() {
             }
             busy.fetch_sub(1, Ordering::SeqCst);
         });
-        get(&server, &path, &Options { retries: 1, ..by(4) }).unwrap();
+        get(&server, &path, &FetchOptions { retries: 1, ..by(4) }).unwrap();
         is_whole(&path, &bytes);
     }
 }
@@ -113,7 +118,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
             thread::sleep(Duration::from_millis(300));
         }
     });
-    let failed = get(&server, &path, &Options { retries: 0, ..by(4) }).unwrap_err();
+    let failed = get(&server, &path, &FetchOptions { retries: 0, ..by(4) }).unwrap_err();
     assert!(failed.kept && failed.there > 0, "{failed:?}");
     assert!(!path.exists());
     is_whole_now.store(true, Ordering::SeqCst);
@@ -168,7 +173,10 @@ fn pieces_of_two_files_are_never_put_together() {
                 assert!(there == old || there == new, "{name}");
             }
             Err(failed) => {
-                assert!(matches!(failed.error, Error::Changing | Error::Broken(_)), "{failed:?}");
+                assert!(
+                    matches!(failed.error, FetchError::Changing | FetchError::Broken(_)),
+                    "{failed:?}"
+                );
                 assert!(!path.exists(), "{name}");
             }
         }
@@ -189,7 +197,7 @@ fn a_range_that_was_not_asked_for_is_an_error() {
         _ => slowly(stream, &honest(asked, &own, "\"a\"")),
     });
     let failed = get(&server, &path, &by(3)).unwrap_err();
-    assert!(matches!(failed.error, Error::Broken(_)), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Broken(_)), "{failed:?}");
     assert!(!path.exists());
 }
 
@@ -209,7 +217,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
         }
     });
     // Long enough for the others on a machine that stands still.
-    let options = Options { stall: Duration::from_secs(5), ..by(2) };
+    let options = FetchOptions { stall: Duration::from_secs(5), ..by(2) };
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
 }
@@ -231,7 +239,7 @@ fn one_that_raises_the_rate_is_added_by_itself() {
             thread::sleep(Duration::from_millis(10));
         }
     });
-    get(&server, &path, &Options { connections: Connections::Auto, ..by(1) }).unwrap();
+    get(&server, &path, &FetchOptions { connections: Connections::Auto, ..by(1) }).unwrap();
     is_whole(&path, &bytes);
     assert!(server.asked().len() > 1);
 }
@@ -245,7 +253,7 @@ fn several_connections_keep_one_limit_together() {
     let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let limit = Some(Arc::new(RateLimit::new(LEN as u64 / 2)));
     let options = by(4);
-    let options = Options { way: Way { limit, ..options.way.clone() }, ..options };
+    let options = FetchOptions { way: BodySettings { limit, ..options.way.clone() }, ..options };
     let began = Instant::now();
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);

@@ -16,8 +16,8 @@ use thalweg_core::{
     rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Connections, Error, Expected, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way,
-    fetch,
+    BodySettings, Connections, Expected, FetchError, FetchFailure, FetchOptions, FetchProgress,
+    FetchUrl, FetchWatcher, Fetched, Policy, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -31,13 +31,13 @@ use crate::support::noise::noise;
 
 pub const LEN: usize = 1_000_000;
 
-pub fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+pub fn get(url: &str, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&Target::parse(url).unwrap(), destination, options, &Quiet::default())
+    fetch(&FetchUrl::parse(url).unwrap(), destination, options, &Quiet::default())
 }
 
-fn once() -> Options {
-    Options { retries: 0, ..options() }
+fn once() -> FetchOptions {
+    FetchOptions { retries: 0, ..options() }
 }
 
 /// The names in a folder, sorted.
@@ -86,13 +86,13 @@ fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
         let _ = stream.read(&mut [0; 4096]).unwrap();
         send(&mut stream, &(partial(0, LEN, "\"a\""), noise(LEN, 2)), 300_000);
     });
-    let options = Options { retries: 1, connections: Connections::Exactly(1), ..options() };
+    let options = FetchOptions { retries: 1, connections: Connections::Exactly(1), ..options() };
     let (watcher, path) = (Quiet::default(), place.path().join("f"));
     let destination = Destination::open_until(&path, Until::Part).unwrap();
-    let failed = fetch(&Target::parse(&url).unwrap(), destination, &options, &watcher);
+    let failed = fetch(&FetchUrl::parse(&url).unwrap(), destination, &options, &watcher);
     server.join().unwrap();
     let failed = failed.unwrap_err();
-    assert!(matches!(failed.error, Error::Network { doing: "connect to", .. }), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Network { doing: "connect to", .. }), "{failed:?}");
     assert!(failed.kept);
     let news = watcher.0.into_inner().unwrap();
     assert!(news.iter().any(|news| news.contains("again in")), "{news:?}");
@@ -126,7 +126,7 @@ fn a_later_run_moves_only_what_is_missing() {
         send(stream, &honest(asked, &own, "\"a\""), most);
     });
     let failed = get(&server.url("x"), &path, &once()).unwrap_err();
-    assert!(failed.kept && matches!(failed.error, Error::Short { .. }), "{failed:?}");
+    assert!(failed.kept && matches!(failed.error, FetchError::Short { .. }), "{failed:?}");
     assert_eq!((failed.there, failed.size), (700_000, Some(LEN as u64)));
     assert_eq!(names(place.path()), [".f.thalweg-journal", ".f.thalweg-part"]);
     let fetched = get(&server.url("x"), &path, &once()).unwrap();
@@ -193,7 +193,7 @@ fn a_file_that_changes_every_time_is_given_up_and_never_put_together() {
         send(stream, &honest(asked, &noise(LEN, asked.turn as u64), &etag), 400_000);
     });
     let failed = get(&server.url("x"), &place.path().join("f"), &options()).unwrap_err();
-    assert!(matches!(failed.error, Error::Changing), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Changing), "{failed:?}");
     assert!(!place.path().join("f").exists());
 }
 
@@ -257,8 +257,8 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
 #[derive(Default)]
 struct Largest(Mutex<(u64, u64)>);
 
-impl Watcher for Largest {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for Largest {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let (before, most) = &mut *self.0.lock().unwrap();
         *most = now.there.saturating_sub(*before).max(*most);
         *before = now.there;
@@ -283,13 +283,13 @@ fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
         let place = tempfile::tempdir().unwrap();
         let own = once();
         let way = if of_all {
-            Way { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
+            BodySettings { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
         } else {
-            Way { limit_each: Some(LEN as u64), ..own.way.clone() }
+            BodySettings { limit_each: Some(LEN as u64), ..own.way.clone() }
         };
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, seen) = (Target::parse(&server.url("x")).unwrap(), Largest::default());
-        fetch(&target, destination, &Options { way, ..own }, &seen).unwrap();
+        let (target, seen) = (FetchUrl::parse(&server.url("x")).unwrap(), Largest::default());
+        fetch(&target, destination, &FetchOptions { way, ..own }, &seen).unwrap();
         is_whole(place.path(), &bytes);
         let most = seen.0.lock().unwrap().1;
         assert!((1..=step).contains(&most), "{most} bytes at once");
@@ -305,8 +305,8 @@ fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
     for (expected, told) in [(Vec::new(), 1), (expected, 0)] {
         let place = tempfile::tempdir().unwrap();
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, watcher) = (Target::parse(&server.url("x")).unwrap(), Quiet::default());
-        let options = Options { expected, ..once() };
+        let (target, watcher) = (FetchUrl::parse(&server.url("x")).unwrap(), Quiet::default());
+        let options = FetchOptions { expected, ..once() };
         fetch(&target, destination, &options, &watcher).unwrap();
         assert_eq!(watcher.0.lock().unwrap().len(), told);
         is_whole(place.path(), bytes);
@@ -329,7 +329,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
     });
     // Long enough for the other answers on a machine that stands still.
-    let options = Options { stall: Duration::from_secs(5), ..options() };
+    let options = FetchOptions { stall: Duration::from_secs(5), ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert_eq!(server.asked()[2].from(), Some(100_000));
@@ -350,7 +350,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
         get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
         is_whole(place.path(), &bytes);
         let failed = get(&server.url("no"), &place.path().join("g"), &options()).unwrap_err();
-        assert!(matches!(failed.error, Error::Status { status: s, .. } if s == status));
+        assert!(matches!(failed.error, FetchError::Status { status: s, .. } if s == status));
         assert_eq!(server.asked().len(), 4);
     }
 }
@@ -385,15 +385,16 @@ fn digests_are_compared_before_anything_gets_its_name() {
     let digits = "0".repeat(64);
     for hash in [Hash::Sha256, Hash::Blake3] {
         let expected = vec![Expected::of_digits(hash, &digits, "--hash says").unwrap()];
-        let failed = get(&server.url("x"), &path, &Options { expected, ..options() }).unwrap_err();
-        assert!(matches!(failed.error, Error::Differs { .. }) && !failed.kept, "{failed:?}");
+        let failed =
+            get(&server.url("x"), &path, &FetchOptions { expected, ..options() }).unwrap_err();
+        assert!(matches!(failed.error, FetchError::Differs { .. }) && !failed.kept, "{failed:?}");
         assert!(names(place.path()).is_empty());
     }
     let failed = get(&server.url("said"), &path, &options()).unwrap_err();
-    assert!(matches!(failed.error, Error::Differs { .. }), "{failed:?}");
-    let verify = Options { verify: true, ..options() };
+    assert!(matches!(failed.error, FetchError::Differs { .. }), "{failed:?}");
+    let verify = FetchOptions { verify: true, ..options() };
     let failed = get(&server.url("x"), &path, &verify).unwrap_err();
-    assert!(matches!(failed.error, Error::Unsupported(_)), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Unsupported(_)), "{failed:?}");
     assert!(names(place.path()).is_empty());
 }
 
@@ -407,8 +408,8 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let server =
         Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
-    let plain = Options {
-        way: Way { policy: Policy { request, ..options().way.policy }, ..options().way },
+    let plain = FetchOptions {
+        way: BodySettings { policy: Policy { request, ..options().way.policy }, ..options().way },
         ..options()
     };
     // The first writes are those of the journal and of what came with the head.
@@ -416,7 +417,7 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
         Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
     let failed =
         Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
-    let Error::Moved(error) = &failed.error else { panic!("{failed:?}") };
+    let FetchError::Moved(error) = &failed.error else { panic!("{failed:?}") };
     assert!(failed.kept && failed.there > 0, "{failed:?}");
     // What is said to be kept is what the message says was moved.
     assert_eq!(error.moved, failed.there);
@@ -433,7 +434,7 @@ fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
     let server =
         Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
     let digits = hash_of(&bytes);
-    let checked = Options {
+    let checked = FetchOptions {
         expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],
         verify: true,
         ..options()
@@ -459,6 +460,6 @@ fn hash_of(bytes: &[u8]) -> String {
     let mut buffer = [0; 4096];
     let fd = std::os::fd::AsFd::as_fd(&file);
     let room = (&mut buffer[..], u64::MAX);
-    let failed = |errno: Errno| Error::Usage(errno.to_string());
+    let failed = |errno: Errno| FetchError::Usage(errno.to_string());
     hash_file(fd, Hash::Blake3, room, &|| Ok(()), failed).unwrap().1.to_string()
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{Connections, Failed, Fetched, Options, Target, fetch};
+use thalweg_serve::client::{Connections, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch};
 
 use crate::support::fetch::Quiet;
 use crate::support::liar::{Asked, Liar, send};
@@ -138,10 +138,14 @@ fn respond(version: &Version, asked: &Asked, dice: &mut Dice) -> (String, Vec<u8
     (format!("HTTP/1.1 {status} X\r\n{lines}Content-Length: {}\r\n\r\n", body.len()), body)
 }
 
-fn run(case: &Arc<Case>, path: &Path, options: &Options) -> Vec<Result<Fetched, Box<Failed>>> {
+fn run(
+    case: &Arc<Case>,
+    path: &Path,
+    options: &FetchOptions,
+) -> Vec<Result<Fetched, Box<FetchFailure>>> {
     let own = Arc::clone(case);
     let server = Liar::new(move |asked, stream| own.answer(asked, stream));
-    let target = Target::parse(&server.url("x")).unwrap();
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
     let mut all = Vec::new();
     for _ in 0..4 {
         let destination = Destination::open_until(path, Until::Part).unwrap();
@@ -161,7 +165,7 @@ fn check(seed: u64) -> (bool, bool) {
     // Pauses between tries are long: most cases try again by running again.
     let retries = if seed % 8 == 1 { 2 } else { 0 };
     let connections = Connections::Exactly(if is_big { 3 } else { 1 });
-    let options = Options { retries, connections, ..crate::support::fetch::options() };
+    let options = FetchOptions { retries, connections, ..crate::support::fetch::options() };
     let (case, place) = (Arc::new(Case::new(seed, is_big)), tempfile::tempdir().unwrap());
     let path = place.path().join("f");
     let ends = run(&case, &path, &options);

@@ -3,7 +3,7 @@
 use std::{io::Write, thread, time::Duration};
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{Error, Options, Target, fetch};
+use thalweg_serve::client::{FetchError, FetchOptions, FetchUrl, fetch};
 
 use crate::support::fetch::Quiet;
 use crate::support::liar::Liar;
@@ -12,9 +12,9 @@ fn gets_no_name(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
     let server = Liar::always(text.as_bytes().to_vec());
-    let options = Options { retries: 0, ..crate::support::fetch::options() };
+    let options = FetchOptions { retries: 0, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&path, Until::Part).unwrap();
-    let target = Target::parse(&server.url("x")).unwrap();
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
     let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
     assert!(!path.exists());
     assert!(!failed.kept || failed.there > 0, "{failed:?}");
@@ -90,10 +90,10 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
         }
     });
     let stall = Duration::from_millis(500);
-    let options = Options { retries: 0, stall, ..crate::support::fetch::options() };
+    let options = FetchOptions { retries: 0, stall, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-    let target = Target::parse(&server.url("x")).unwrap();
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
     let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
-    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }

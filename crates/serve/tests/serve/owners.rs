@@ -12,7 +12,7 @@ use thalweg_core::{
     Cancelled,
     atomic_file::{Destination, Until},
 };
-use thalweg_serve::client::{Expected, Options, Progress, Target, Watcher, fetch};
+use thalweg_serve::client::{Expected, FetchOptions, FetchProgress, FetchUrl, FetchWatcher, fetch};
 use thalweg_tree::Hash;
 
 use crate::support::fetch::options;
@@ -24,8 +24,8 @@ const SHA256: &str = "e3424172fab13d20400607567e29772a88823d7c7e0b22650de9561b65
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
-impl Watcher for Told {
-    fn progress(&self, _: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for Told {
+    fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
         Ok(())
     }
 
@@ -56,10 +56,10 @@ fn server() -> Liar {
 }
 
 /// Fetches `f`, and returns what was reported.
-fn get(server: &Liar, folder: &Path, options: &Options) -> String {
+fn get(server: &Liar, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
     let told = Told::default();
-    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &told).unwrap();
+    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &told).unwrap();
     assert_eq!(fs::read(folder.join("f")).unwrap(), TEXT);
     told.0.into_inner().unwrap().join("\n")
 }
@@ -143,7 +143,7 @@ fn a_digest_is_never_of_a_file_that_another_user_keeps_open() {
     give_away(&part);
     let kept = fs::File::options().write(true).open(&part).unwrap();
     let expected = vec![Expected::of_digits(Hash::Sha256, SHA256, "a test").unwrap()];
-    get(&server, at, &Options { expected, ..options() });
+    get(&server, at, &FetchOptions { expected, ..options() });
     std::os::unix::fs::FileExt::write_at(&kept, b"evil", 0).unwrap();
     assert_eq!(fs::read(at.join("f")).unwrap(), TEXT);
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use thalweg_serve::client::{Extra, Options};
+use thalweg_serve::client::{Extra, FetchOptions};
 
 use super::fetch::{LEN, get, is_whole};
 use crate::support::{
@@ -24,7 +24,7 @@ fn redirects_are_followed_and_secrets_are_not_told_to_others() {
     });
     let headers =
         vec![("Authorization".to_owned(), "secret".to_owned()), ("X".to_owned(), "y".to_owned())];
-    let options = Options { extra: Extra { headers, wants_digest: false }, ..options() };
+    let options = FetchOptions { extra: Extra { headers, wants_digest: false }, ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("secret")));

@@ -19,7 +19,7 @@ use super::{
     options::TreeWatcher,
     outcome::{Missed, TreeFetched},
 };
-use crate::client::{Error, body::book};
+use crate::client::{FetchError, body::book};
 
 /// Largest number of failed entries that are kept for the report.
 pub const MOST_TOLD: usize = 100;
@@ -27,7 +27,7 @@ pub const MOST_TOLD: usize = 100;
 const TELL: Duration = Duration::from_millis(50);
 
 /// The counters, and the reason to stop.
-pub struct Account<'a> {
+pub struct FetchCounters<'a> {
     watcher: &'a dyn TreeWatcher,
     halting: AtomicBool,
     files: AtomicU64,
@@ -44,12 +44,12 @@ struct Inner {
     missed: Vec<Missed>,
     missed_count: u64,
     later: u64,
-    halted: Option<Error>,
+    halted: Option<FetchError>,
     report: Report,
     resumed: u64,
 }
 
-impl<'a> Account<'a> {
+impl<'a> FetchCounters<'a> {
     pub fn new(watcher: &'a dyn TreeWatcher) -> Self {
         let inner = Inner {
             told: Instant::now(),
@@ -84,7 +84,7 @@ impl<'a> Account<'a> {
     }
 
     /// Stops all connections. The first reason is kept.
-    pub fn halt(&self, why: Error) {
+    pub fn halt(&self, why: FetchError) {
         self.inner().halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
     }
@@ -125,12 +125,12 @@ impl<'a> Account<'a> {
     }
 
     /// Records an entry that failed. An error that would affect every other entry stops the fetch.
-    pub fn missed(&self, path: &[u8], error: Error) {
+    pub fn missed(&self, path: &[u8], error: FetchError) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
     }
 
     /// Records an entry that failed, with an error that affects no other entry.
-    pub fn missed_alone(&self, path: &[u8], error: Error) {
+    pub fn missed_alone(&self, path: &[u8], error: FetchError) {
         let mut inner = self.inner();
         inner.missed_count += 1;
         inner.later += u64::from(may_come_later(&error));
@@ -175,19 +175,24 @@ impl<'a> Account<'a> {
 
 /// Returns `true` if the same command may fetch the entry later. The server has another version by now, or cannot or
 /// may not read the file at the moment.
-fn may_come_later(error: &Error) -> bool {
-    let is_shut = matches!(error, Error::Shut | Error::Status { status: 403, .. });
-    is_shut || matches!(error, Error::OutOfDate(_) | Error::Changing) || error.is_passing()
+fn may_come_later(error: &FetchError) -> bool {
+    let is_shut = matches!(error, FetchError::Shut | FetchError::Status { status: 403, .. });
+    is_shut
+        || matches!(error, FetchError::OutOfDate(_) | FetchError::Changing)
+        || error.is_passing()
 }
 
 /// Returns `true` if the next entry would fail with the same error.
-fn stops_all(error: &Error) -> bool {
+fn stops_all(error: &FetchError) -> bool {
     let errno = match error {
-        Error::Cancelled | Error::Untrusted { .. } | Error::Unsupported(_) | Error::Usage(_) => {
+        FetchError::Cancelled
+        | FetchError::Untrusted { .. }
+        | FetchError::Unsupported(_)
+        | FetchError::Usage(_) => {
             return true;
         }
-        Error::Moved(error) if error.side != Side::Source => error.errno,
-        Error::Destination(DestinationError::Call(CallFailed { errno, .. })) => *errno,
+        FetchError::Moved(error) if error.side != Side::Source => error.errno,
+        FetchError::Destination(DestinationError::Call(CallFailed { errno, .. })) => *errno,
         error => return error.is_passing(),
     };
     matches!(

@@ -15,31 +15,32 @@ use thalweg_tree::{
 };
 
 use super::{
-    account::Account,
-    entry::{Entry, Kind, Said, parse},
+    account::FetchCounters,
+    entry::{ListedEntry, ListedKind, ParsedLine, parse},
     files::InstallPolicy,
     folders::Folders,
-    job::Job,
-    list::{List, may_be_folder},
+    job::TreeJob,
+    list::{EntryList, may_be_folder},
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
-    place::{Place, Root},
-    worker::Worker,
+    place::{TreeDestination, TreeRoot},
+    worker::TreeWorker,
 };
 use crate::{
     client::{
-        Error, Options, Target, ask::ask, body::Body, deadline::NetDeadline, resume::Asked, retry,
+        FetchError, FetchOptions, FetchUrl, ask::ask, body::ResponseBody, deadline::NetDeadline,
+        resume::FileRequest, retry,
     },
     manifest::MEDIA_TYPE,
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
 pub fn fetch_tree(
-    target: &Target,
-    place: Place,
+    target: &FetchUrl,
+    place: TreeDestination,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<TreeFetched, Error> {
+) -> Result<TreeFetched, FetchError> {
     let (began, usage) = (Instant::now(), Usage::now_process());
     let mut fetched = bring(target, place, options, watcher)?;
     fetched.report.wall = began.elapsed();
@@ -48,23 +49,23 @@ pub fn fetch_tree(
 }
 
 fn bring(
-    target: &Target,
-    place: Place,
+    target: &FetchUrl,
+    place: TreeDestination,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<TreeFetched, Error> {
-    let list = List::create(place.beside())?;
+) -> Result<TreeFetched, FetchError> {
+    let list = EntryList::create(place.beside())?;
     let base = take_in(target, &list, options, watcher)?;
     let found = list.check(|| Ok(watcher.go_on()?))?;
     watcher.total(Total { files: found.files, bytes: found.sums.bytes });
     let root = place.begin(&target.to_string())?;
-    if let Root::Stage(stage) = &root
+    if let TreeRoot::Stage(stage) = &root
         && let Some(left) = stage.left_alone()
     {
         watcher.tell(&format!("warning: {left}"));
     }
     let whole = WholeSync::of(root.fd());
-    let account = Account::new(watcher);
+    let account = FetchCounters::new(watcher);
     let install = install(&root, options, whole.is_some());
     let ended = fill(&base, target, (&list, &root), (options, install, whole.as_ref()), &account);
     if let Err(error) = ended {
@@ -83,19 +84,21 @@ fn bring(
 }
 
 fn publish(
-    root: Root,
-    list: &List,
+    root: TreeRoot,
+    list: &EntryList,
     install: InstallPolicy,
     (whole, fsync): (Option<&WholeSync>, Fsync),
-) -> Result<(), Error> {
+) -> Result<(), FetchError> {
     let mut lines = list.lines();
     match lines.next_line()?.map(parse) {
-        Some(Ok(Said::Entry(top))) => root.publish(&install.attributes(&top.meta), whole, fsync),
-        _ => Err(Error::broken("its list has changed here")),
+        Some(Ok(ParsedLine::Entry(top))) => {
+            root.publish(&install.attributes(&top.meta), whole, fsync)
+        }
+        _ => Err(FetchError::broken("its list has changed here")),
     }
 }
 
-fn install(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
+fn install(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
     // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
     InstallPolicy {
@@ -111,11 +114,11 @@ fn install(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Install
 
 /// Stores the list in a file, with retries. Returns the URL of the directory after redirects.
 fn take_in(
-    target: &Target,
-    list: &List,
+    target: &FetchUrl,
+    list: &EntryList,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<Target, Error> {
+) -> Result<FetchUrl, FetchError> {
     let files = &options.files;
     let mut tries = 0;
     loop {
@@ -135,17 +138,17 @@ fn take_in(
 }
 
 fn take_in_once(
-    target: &Target,
-    list: &List,
+    target: &FetchUrl,
+    list: &EntryList,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<Target, Error> {
+) -> Result<FetchUrl, FetchError> {
     let files = &options.files;
     let look = || watcher.go_on();
-    let answer = ask(&target.manifest(), &Asked::ALL, files, &look);
+    let answer = ask(&target.manifest(), &FileRequest::ALL, files, &look);
     let (mut connection, head, from) = answer.map_err(|error| match error {
-        Error::Status { status: 401 | 407, .. } => error,
-        Error::Status { status, .. } if !error.is_passing() => {
+        FetchError::Status { status: 401 | 407, .. } => error,
+        FetchError::Status { status, .. } if !error.is_passing() => {
             no_list(target, &format!("it answers {status}"))
         }
         error => error,
@@ -160,7 +163,7 @@ fn take_in_once(
         is_too_long.set(moved > most);
         if is_too_long.get() { Err(Cancelled) } else { watcher.go_on() }
     };
-    let body = Body {
+    let body = ResponseBody {
         connection: &mut connection,
         deadline: NetDeadline { most: files.stall, look: &look },
         way: &files.way,
@@ -170,17 +173,19 @@ fn take_in_once(
         plans: None,
     };
     match body.bring(head.framing()?, None) {
-        Err(Error::Cancelled) if is_too_long.get() => {
+        Err(FetchError::Cancelled) if is_too_long.get() => {
             let most = quantity::exact(most);
-            Err(Error::broken(format!("its list has more than {most}; --max-list allows more")))
+            Err(FetchError::broken(format!(
+                "its list has more than {most}; --max-list allows more"
+            )))
         }
         Err(error) => Err(error),
         Ok(_) => Ok(from.as_folder()),
     }
 }
 
-fn no_list(target: &Target, why: &str) -> Error {
-    Error::Unsupported(format!(
+fn no_list(target: &FetchUrl, why: &str) -> FetchError {
+    FetchError::Unsupported(format!(
         "'{target}' gives no list of a folder ({why}): trees come from `thalweg serve` only; of \
          other servers, `wget -r` follows the links of their pages"
     ))
@@ -188,15 +193,15 @@ fn no_list(target: &Target, why: &str) -> Error {
 
 /// Creates all entries of the list that can be fetched.
 fn fill(
-    base: &Target,
-    first: &Target,
-    (list, root): (&List, &Root),
+    base: &FetchUrl,
+    first: &FetchUrl,
+    (list, root): (&EntryList, &TreeRoot),
     (options, install, whole): (&TreeOptions, InstallPolicy, Option<&WholeSync>),
-    account: &Account<'_>,
-) -> Result<(), Error> {
+    account: &FetchCounters<'_>,
+) -> Result<(), FetchError> {
     make_folders(list, root, install, account)?;
     let files = one_job(&options.files, install);
-    let job = Job {
+    let job = TreeJob {
         base,
         is_own: base.is_beside(first),
         options: &files,
@@ -210,7 +215,7 @@ fn fill(
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         jobs => jobs,
     };
-    on_threads(jobs, || Worker::new(&job).work());
+    on_threads(jobs, || TreeWorker::new(&job).work());
     if account.is_halting() {
         return Ok(());
     }
@@ -218,22 +223,25 @@ fn fill(
 }
 
 /// Returns the options for one file of many: no digests are expected.
-fn one_job(options: &Options, install: InstallPolicy) -> Options {
-    Options { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
+fn one_job(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
+    FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
 }
 
-fn folder_of(line: &[u8]) -> Option<Entry> {
-    let Ok(Said::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else { return None };
-    let is_made = entry.kind == Kind::Folder && !entry.path.is_empty() && !entry.is_reserved();
+fn folder_of(line: &[u8]) -> Option<ListedEntry> {
+    let Ok(ParsedLine::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else {
+        return None;
+    };
+    let is_made =
+        entry.kind == ListedKind::Folder && !entry.path.is_empty() && !entry.is_reserved();
     is_made.then_some(entry)
 }
 
 fn make_folders(
-    list: &List,
-    root: &Root,
+    list: &EntryList,
+    root: &TreeRoot,
     install: InstallPolicy,
-    account: &Account<'_>,
-) -> Result<(), Error> {
+    account: &FetchCounters<'_>,
+) -> Result<(), FetchError> {
     let (mut lines, mut folders) = (list.lines(), Folders::below(root.fd()));
     while let Some(line) = lines.next_line()? {
         let Some(entry) = folder_of(line) else { continue };
@@ -247,11 +255,11 @@ fn make_folders(
 
 /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
 fn close_folders(
-    list: &List,
-    root: &Root,
+    list: &EntryList,
+    root: &TreeRoot,
     install: InstallPolicy,
-    account: &Account<'_>,
-) -> Result<(), Error> {
+    account: &FetchCounters<'_>,
+) -> Result<(), FetchError> {
     let (mut lines, folders) = (list.backwards()?, Folders::below(root.fd()));
     let has_leftovers = install.is_staged && !install.is_fresh;
     while let Some(line) = lines.next_line()? {

@@ -18,10 +18,10 @@ use thalweg_sys::{Errno, io};
 use thalweg_tree::foreign::{Attributes, InheritFrom, inherit_from_replaced};
 
 use super::{
-    entry::{Entry, stays_inside},
-    folders::{Folder, TWICE},
+    entry::{ListedEntry, stays_inside},
+    folders::{TWICE, TreeDirectory},
 };
-use crate::{client::Error, manifest::Meta};
+use crate::{client::FetchError, manifest::Meta};
 
 /// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,9 @@ pub struct InstallPolicy {
 }
 
 /// A file that must be fetched.
-pub struct Wanted {
+pub struct WantedFile {
     pub path: Vec<u8>,
-    pub folder: Rc<Folder>,
+    pub folder: Rc<TreeDirectory>,
     pub name: CString,
     pub size: u64,
     pub etag: String,
@@ -57,7 +57,7 @@ pub struct Wanted {
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
-pub enum Sink<'a> {
+pub enum FileSink<'a> {
     Own(OwnedFd),
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
 }
@@ -72,16 +72,18 @@ impl InstallPolicy {
     /// Returns the file if it must be fetched. A file that is already present receives its attributes now.
     pub fn wanted(
         self,
-        entry: &Entry,
+        entry: &ListedEntry,
         (size, etag): (u64, &str),
-        folder: Rc<Folder>,
-    ) -> Result<Option<Wanted>, Error> {
+        folder: Rc<TreeDirectory>,
+    ) -> Result<Option<WantedFile>, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
         let mut needs_hash_check = false;
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
-                FileType::Directory => return Err(Error::listed("there already, and a folder")),
+                FileType::Directory => {
+                    return Err(FetchError::listed("there already, and a folder"));
+                }
                 kind => kind == FileType::RegularFile,
             };
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
@@ -99,7 +101,7 @@ impl InstallPolicy {
                 return Ok(None);
             }
         }
-        Ok(Some(Wanted {
+        Ok(Some(WantedFile {
             path: entry.path.clone(),
             folder,
             name,
@@ -112,9 +114,14 @@ impl InstallPolicy {
     }
 
     /// Creates a symbolic link. Returns `true` if it did not exist before.
-    pub fn link(self, entry: &Entry, target: &CStr, folder: &Folder) -> Result<bool, Error> {
+    pub fn link(
+        self,
+        entry: &ListedEntry,
+        target: &CStr,
+        folder: &TreeDirectory,
+    ) -> Result<bool, FetchError> {
         if !stays_inside(entry.folder(), target) {
-            return Err(Error::listed("a link that may lead out of the folder"));
+            return Err(FetchError::listed("a link that may lead out of the folder"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
@@ -126,7 +133,9 @@ impl InstallPolicy {
                 attributes.give_to_link(fd, &name)?;
                 return Ok(true);
             }
-            Some(FileType::Directory) => return Err(Error::listed("there already, and a folder")),
+            Some(FileType::Directory) => {
+                return Err(FetchError::listed("there already, and a folder"));
+            }
             Some(FileType::Symlink) => {
                 let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
                 if *has == *target {
@@ -147,20 +156,20 @@ impl InstallPolicy {
         Ok(true)
     }
 
-    fn of_new(self, call: &'static str, errno: Errno) -> Error {
+    fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
         match errno {
             // Names that differ in the list may be equal on this file system.
-            Errno::EXIST if self.is_fresh => Error::listed(TWICE),
+            Errno::EXIST if self.is_fresh => FetchError::listed(TWICE),
             errno => failed(call)(errno).into(),
         }
     }
 
     /// Opens the file for writing.
-    pub fn open(self, wanted: &Wanted) -> Result<Sink<'_>, Error> {
+    pub fn open(self, wanted: &WantedFile) -> Result<FileSink<'_>, FetchError> {
         let (dir, name) = (wanted.folder.fd.as_fd(), &*wanted.name);
         if !self.is_staged {
             let file = AtomicFile::create(dir, name, 0o600)?;
-            return Ok(Sink::Hidden(file, wanted.replaces));
+            return Ok(FileSink::Hidden(file, wanted.replaces));
         }
         if wanted.replaces {
             // An earlier run left it unfinished in the staging directory.
@@ -173,12 +182,12 @@ impl InstallPolicy {
         // The staging directory is invisible, so the file may have its final mode from the start, as far as the umask
         // allows.
         let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
-        made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
+        made.map(FileSink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 
     /// Removes a file that was opened and not completed: the directory may be published without it, or the file may
     /// be retried.
-    pub fn take_back(self, wanted: &Wanted) {
+    pub fn take_back(self, wanted: &WantedFile) {
         if self.is_staged {
             let _ = unlinkat(&wanted.folder.fd, &*wanted.name, AtFlags::empty());
         }
@@ -186,20 +195,20 @@ impl InstallPolicy {
 }
 
 /// Returns the destination of a file that is fetched separately and can be resumed.
-pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
+pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
     let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
     Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
 }
 
-impl Wanted {
+impl WantedFile {
     /// Keeps the local file, which is the listed one, and sets its attributes.
-    pub fn keep(&self) -> Result<(), Error> {
+    pub fn keep(&self) -> Result<(), FetchError> {
         give(&self.folder, &self.name, &self.attributes)
     }
 }
 
-impl Sink<'_> {
+impl FileSink<'_> {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Own(fd) => fd.as_fd(),
@@ -213,7 +222,7 @@ impl Sink<'_> {
         mut self,
         attributes: &Attributes,
         (install, waits): (InstallPolicy, bool),
-    ) -> Result<Option<Parked>, Error> {
+    ) -> Result<Option<Parked>, FetchError> {
         if let Self::Hidden(file, true) = &self {
             inherit_from_replaced(file, InheritFrom::Own);
         }
@@ -238,7 +247,7 @@ impl Sink<'_> {
     }
 }
 
-fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Error> {
+fn give(folder: &TreeDirectory, name: &CStr, attributes: &Attributes) -> Result<(), FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)
@@ -249,7 +258,7 @@ pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
     replaces: bool,
     fsync: Option<Fsync>,
-) -> Result<(), Error> {
+) -> Result<(), FetchError> {
     // Syncs the data before the name exists, also for new files. A later fetch takes a file of the listed size and
     // time for complete, whenever it was fetched, because the server's bytes cannot be compared.
     match fsync {

@@ -7,28 +7,30 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     asking::Asking,
-    files::Wanted,
-    job::{Job, check},
+    files::WantedFile,
+    job::{TreeJob, check},
 };
-use crate::client::{Error, Expected, connect::Connection, deadline::NetDeadline, resume};
+use crate::client::{
+    Expected, FetchError, connect::FetchConnection, deadline::NetDeadline, resume,
+};
 
 /// The files of one thread that need a comparison, and the connection that requests their hashes.
 pub struct HashChecks {
-    all: VecDeque<Wanted>,
-    connection: Option<Connection>,
+    all: VecDeque<WantedFile>,
+    connection: Option<FetchConnection>,
     asking: Asking,
     /// `true` if this server sends hashes.
     tells: bool,
 }
 
 impl HashChecks {
-    pub fn new(job: &Job<'_>) -> Self {
+    pub fn new(job: &TreeJob<'_>) -> Self {
         let (all, asking) = (VecDeque::new(), Asking::for_hashes(job));
         Self { all, connection: None, asking, tells: false }
     }
 
     /// Adds a file.
-    pub fn push(&mut self, file: Wanted) {
+    pub fn push(&mut self, file: WantedFile) {
         self.all.push_back(file);
     }
 
@@ -37,7 +39,7 @@ impl HashChecks {
     }
 
     /// Removes the first file.
-    pub fn pop(&mut self) -> Option<Wanted> {
+    pub fn pop(&mut self) -> Option<WantedFile> {
         self.all.pop_front()
     }
 
@@ -49,7 +51,7 @@ impl HashChecks {
 
     /// Sends the next requests and receives the first response. Returns `true` if the first local file is the listed
     /// one.
-    pub fn is_first_the_same(&mut self, job: &Job<'_>) -> Result<bool, Error> {
+    pub fn is_first_the_same(&mut self, job: &TreeJob<'_>) -> Result<bool, FetchError> {
         let account = job.account;
         let look = || account.go_on();
         let deadline = NetDeadline { most: job.options.stall, look: &look };
@@ -79,13 +81,13 @@ impl HashChecks {
         };
         match expected.check(file.as_fd(), false, &look) {
             Ok(_) => Ok(true),
-            Err(Error::Differs { .. }) => Ok(false),
+            Err(FetchError::Differs { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-fn untold(job: &Job<'_>) -> Error {
+fn untold(job: &TreeJob<'_>) -> FetchError {
     let server = job.base;
-    Error::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
+    FetchError::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
 }

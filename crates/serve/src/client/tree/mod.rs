@@ -23,4 +23,4 @@ pub use account::MOST_TOLD;
 pub use bring::fetch_tree;
 pub use options::{TreeOptions, TreeWatcher};
 pub use outcome::{Missed, TreeFetched};
-pub use place::Place;
+pub use place::TreeDestination;

@@ -3,13 +3,13 @@
 use thalweg_core::Cancelled;
 use thalweg_tree::{Progress, Total};
 
-use crate::client::Options;
+use crate::client::FetchOptions;
 
 /// Options of a tree fetch.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
     /// Options for fetching its files.
-    pub files: Options,
+    pub files: FetchOptions,
     /// Number of connections; 0 means one per CPU.
     pub jobs: usize,
     /// `true` to keep owners, as far as the kernel permits.

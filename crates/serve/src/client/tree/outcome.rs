@@ -2,14 +2,14 @@
 
 use thalweg_core::Report;
 
-use crate::client::Error;
+use crate::client::FetchError;
 
 /// An entry that could not be fetched.
 #[derive(Debug)]
 pub struct Missed {
     /// Path below the fetched directory.
     pub path: Vec<u8>,
-    pub error: Error,
+    pub error: FetchError,
 }
 
 /// The outcome of a tree fetch.
@@ -32,7 +32,7 @@ pub struct TreeFetched {
     /// Entries that the server did not list.
     pub left_out: u64,
     /// Why the fetch stopped early. `None`: every entry that did not fail is present.
-    pub halted: Option<Error>,
+    pub halted: Option<FetchError>,
     /// Name of the staging directory that the same call can resume; `None`: the tree is published, or nothing was
     /// kept.
     pub kept: Option<std::ffi::CString>,

@@ -14,22 +14,22 @@ use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, quantity, 
 use thalweg_sys::Errno;
 
 use super::{
-    account::Account,
+    account::FetchCounters,
     asking::{self, Asking},
-    entry::{Entry, Kind, Said, parse},
-    files::{Sink, Wanted, destination},
+    entry::{ListedEntry, ListedKind, ParsedLine, parse},
+    files::{FileSink, WantedFile, destination},
     folders::Folders,
     hash_checks::HashChecks,
-    job::{Job, check},
+    job::{TreeJob, check},
     naming::Naming,
 };
 use crate::{
     client::{
-        Error, Progress, Watcher,
-        body::{Body, book},
-        connect::Connection,
+        FetchError, FetchProgress, FetchWatcher,
+        body::{ResponseBody, book},
+        connect::FetchConnection,
         deadline::NetDeadline,
-        fetch::{Listed, fetch_listed},
+        fetch::{ListedFile, fetch_listed},
         head::Framing,
         resume, retry,
     },
@@ -50,19 +50,19 @@ const MOST_SICK: u32 = 3;
 const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
 
 /// A thread with one connection.
-pub struct Worker<'a> {
-    job: &'a Job<'a>,
+pub struct TreeWorker<'a> {
+    job: &'a TreeJob<'a>,
     folders: Folders<'a>,
-    connection: Option<Connection>,
+    connection: Option<FetchConnection>,
     /// `true` if a file was received on this connection: a server may close a connection after some number of files.
     has_served: bool,
     /// Files in the order in which they are requested.
-    wanted: VecDeque<Wanted>,
+    wanted: VecDeque<WantedFile>,
     /// Files that are requested on this connection.
     asking: Asking,
     hash_checks: HashChecks,
     naming: Naming,
-    large: Vec<Wanted>,
+    large: Vec<WantedFile>,
     is_over: bool,
     /// Files that failed since the last success, although the server answered.
     sick: u32,
@@ -71,8 +71,8 @@ pub struct Worker<'a> {
     resumed: u64,
 }
 
-impl<'a> Worker<'a> {
-    pub fn new(job: &'a Job<'a>) -> Self {
+impl<'a> TreeWorker<'a> {
+    pub fn new(job: &'a TreeJob<'a>) -> Self {
         Self {
             job,
             folders: Folders::below(job.root),
@@ -96,7 +96,7 @@ impl<'a> Worker<'a> {
         let account = self.job.account;
         spares::keep(SPARES);
         if let Err(error) = self.work_until_all_is_there()
-            && !matches!(error, Error::Cancelled if account.is_halting())
+            && !matches!(error, FetchError::Cancelled if account.is_halting())
         {
             account.halt(error);
         }
@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
         account.book(self.report, self.resumed);
     }
 
-    fn work_until_all_is_there(&mut self) -> Result<(), Error> {
+    fn work_until_all_is_there(&mut self) -> Result<(), FetchError> {
         let mut tries = 0;
         loop {
             self.job.account.go_on()?;
@@ -125,7 +125,7 @@ impl<'a> Worker<'a> {
             }
             match self.bring_first() {
                 Ok(()) => (tries, self.sick) = (0, 0),
-                Err(Error::Network { .. } | Error::Short { .. }) if self.has_served => {
+                Err(FetchError::Network { .. } | FetchError::Short { .. }) if self.has_served => {
                     self.forget_connection();
                 }
                 Err(error) => {
@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Decides whether the first file with a hash check must be fetched.
-    fn settle_hash_check(&mut self, tries: &mut u32) -> Result<(), Error> {
+    fn settle_hash_check(&mut self, tries: &mut u32) -> Result<(), FetchError> {
         let account = self.job.account;
         let is_same = match self.hash_checks.is_first_the_same(self.job) {
             Ok(is_same) => Ok(is_same),
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Handles an error: pauses for a retry and returns `None`, or returns the error if it belongs to the file.
-    fn after(&self, error: Error, tries: &mut u32) -> Result<Option<Error>, Error> {
+    fn after(&self, error: FetchError, tries: &mut u32) -> Result<Option<FetchError>, FetchError> {
         if !error.is_passing() {
             return Ok(Some(error));
         }
@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Records a file that failed. A file that the server cannot read from its disk does not stop the fetch.
-    fn miss(&mut self, wanted: &Wanted, error: Error) -> Result<(), Error> {
+    fn miss(&mut self, wanted: &WantedFile, error: FetchError) -> Result<(), FetchError> {
         if !may_be_of_one_file(&error) {
             self.job.account.missed(&wanted.path, error);
             return Ok(());
@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn wait_after(&self, error: Error, pause: Option<Duration>) -> Result<(), Error> {
+    fn wait_after(&self, error: FetchError, pause: Option<Duration>) -> Result<(), FetchError> {
         let Some(pause) = pause else { return Err(error) };
         let account = self.job.account;
         account.tell(&format!("{error}; again in {}", quantity::duration(pause)));
@@ -204,7 +204,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes the next lines of the list, creates their links, and queues the files that must be fetched.
-    fn take_some(&mut self) -> Result<(), Error> {
+    fn take_some(&mut self) -> Result<(), FetchError> {
         let mut text = Vec::new();
         {
             let mut lines = self.job.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,7 +225,7 @@ impl<'a> Worker<'a> {
             }
         }
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Ok(Said::Entry(entry)) = parse(line)
+            if let Ok(ParsedLine::Entry(entry)) = parse(line)
                 && !entry.is_reserved()
                 && let Err(error) = self.take(&entry)
             {
@@ -235,18 +235,18 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
+    fn take(&mut self, entry: &ListedEntry) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
         match &entry.kind {
-            Kind::Folder if entry.is_unread => return Err(Error::Shut),
-            Kind::Folder => {}
-            Kind::Link(target) => {
+            ListedKind::Folder if entry.is_unread => return Err(FetchError::Shut),
+            ListedKind::Folder => {}
+            ListedKind::Link(target) => {
                 let folder = self.folders.open(entry.folder())?;
                 if job.install.link(entry, target, &folder)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Kind::File { size, etag } => {
+            ListedKind::File { size, etag } => {
                 let folder = self.folders.open(entry.folder())?;
                 match job.install.wanted(entry, (*size, etag), folder)? {
                     None => account.settled(*size, false),
@@ -258,7 +258,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn want(&mut self, wanted: Wanted) {
+    fn want(&mut self, wanted: WantedFile) {
         if wanted.size > LARGE {
             self.large.push(wanted);
         } else {
@@ -267,7 +267,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Sends the next requests, and receives the first response.
-    fn bring_first(&mut self) -> Result<(), Error> {
+    fn bring_first(&mut self) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
         let look = || account.go_on();
         let deadline = NetDeadline { most: job.options.stall, look: &look };
@@ -278,8 +278,8 @@ impl<'a> Worker<'a> {
         if head.status != 200 {
             // The body of an error response is not the file. The files after it are requested again.
             return Err(match resume::status(&head) {
-                Error::Status { status: 404 | 410, .. } => {
-                    Error::OutOfDate("it is gone".to_owned())
+                FetchError::Status { status: 404 | 410, .. } => {
+                    FetchError::OutOfDate("it is gone".to_owned())
                 }
                 error => error,
             });
@@ -307,7 +307,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Fetches a file with its own request and a journal.
-    fn bring_large(&mut self, wanted: &Wanted) -> Result<(), Error> {
+    fn bring_large(&mut self, wanted: &WantedFile) -> Result<(), FetchError> {
         // A large file may take long, so waiting files are published first.
         self.naming.finish(self.job);
         let (job, account) = (self.job, self.job.account);
@@ -320,8 +320,8 @@ impl<'a> Worker<'a> {
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let listed =
-            Listed { size: wanted.size, etag: &wanted.etag, attributes: &wanted.attributes };
-        let watcher = One { account, before: Mutex::new(None) };
+            ListedFile { size: wanted.size, etag: &wanted.etag, attributes: &wanted.attributes };
+        let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {
             Ok(fetched) => {
@@ -341,10 +341,10 @@ impl<'a> Worker<'a> {
 
 /// Returns `true` if an error that persists over all retries may concern one file: the server answered, but did not
 /// send what it had announced.
-fn may_be_of_one_file(error: &Error) -> bool {
+fn may_be_of_one_file(error: &FetchError) -> bool {
     match error {
-        Error::Short { .. } | Error::Status { status: 500, .. } => true,
-        Error::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
+        FetchError::Short { .. } | FetchError::Status { status: 500, .. } => true,
+        FetchError::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
         _ => false,
     }
 }
@@ -360,12 +360,12 @@ fn folder_of(line: &[u8]) -> &[u8] {
 
 /// Receives the body of a response and publishes the file.
 fn bring(
-    connection: &mut Connection,
-    wanted: &Wanted,
-    (job, waits): (&Job<'_>, bool),
+    connection: &mut FetchConnection,
+    wanted: &WantedFile,
+    (job, waits): (&TreeJob<'_>, bool),
     deadline: NetDeadline<'_>,
     books: (&mut Report, &mut Plans),
-) -> Result<Option<Parked>, Error> {
+) -> Result<Option<Parked>, FetchError> {
     let sink = job.install.open(wanted)?;
     let brought = fill(&sink, connection, wanted, job, deadline, books);
     let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.install, waits)));
@@ -375,13 +375,13 @@ fn bring(
 }
 
 fn fill(
-    sink: &Sink<'_>,
-    connection: &mut Connection,
-    wanted: &Wanted,
-    job: &Job<'_>,
+    sink: &FileSink<'_>,
+    connection: &mut FetchConnection,
+    wanted: &WantedFile,
+    job: &TreeJob<'_>,
     deadline: NetDeadline<'_>,
     (report, plans): (&mut Report, &mut Plans),
-) -> Result<(), Error> {
+) -> Result<(), FetchError> {
     let (account, way) = (job.account, &job.options.way);
     // The file was created just now, so its type is known without fstat.
     let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
@@ -394,19 +394,19 @@ fn fill(
     // If the whole file is in the buffer, one write stores it.
     connection.gather(wanted.size, &deadline)?;
     let plans = Some((plans, wanted.folder.device));
-    let body = Body { connection, deadline, way, end, note: &mut note, report, plans };
+    let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
     body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
 }
 
 /// Watcher of one large file of a tree.
-struct One<'a> {
-    account: &'a Account<'a>,
+struct LargeFileWatcher<'a> {
+    account: &'a FetchCounters<'a>,
     /// Bytes of the file at the last report.
     before: Mutex<Option<u64>>,
 }
 
-impl Watcher for One<'_> {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for LargeFileWatcher<'_> {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let more = now.there.saturating_sub(before.unwrap_or(now.resumed));
         *before = Some(now.there);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use thalweg_core::Guarantees;
-use thalweg_serve::server::Address;
+use thalweg_serve::server::ListenAddress;
 
 use super::support::{Place, noise, serve, settle};
 
@@ -113,7 +113,7 @@ fn a_unix_socket_serves_the_same_and_leaves_no_name() {
     std::fs::write(place.path().join("file"), noise(1 << 20)).unwrap();
     let name = place.path().join("socket");
     let server = serve(&place.path().join("file"), |options| {
-        options.listen = vec![Address::Unix(name.clone())];
+        options.listen = vec![ListenAddress::Unix(name.clone())];
     });
     let mut stream = std::os::unix::net::UnixStream::connect(&name).unwrap();
     std::io::Write::write_all(&mut stream, b"GET /file HTTP/1.0\r\n\r\n").unwrap();

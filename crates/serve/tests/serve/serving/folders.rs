@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use thalweg_serve::manifest::{Line, decoded};
+use thalweg_serve::manifest::{ManifestLine, decoded};
 
 use super::support::{Place, address, name, noise, serve};
 
@@ -61,13 +61,15 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
         assert_eq!(answer.field("Cache-Control"), Some("no-cache"));
         assert!(answer.is_whole);
         let text = answer.text();
-        let lines: Vec<Line> =
+        let lines: Vec<ManifestLine> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let shown = lines.iter().map(|line| match line {
-            Line::File { path, size, .. } => format!("file {path} {size}"),
-            Line::Folder { path, .. } => format!("folder {path}"),
-            Line::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
-            Line::End { entries, bytes, left_out } => format!("{entries} {bytes} {left_out}"),
+            ManifestLine::File { path, size, .. } => format!("file {path} {size}"),
+            ManifestLine::Folder { path, .. } => format!("folder {path}"),
+            ManifestLine::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
+            ManifestLine::End { entries, bytes, left_out } => {
+                format!("{entries} {bytes} {left_out}")
+            }
         });
         let expected = [
             "folder ",
@@ -123,10 +125,10 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
         assert!(page.ends_with("</html>\n"));
         let manifest = place.get("/t/?manifest", "").text();
         let paths = manifest.lines().filter_map(|line| match serde_json::from_str(line).unwrap() {
-            Line::File { path, .. } | Line::Folder { path, .. } | Line::Link { path, .. } => {
-                Some(path)
-            }
-            Line::End { .. } => None,
+            ManifestLine::File { path, .. }
+            | ManifestLine::Folder { path, .. }
+            | ManifestLine::Link { path, .. } => Some(path),
+            ManifestLine::End { .. } => None,
         });
         let paths: Vec<String> = paths.filter(|path| !path.contains('/')).collect();
         assert!(paths.is_sorted() && paths.len() == expected.len() + 1);

@@ -6,7 +6,7 @@ use std::{io::Write, net::Shutdown, path::Path};
 use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
 
 use super::support::{Place, name, noise, serve};
-use thalweg_serve::server::Address;
+use thalweg_serve::server::ListenAddress;
 
 #[test]
 fn a_fifo_is_not_there_and_was_never_opened() {
@@ -44,7 +44,7 @@ fn files_of_proc_that_would_wait_or_never_end_keep_nobody() {
     let socket = place.path().join("socket");
     let _server = serve(Path::new("/proc"), |options| {
         options.threads = Some(1);
-        options.listen = vec![Address::Unix(socket.clone())];
+        options.listen = vec![ListenAddress::Unix(socket.clone())];
     });
     for target in ["kmsg", "self/mem", "self/pagemap", "self/fd/0", "uptime", "self/exe"] {
         let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thalweg_serve::server::{Options, Running};
+use thalweg_serve::server::{RunningServer, ServeOptions};
 
 pub use crate::support::serve::{address, serve};
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Place {
     folder: tempfile::TempDir,
-    server: Option<Running>,
+    server: Option<RunningServer>,
 }
 
 impl Place {
@@ -26,7 +26,7 @@ impl Place {
     }
 
     /// A server that is told something more.
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("root")).unwrap();
         let server = Some(serve(&folder.path().join("root"), change));
@@ -54,11 +54,11 @@ impl Place {
         Client::of(TcpStream::connect(address(self.running())).unwrap())
     }
 
-    pub fn running(&self) -> &Running {
+    pub fn running(&self) -> &RunningServer {
         self.server.as_ref().unwrap()
     }
 
-    pub fn take(&mut self) -> Running {
+    pub fn take(&mut self) -> RunningServer {
         self.server.take().unwrap()
     }
 

@@ -4,17 +4,18 @@ use std::{sync::Mutex, time::Duration};
 
 use thalweg_core::{Cancelled, Guarantees, Request, atomic_file::Fsync};
 use thalweg_serve::client::{
-    Answered, Connections, Extra, Options, Policy, Progress, Proxies, Trust, Watcher, Way,
+    Answered, BodySettings, Connections, Extra, FetchOptions, FetchProgress, FetchWatcher, Policy,
+    Proxies, TlsTrust,
 };
 
 /// Nobody is trusted, nothing measured, nothing limited.
-pub fn options() -> Options {
+pub fn options() -> FetchOptions {
     let needs = Guarantees::COPIED;
-    Options {
-        trust: Trust::default(),
+    FetchOptions {
+        trust: TlsTrust::default(),
         proxies: Proxies::default(),
         extra: Extra::default(),
-        way: Way {
+        way: BodySettings {
             policy: Policy { request: Request::default(), profile: None, needs },
             limit: None,
             limit_each: None,
@@ -33,8 +34,8 @@ pub fn options() -> Options {
 #[derive(Default)]
 pub struct Quiet(pub Mutex<Vec<String>>);
 
-impl Watcher for Quiet {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for Quiet {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         assert!(now.size.is_none_or(|size| now.there <= size));
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use thalweg_serve::client::{Error, tree::TreeOptions};
+use thalweg_serve::client::{FetchError, tree::TreeOptions};
 use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
@@ -161,7 +161,7 @@ fn a_server_that_tells_no_hashes_is_told_of_and_nothing_is_touched() {
     assert_eq!(get(&served.url(), &served.dst(), &by_hash).unwrap().files, 1);
     write(&served.dst().join("file"), "differs..");
     let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();
-    assert!(matches!(fetched.halted, Some(Error::Unsupported(_))), "{fetched:?}");
+    assert!(matches!(fetched.halted, Some(FetchError::Unsupported(_))), "{fetched:?}");
     assert_eq!(fs::read(served.dst().join("file")).unwrap(), b"differs..");
 }
 
@@ -232,7 +232,7 @@ fn a_full_disk_keeps_what_came_and_a_later_run_goes_on() {
         |nth| Rule { call: Call::Pwrite, nth, effect: Effect::Errno(Errno::NOSPC), repeat: true };
     let failed = Script::new(vec![full(100)]).run(|| get(&served.url(), &served.dst(), &one)).value;
     let failed = failed.unwrap();
-    assert!(matches!(failed.halted, Some(Error::Moved(_))), "{failed:?}");
+    assert!(matches!(failed.halted, Some(FetchError::Moved(_))), "{failed:?}");
     assert_eq!(failed.kept.as_deref(), Some(c".dst.thalweg-part"));
     assert!(failed.files > 0 && !served.dst().exists());
     let fetched = get(&served.url(), &served.dst(), &one).unwrap();
@@ -274,7 +274,7 @@ fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
     let fetched = fetching.join().unwrap();
     // The small file may have come before it was changed.
     if fetched.missed_count == 1 {
-        assert!(matches!(fetched.missed[0].error, Error::OutOfDate(_)), "{fetched:?}");
+        assert!(matches!(fetched.missed[0].error, FetchError::OutOfDate(_)), "{fetched:?}");
         assert_eq!(fetched.later, 1);
         assert!(!served.dst().join("z/small").exists());
     } else {

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write, path::Path};
 
-use thalweg_serve::client::{Error, tree::TreeOptions};
+use thalweg_serve::client::{FetchError, tree::TreeOptions};
 
 use super::support::{
     get,
@@ -105,7 +105,7 @@ fn a_list_that_leads_out_or_contradicts_itself_is_refused_before_anything_is_mad
         let beside = Beside::new();
         let server = liar(list(&lines), "x");
         let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
-        assert!(matches!(error, Error::Broken(_)), "{error} of {lines:?}");
+        assert!(matches!(error, FetchError::Broken(_)), "{error} of {lines:?}");
         beside.is_unharmed(&["own"]);
     }
 }
@@ -247,7 +247,7 @@ fn a_server_that_can_read_nothing_is_not_asked_for_everything() {
     let mut once = options();
     (once.files.retries, once.jobs) = (0, 1);
     let fetched = get(&server.url("d/"), &beside.dst(), &once).unwrap();
-    assert!(matches!(fetched.halted, Some(Error::Status { status: 500, .. })), "{fetched:?}");
+    assert!(matches!(fetched.halted, Some(FetchError::Status { status: 500, .. })), "{fetched:?}");
     assert_eq!(fetched.missed_count, 3);
     assert!(fetched.kept.is_some() && !beside.dst().exists());
 }
@@ -263,7 +263,10 @@ fn other_servers_are_told_from_ours() {
         let beside = Beside::new();
         let server = Liar::always(bytes.to_vec());
         let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
-        assert!(matches!(&error, Error::Unsupported(why) if why.contains("wget -r")), "{error}");
+        assert!(
+            matches!(&error, FetchError::Unsupported(why) if why.contains("wget -r")),
+            "{error}"
+        );
         beside.is_unharmed(&["own"]);
     }
 }

@@ -11,10 +11,10 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_serve::{
     client::{
-        Error, Target,
-        tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+        FetchError, FetchUrl,
+        tree::{TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
-    server::{Options, Running},
+    server::{RunningServer, ServeOptions},
 };
 use thalweg_tree::{Progress, Total};
 
@@ -57,15 +57,15 @@ pub fn options() -> TreeOptions {
     }
 }
 
-pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Error> {
-    let target = Target::parse(url).unwrap().as_folder();
-    fetch_tree(&target, Place::open(path).unwrap(), options, &Quiet::default())
+pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
+    let target = FetchUrl::parse(url).unwrap().as_folder();
+    fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &Quiet::default())
 }
 
 /// A server on `root` in a scratch folder, which has room for what is fetched.
 pub struct Served {
     folder: tempfile::TempDir,
-    server: Running,
+    server: RunningServer,
 }
 
 impl Served {
@@ -73,7 +73,7 @@ impl Served {
         Self::with(|_| ())
     }
 
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
         let server = serving::serve(&folder.path().join("root"), |options| {
