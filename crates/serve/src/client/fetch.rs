@@ -53,7 +53,8 @@ pub struct FetchFailure {
 }
 
 /// Warning for a body that ends with the connection.
-const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
+const UNKNOWN_LENGTH: &str =
+    "the server did not say how long the file is: it may have been cut short";
 const CHANGED: &str = "the file has changed on the server, or a response does not identify it: all \
                        of it is fetched again";
 /// A file that changed more often than this during a fetch is likely to change again.
@@ -121,7 +122,7 @@ pub fn fetch_listed(
     };
     let mut download = Download::at(destination).map_err(stopped)?;
     if let Some(left) = download.left_alone() {
-        watcher.tell(&format!("warning: {left}"));
+        watcher.report(&format!("warning: {left}"));
     }
     let known = download.adopt(&target.to_string()).map_err(stopped)?;
     let resumed = download.done().bytes();
@@ -192,7 +193,7 @@ impl FileFetch<'_> {
             let Some(pause) = pause.filter(|_| error.is_passing() && can_go_on) else {
                 return Err(error);
             };
-            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+            self.watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
             let look = || self.watcher.go_on();
             NetDeadline { most: pause, look: &look }.sleep(pause)?;
         }
@@ -222,7 +223,7 @@ impl FileFetch<'_> {
                 if self.changes > MOST_CHANGES {
                     return Err(FetchError::Changing);
                 }
-                self.watcher.tell(CHANGED);
+                self.watcher.report(CHANGED);
                 self.anew()?;
             }
             RangeOutcome::Unranged => {
@@ -259,7 +260,7 @@ impl FileFetch<'_> {
                 self.hear_of_digest(&head)?;
                 self.body(&mut connection, &head, (0, size))?;
                 if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
-                    self.watcher.tell(UNTOLD);
+                    self.watcher.report(UNKNOWN_LENGTH);
                 }
                 self.size = Some(self.download.done().end());
                 return Ok(true);

@@ -212,7 +212,7 @@ impl<'a> ParallelFetch<'a> {
         };
         let pause = retry::pause(tries, self.options.retries, error.after());
         if let Some(pause) = pause.filter(|_| error.is_passing()) {
-            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+            self.watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
             let look = || self.look();
             return NetDeadline { most: pause, look: &look }.sleep(pause).is_ok();
         }

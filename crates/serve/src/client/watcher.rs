@@ -20,5 +20,5 @@ pub trait FetchWatcher: Sync {
     /// Called regularly while no bytes are received; an error cancels the fetch.
     fn go_on(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
-    fn tell(&self, news: &str);
+    fn report(&self, message: &str);
 }

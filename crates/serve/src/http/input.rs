@@ -12,7 +12,7 @@ pub const LARGEST_HEAD: usize = 64 << 10;
 const MOST_EMPTY_LINES: usize = 8;
 
 /// Maximum number of bytes of a rejected request that are logged: it may contain anything.
-const LONGEST_TOLD: usize = 200;
+const LONGEST_LOGGED: usize = 200;
 
 /// Received bytes that are not answered yet.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl RequestBuffer {
     pub fn give_up(&mut self) -> String {
         let bytes = std::mem::take(self).bytes;
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-        String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]).into_owned()
+        String::from_utf8_lossy(&line[..line.len().min(LONGEST_LOGGED)]).into_owned()
     }
 
     /// Skips empty lines before a request (RFC 9112, 2.2).
@@ -127,20 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_refused_the_first_line_is_told_and_nothing_is_left() {
+    fn a_refused_request_yields_its_first_line_and_leaves_nothing() {
         let long = [b'x'; 300];
-        for (bytes, told) in [
+        for (bytes, expected) in [
             (&b"GET /a HTTP/1.1\r\nHost : a\r\n\r\nGET /b"[..], "GET /a HTTP/1.1"),
             (b"GET /\x00 HTTP/1.1\nHost: a\n\n", "GET /\0 HTTP/1.1"),
             (b"\xff\r\n\r\n", "\u{fffd}"),
             (b"GET /un", "GET /un"),
-            (&long, std::str::from_utf8(&long[..LONGEST_TOLD]).unwrap()),
+            (&long, std::str::from_utf8(&long[..LONGEST_LOGGED]).unwrap()),
             (b"", ""),
         ] {
             let mut input = RequestBuffer::default();
             input.feed(bytes);
             assert!(input.take().is_none_or(|answer| answer.is_err()));
-            assert_eq!(input.give_up(), told);
+            assert_eq!(input.give_up(), expected);
             assert!(input.is_empty() && input.take().is_none());
         }
     }

@@ -25,7 +25,7 @@ const STRIDE: u64 = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disk {
     /// `RWF_NOWAIT` reports whether a read would block.
-    Tells,
+    Reports,
     /// Reads never block, or the file system cannot report it: overlayfs reads another file in a lower layer.
     Direct,
     /// Reads may block and the file system does not report it (FUSE, network file systems).
@@ -59,7 +59,7 @@ impl Disks {
         match self.of(file) {
             Disk::Silent => return Ok(Got::Cold),
             Disk::Direct => return io::pread(file, into, at).map(Got::Bytes),
-            Disk::Tells => {}
+            Disk::Reports => {}
         }
         match io::pread_cached(file, into, at) {
             Ok(count) => Ok(Got::Bytes(count)),
@@ -89,7 +89,7 @@ impl Disks {
     fn of(&self, file: &ServedFile) -> Disk {
         let device = file.version.device();
         let known = self.0.iter().find(|(known, _)| *known == device);
-        known.map_or(Disk::Tells, |(_, disk)| *disk)
+        known.map_or(Disk::Reports, |(_, disk)| *disk)
     }
 
     fn learn(&mut self, file: &ServedFile) {

@@ -398,7 +398,7 @@ impl ServeConnection {
         match sent {
             Ok(Sent::All) => {
                 let keep_alive = answering.keep_alive;
-                self.tell(tools);
+                self.report(tools);
                 let phase = std::mem::replace(&mut self.phase, ConnectionPhase::Waiting);
                 if let ConnectionPhase::Answering(answering) = phase {
                     tools.store.get_mut().give(answering.sending.buffer());
@@ -463,7 +463,7 @@ impl ServeConnection {
             sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
             notes.push(why);
         }
-        self.tell(tools);
+        self.report(tools);
         self.phase = ConnectionPhase::Parting;
         self.is_held_back = true;
         self.uncork();
@@ -483,12 +483,12 @@ impl ServeConnection {
         }
     }
 
-    fn tell(&mut self, tools: &mut Tools) {
+    fn report(&mut self, tools: &mut Tools) {
         let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
         let bytes = answering.sending.total;
         tools.site.accounts.answered(answering.status.0, bytes);
-        if let Some(teller) = &tools.teller {
-            teller.tell(LogEntry {
+        if let Some(log_queue) = &tools.log_queue {
+            log_queue.report(LogEntry {
                 time: date(SystemTime::now()),
                 client: self.client,
                 request: std::mem::take(&mut answering.request),

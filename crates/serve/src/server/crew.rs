@@ -111,7 +111,7 @@ impl PoolShared {
             let mut hand = HelperResources { is_over: &self.is_over, buffer: &mut buffer };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);
-            waiter.mailbox.tell(waiter.token);
+            waiter.mailbox.notify(waiter.token);
             state = self.lock();
             state.end(lane);
             // Another thread may have skipped this lane because it was full; now it can continue.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_task_is_done_and_told_of_once() {
+    fn every_task_is_done_and_reported_once() {
         let (crew, (mailbox, wake)) = (HelperPool::default(), mailbox());
         let mut waited_for = Vec::new();
         for token in 0..100 {
@@ -189,13 +189,13 @@ mod tests {
             task.waiter.token = token;
             waited_for.push(crew.give(task).unwrap());
         }
-        let mut told = Vec::new();
-        while told.len() < 100 {
+        let mut notified = Vec::new();
+        while notified.len() < 100 {
             io::read(&*wake, &mut [0; 8]).unwrap();
-            told.extend(mailbox.take());
+            notified.extend(mailbox.take());
         }
-        told.sort_unstable();
-        assert_eq!(told, (0..100).collect::<Vec<u64>>());
+        notified.sort_unstable();
+        assert_eq!(notified, (0..100).collect::<Vec<u64>>());
         assert!(waited_for.iter().all(|done| done.load(Ordering::Acquire)));
         assert!(crew.0.lock().threads <= MOST);
     }
@@ -218,11 +218,11 @@ mod tests {
             let work = move || late.store(1, Ordering::SeqCst);
             flags.push(crew.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
         }
-        let (tell, told) = mpsc::channel();
+        let (send, received) = mpsc::channel();
         for lane in [HelperLane::Device(2), SMALL, SMALL] {
-            let tell = tell.clone();
-            let flag = crew.give(task(lane, &mailbox, move || tell.send(()).unwrap()));
-            told.recv().unwrap();
+            let send = send.clone();
+            let flag = crew.give(task(lane, &mailbox, move || send.send(()).unwrap()));
+            received.recv().unwrap();
             drop(flag);
         }
         // The tasks of the full lane have not started.
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_panics_is_told_of_and_its_lane_is_free_again() {
+    fn a_task_that_panics_is_reported_and_its_lane_is_free_again() {
         let (crew, (mailbox, _)) = (HelperPool::default(), mailbox());
         for _ in 0..3 {
             let done = crew.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
@@ -262,9 +262,9 @@ mod tests {
                 thread::yield_now();
             }
         }
-        let (tell, told) = mpsc::channel();
-        let flag = crew.give(task(LARGE, &mailbox, move || tell.send(()).unwrap()));
-        told.recv().unwrap();
+        let (send, received) = mpsc::channel();
+        let flag = crew.give(task(LARGE, &mailbox, move || send.send(()).unwrap()));
+        received.recv().unwrap();
         drop(flag);
         assert!(crew.0.lock().threads <= 2);
     }
@@ -280,17 +280,17 @@ mod tests {
             }
         };
         let mut flags = vec![crew.give(task(LARGE, &mailbox, work)).unwrap()];
-        let (tell, told) = mpsc::channel();
+        let (send, received) = mpsc::channel();
         for number in 0..50_u8 {
-            let tell = tell.clone();
-            let mut task = task(LARGE, &mailbox, move || tell.send(number).unwrap());
+            let send = send.clone();
+            let mut task = task(LARGE, &mailbox, move || send.send(number).unwrap());
             // All tasks but the last one belong to one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
             flags.push(crew.give(task).unwrap());
         }
         hang.wait();
-        let order: Vec<u8> = told.iter().take(50).collect();
+        let order: Vec<u8> = received.iter().take(50).collect();
         assert!(order[..2].contains(&49), "{order:?}");
     }
 }

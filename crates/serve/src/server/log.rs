@@ -109,7 +109,7 @@ impl LogEntry {
 
 /// Passes entries to the log thread.
 #[derive(Clone, Debug)]
-pub struct Teller {
+pub struct LogQueue {
     queue: SyncSender<LogEntry>,
     left_out: Arc<AtomicU64>,
 }
@@ -117,19 +117,19 @@ pub struct Teller {
 // Capacity of the queue.
 const QUEUE: usize = 4096;
 
-impl Teller {
-    /// Starts the log thread. It ends when the last `Teller` is dropped.
+impl LogQueue {
+    /// Starts the log thread. It ends when the last `LogQueue` is dropped.
     pub fn start(log: AccessLog) -> io::Result<(Self, thread::JoinHandle<()>)> {
         let (queue, entries) = sync_channel(QUEUE);
         let left_out = Arc::new(AtomicU64::new(0));
-        let teller = Self { queue, left_out: Arc::clone(&left_out) };
+        let log_queue = Self { queue, left_out: Arc::clone(&left_out) };
         let write = move || write(log, &entries, &left_out);
         let thread = thread::Builder::new().name("log".to_owned()).spawn(write)?;
-        Ok((teller, thread))
+        Ok((log_queue, thread))
     }
 
     /// Queues an entry, or counts it as dropped if the queue is full.
-    pub fn tell(&self, entry: LogEntry) {
+    pub fn report(&self, entry: LogEntry) {
         if self.queue.try_send(entry).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -204,12 +204,12 @@ mod tests {
             let (hold, held) = sync_channel(0);
             let written = Arc::new(Mutex::new(String::new()));
             let out = Box::new(SlowWriter { held, written: Arc::clone(&written) });
-            let (teller, thread) = Teller::start(AccessLog { format, out }).unwrap();
-            let told = QUEUE as u64 + 10;
-            for _ in 0..told {
-                teller.tell(entry());
+            let (log_queue, thread) = LogQueue::start(AccessLog { format, out }).unwrap();
+            let sent = QUEUE as u64 + 10;
+            for _ in 0..sent {
+                log_queue.report(entry());
             }
-            drop((hold, teller));
+            drop((hold, log_queue));
             thread.join().unwrap();
             let (mut lines, mut left_out) = (0, 0);
             for line in written.lock().unwrap().lines() {
@@ -226,7 +226,7 @@ mod tests {
                 lines += u64::from(format == Format::Json || counted.is_none());
             }
             assert!(left_out >= 9, "{left_out} counted");
-            assert_eq!(lines + left_out, told);
+            assert_eq!(lines + left_out, sent);
         }
     }
 }

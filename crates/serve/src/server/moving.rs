@@ -25,7 +25,7 @@ use crate::http::range::ByteRange;
 /// A transfer of a file range into a socket.
 pub struct OwnedTransfer {
     steps: Pin<Box<dyn Future<Output = Outcome>>>,
-    told: Rc<TransferControl>,
+    control: Rc<TransferControl>,
     held: u64,
 }
 
@@ -60,9 +60,9 @@ pub struct TransferJob {
 impl OwnedTransfer {
     /// Starts a transfer.
     pub fn new(job: TransferJob) -> Self {
-        let told = Rc::new(TransferControl::default());
+        let control = Rc::new(TransferControl::default());
         let held = memory(&job.plan).min(job.stretch.len());
-        Self { steps: Box::pin(steps(job, Rc::clone(&told))), told, held }
+        Self { steps: Box::pin(steps(job, Rc::clone(&control))), control, held }
     }
 
     /// Returns the maximum size, in bytes, of its buffer or pipe.
@@ -72,22 +72,22 @@ impl OwnedTransfer {
 
     /// Returns the number of bytes written to the socket.
     pub fn moved(&self) -> u64 {
-        self.told.moved.get()
+        self.control.moved.get()
     }
 
     /// Makes one step of at most `most` bytes.
     pub fn advance(&mut self, most: u64) -> TransferStep {
-        self.told.most.set(most);
+        self.control.most.set(most);
         match self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => TransferStep::End(outcome),
-            Poll::Pending if self.told.is_blocked.get() => TransferStep::Blocked,
+            Poll::Pending if self.control.is_blocked.get() => TransferStep::Blocked,
             Poll::Pending => TransferStep::Some,
         }
     }
 
     /// Stops the transfer early and returns its outcome so far.
     pub fn stop(mut self) -> Option<Outcome> {
-        self.told.is_to_stop.set(true);
+        self.control.is_to_stop.set(true);
         match self.advance(1) {
             TransferStep::End(outcome) => Some(outcome),
             TransferStep::Some | TransferStep::Blocked => None,
@@ -104,7 +104,7 @@ fn memory(plan: &Plan) -> u64 {
     sizes.map(|knob| info.knob(tuning, knob.name)).sum()
 }
 
-async fn steps(job: TransferJob, told: Rc<TransferControl>) -> Outcome {
+async fn steps(job: TransferJob, control: Rc<TransferControl>) -> Outcome {
     let TransferJob { file, socket, stretch, needs, plan } = job;
     let end = |fd, kind, at| End { fd, kind, at };
     let transfer = Transfer {
@@ -119,12 +119,12 @@ async fn steps(job: TransferJob, told: Rc<TransferControl>) -> Outcome {
         let error = Error { mechanism, call, errno, side: thalweg_core::Side::Sink, moved: 0 };
         return Outcome { report: Report::default(), stopped: false, error: Some(error) };
     };
-    while !told.is_to_stop.get() {
-        let step = run.advance(told.most.get());
-        told.moved.set(run.bytes());
+    while !control.is_to_stop.get() {
+        let step = run.advance(control.most.get());
+        control.moved.set(run.bytes());
         match step {
-            Step::Moved => told.is_blocked.set(false),
-            Step::Blocked(_) => told.is_blocked.set(true),
+            Step::Moved => control.is_blocked.set(false),
+            Step::Blocked(_) => control.is_blocked.set(true),
             Step::Done | Step::Failed(_) => break,
         }
         pause().await;

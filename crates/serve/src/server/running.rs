@@ -25,7 +25,7 @@ use super::{
     digests::Digests,
     error::ServeError,
     listen::{Listening, listen_at},
-    log::Teller,
+    log::LogQueue,
     mailbox::{Mailbox, wake},
     name_cache::NameCache,
     open::{ServedEntry, ServedRoot},
@@ -98,8 +98,8 @@ impl RunningServer {
         if let Some(user) = &options.user {
             user.enter().map_err(|errno| ServeError::User { name: user.name(), errno })?;
         }
-        let log = options.log.map(Teller::start).transpose().map_err(ServeError::Worker)?;
-        let (teller, log) = log.unzip();
+        let log = options.log.map(LogQueue::start).transpose().map_err(ServeError::Worker)?;
+        let (log_queue, log) = log.unzip();
         let names = listening.iter().filter_map(|listening| listening.name.clone()).collect();
         let addresses = listening.iter().map(|listening| listening.address.clone()).collect();
         let stage = Arc::new(AtomicU8::new(RUNNING));
@@ -125,7 +125,7 @@ impl RunningServer {
                         client: None,
                         count: 0,
                     },
-                    teller: teller.clone(),
+                    log_queue: log_queue.clone(),
                     buffer: vec![0; BUFFER],
                     is_ending: false,
                 },
@@ -148,7 +148,7 @@ impl RunningServer {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(failed)?);
         let parts = parts(Arc::clone(&self.stage), Arc::clone(&wake));
-        let (told, answer) = std::sync::mpsc::channel();
+        let (started, answer) = std::sync::mpsc::channel();
         let faults = fault::inherit();
         let work = move || {
             // Signals must be delivered to the thread that handles them.
@@ -156,10 +156,10 @@ impl RunningServer {
             spares::keep(SPARES);
             match ServeWorker::new(parts) {
                 Ok(worker) => {
-                    let _ = told.send(Ok(()));
+                    let _ = started.send(Ok(()));
                     let _ = worker.run();
                 }
-                Err(errno) => drop(told.send(Err(errno))),
+                Err(errno) => drop(started.send(Err(errno))),
             }
         };
         let run = move || faults.enter(work);

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::{cold::Colds, log::Teller, site::ServedSite, store::Store};
+use super::{cold::Colds, log::LogQueue, site::ServedSite, store::Store};
 use crate::plans::{Plans, Policy};
 
 /// Resources for answering requests.
@@ -13,7 +13,7 @@ pub struct Tools {
     pub plans: Plans,
     pub store: RefCell<Store>,
     pub cold: Colds,
-    pub teller: Option<Teller>,
+    pub log_queue: Option<LogQueue>,
     /// Receive buffer.
     pub buffer: Vec<u8>,
     /// `true` if the server is shutting down: connections are not kept open.

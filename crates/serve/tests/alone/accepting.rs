@@ -90,7 +90,7 @@ fn a_client_for_whom_there_is_nothing_waits_and_is_served() {
 }
 
 #[test]
-fn waiting_that_is_interrupted_or_tells_of_little_loses_no_event() {
+fn waiting_that_is_interrupted_or_reports_few_events_loses_none() {
     let _alone = thalweg_testing::alone();
     for effect in [Effect::Errno(Errno::INTR), Effect::Zero, Effect::Short(1)] {
         let fired: u64 = (1..=8)

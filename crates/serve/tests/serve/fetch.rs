@@ -253,7 +253,7 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
     }
 }
 
-/// The most bytes that came from one telling to the next.
+/// The largest number of bytes between two reports of progress.
 #[derive(Default)]
 struct Largest(Mutex<(u64, u64)>);
 
@@ -269,7 +269,7 @@ impl FetchWatcher for Largest {
         Ok(())
     }
 
-    fn tell(&self, _: &str) {}
+    fn report(&self, _: &str) {}
 }
 
 /// What is written at once is paid for at once: with a limit of all connections the others would wait for it.
@@ -297,18 +297,18 @@ fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
 }
 
 #[test]
-fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
+fn an_unknown_length_is_reported_unless_a_digest_vouches_for_the_file() {
     let bytes = b"some bytes";
     let server = Liar::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
     let sha256 = "0d22cdcc10e6d049dbe1af5123d50873fdfc1a4f58306e58cb6241be9472014d";
     let expected = vec![Expected::of_digits(Hash::Sha256, sha256, "a test").unwrap()];
-    for (expected, told) in [(Vec::new(), 1), (expected, 0)] {
+    for (expected, count) in [(Vec::new(), 1), (expected, 0)] {
         let place = tempfile::tempdir().unwrap();
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
         let (target, watcher) = (FetchUrl::parse(&server.url("x")).unwrap(), Quiet::default());
         let options = FetchOptions { expected, ..once() };
         fetch(&target, destination, &options, &watcher).unwrap();
-        assert_eq!(watcher.0.lock().unwrap().len(), told);
+        assert_eq!(watcher.0.lock().unwrap().len(), count);
         is_whole(place.path(), bytes);
     }
 }

@@ -33,8 +33,8 @@ impl FetchWatcher for Told {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.0.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
     }
 }
 
@@ -58,10 +58,10 @@ fn server() -> Liar {
 /// Fetches `f`, and returns what was reported.
 fn get(server: &Liar, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
-    let told = Told::default();
-    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &told).unwrap();
+    let messages = Told::default();
+    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &messages).unwrap();
     assert_eq!(fs::read(folder.join("f")).unwrap(), TEXT);
-    told.0.into_inner().unwrap().join("\n")
+    messages.0.into_inner().unwrap().join("\n")
 }
 
 /// The journal that a fetch of `url` would have left when all of the file was there.
@@ -87,8 +87,8 @@ fn a_partial_file_with_a_journal_of_another_user_is_not_continued() {
         fs::write(&notes, journal(&server.url("x"))).unwrap();
         give_away(if gives_journal { &notes } else { &part });
         let kept = fs::File::options().write(true).open(&part).unwrap();
-        let told = get(&server, at, &options());
-        assert!(told.contains("belongs to user 65534: left alone, not resumed"), "{told}");
+        let messages = get(&server, at, &options());
+        assert!(messages.contains("belongs to user 65534: left alone, not resumed"), "{messages}");
         let found = fs::metadata(at.join("f")).unwrap();
         assert_eq!((found.uid(), found.nlink()), (0, 1));
         assert_ne!(found.ino(), kept.metadata().unwrap().ino());

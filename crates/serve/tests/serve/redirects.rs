@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[test]
-fn redirects_are_followed_and_secrets_are_not_told_to_others() {
+fn redirects_are_followed_and_secrets_stay_with_their_server() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(1000, 11);
     let own = bytes.clone();

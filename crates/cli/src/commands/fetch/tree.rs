@@ -231,9 +231,9 @@ impl TreeWatcher for Shown {
         interrupt::check()
     }
 
-    fn tell(&self, news: &str) {
+    fn report(&self, message: &str) {
         if !self.is_quiet {
-            self.meter().suspend(|| complain(&shown(news).to_string()));
+            self.meter().suspend(|| complain(&shown(message).to_string()));
         }
     }
 }

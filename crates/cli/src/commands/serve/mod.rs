@@ -60,7 +60,7 @@ impl Subcommand for ServeArgs {
             note("the options are right, and the addresses are free");
             return Ok(Exit::Done);
         }
-        self.tell(server.addresses())?;
+        self.report(server.addresses())?;
         if let Some(choices) = choices {
             note(&choices);
         }
@@ -149,7 +149,7 @@ impl ServeArgs {
     }
 
     /// Prints the addresses on standard output, and a warning about public ones on standard error.
-    fn tell(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
+    fn report(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
         for address in addresses {
             let places = match address {
                 ListenAddress::Tcp(address) => {

@@ -22,7 +22,7 @@ use super::{
 use crate::client::{FetchError, body::book};
 
 /// Largest number of failed entries that are kept for the report.
-pub const MOST_TOLD: usize = 100;
+pub const MOST_REPORTED: usize = 100;
 /// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -40,7 +40,7 @@ pub struct FetchCounters<'a> {
 }
 
 struct Inner {
-    told: Instant,
+    reported_at: Instant,
     missed: Vec<Missed>,
     missed_count: u64,
     later: u64,
@@ -52,7 +52,7 @@ struct Inner {
 impl<'a> FetchCounters<'a> {
     pub fn new(watcher: &'a dyn TreeWatcher) -> Self {
         let inner = Inner {
-            told: Instant::now(),
+            reported_at: Instant::now(),
             missed: Vec::new(),
             missed_count: 0,
             later: 0,
@@ -94,9 +94,9 @@ impl<'a> FetchCounters<'a> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_due = {
             let mut inner = self.inner();
-            let is_due = inner.told.elapsed() >= TELL;
+            let is_due = inner.reported_at.elapsed() >= TELL;
             if is_due {
-                inner.told = Instant::now();
+                inner.reported_at = Instant::now();
             }
             is_due
         };
@@ -134,7 +134,7 @@ impl<'a> FetchCounters<'a> {
         let mut inner = self.inner();
         inner.missed_count += 1;
         inner.later += u64::from(may_come_later(&error));
-        if inner.missed.len() < MOST_TOLD {
+        if inner.missed.len() < MOST_REPORTED {
             inner.missed.push(Missed { path: path.to_owned(), error });
         }
     }
@@ -147,8 +147,8 @@ impl<'a> FetchCounters<'a> {
     }
 
     /// Passes a message for the user to the watcher.
-    pub fn tell(&self, news: &str) {
-        self.watcher.tell(news);
+    pub fn report(&self, message: &str) {
+        self.watcher.report(message);
     }
 
     /// Returns the totals.

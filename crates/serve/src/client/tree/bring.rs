@@ -62,7 +62,7 @@ fn bring(
     if let TreeRoot::Stage(stage) = &root
         && let Some(left) = stage.left_alone()
     {
-        watcher.tell(&format!("warning: {left}"));
+        watcher.report(&format!("warning: {left}"));
     }
     let whole = WholeSync::of(root.fd());
     let account = FetchCounters::new(watcher);
@@ -108,7 +108,7 @@ fn install(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> Ins
         by_hash: options.by_hash,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
-        tells_at_close: may_tell_at_close(root.fd()).unwrap_or(true),
+        close_may_fail: may_tell_at_close(root.fd()).unwrap_or(true),
     }
 }
 
@@ -130,7 +130,7 @@ fn take_in(
         let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
             return Err(error);
         };
-        watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+        watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
         let look = || watcher.go_on();
         NetDeadline { most: pause, look: &look }.sleep(pause)?;
         io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;

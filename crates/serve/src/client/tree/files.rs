@@ -39,7 +39,7 @@ pub struct InstallPolicy {
     /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
     /// `true` if close(2) may report that written bytes were lost.
-    pub tells_at_close: bool,
+    pub close_may_fail: bool,
 }
 
 /// A file that must be fetched.
@@ -227,7 +227,7 @@ impl FileSink<'_> {
             inherit_from_replaced(file, InheritFrom::Own);
         }
         attributes.give(self.fd())?;
-        if install.tells_at_close {
+        if install.close_may_fail {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         let parked = match &mut self {

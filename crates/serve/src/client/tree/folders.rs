@@ -21,7 +21,7 @@ pub struct TreeDirectory {
     /// Device of the files that are created in it.
     pub device: u64,
     /// `true` if this directory is known to be case-sensitive.
-    tells_case: Cell<bool>,
+    is_case_sensitive: Cell<bool>,
 }
 
 /// Opens directories of a tree and caches the last one: the entries of one directory are adjacent in the list.
@@ -46,7 +46,7 @@ impl<'a> Folders<'a> {
         }
         let fd = walk(self.root, path, OFlags::PATH)?;
         let device = fstat(&fd).map_err(failed("fstat"))?.st_dev;
-        let folder = Rc::new(TreeDirectory { fd, device, tells_case: Cell::new(false) });
+        let folder = Rc::new(TreeDirectory { fd, device, is_case_sensitive: Cell::new(false) });
         self.last = Some((path.to_owned(), Rc::clone(&folder)));
         Ok(folder)
     }
@@ -97,7 +97,7 @@ impl TreeDirectory {
             Err(Errno::NOENT) => return Ok(None),
             there => there.map_err(failed("newfstatat"))?,
         };
-        if !self.tells_case.get()
+        if !self.is_case_sensitive.get()
             && !self.has_exactly(name, &there).map_err(failed("getdents64"))?
         {
             return Err(FetchError::listed(TWICE));
@@ -114,7 +114,7 @@ impl TreeDirectory {
         match statat(&self.fd, &other, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(other) if (other.st_dev, other.st_ino) == (there.st_dev, there.st_ino) => {}
             _ => {
-                self.tells_case.set(true);
+                self.is_case_sensitive.set(true);
                 return Ok(true);
             }
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_two_here_are_told_apart() {
+    fn names_that_differ_only_in_case_are_distinguished() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("Name"), "").unwrap();
         let root = fs::File::open(place.path()).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         // Simulates a case-insensitive directory: both spellings lead to the file, and its name is a third one.
         let there = statat(&folder.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
         fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
-        folder.tells_case.set(false);
+        folder.is_case_sensitive.set(false);
         assert!(!folder.has_exactly(c"naME", &there).unwrap());
         assert!(folder.has_exactly(c"NAme", &there).unwrap());
     }

@@ -20,13 +20,13 @@ pub struct HashChecks {
     connection: Option<FetchConnection>,
     asking: Asking,
     /// `true` if this server sends hashes.
-    tells: bool,
+    sends_hashes: bool,
 }
 
 impl HashChecks {
     pub fn new(job: &TreeJob<'_>) -> Self {
         let (all, asking) = (VecDeque::new(), Asking::for_hashes(job));
-        Self { all, connection: None, asking, tells: false }
+        Self { all, connection: None, asking, sends_hashes: false }
     }
 
     /// Adds a file.
@@ -72,9 +72,9 @@ impl HashChecks {
         let Some(expected) = Expected::of_head(&head) else {
             // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports
             // the reason.
-            return if self.tells { Ok(false) } else { Err(untold(job)) };
+            return if self.sends_hashes { Ok(false) } else { Err(no_hashes(job)) };
         };
-        self.tells = true;
+        self.sends_hashes = true;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(&first.folder.fd, &first.name, flags, Mode::empty()) else {
             return Ok(false);
@@ -87,7 +87,7 @@ impl HashChecks {
     }
 }
 
-fn untold(job: &TreeJob<'_>) -> FetchError {
+fn no_hashes(job: &TreeJob<'_>) -> FetchError {
     let server = job.base;
     FetchError::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
 }

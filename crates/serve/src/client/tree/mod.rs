@@ -19,7 +19,7 @@ mod outcome;
 mod place;
 mod worker;
 
-pub use account::MOST_TOLD;
+pub use account::MOST_REPORTED;
 pub use bring::fetch_tree;
 pub use options::{TreeOptions, TreeWatcher};
 pub use outcome::{Missed, TreeFetched};

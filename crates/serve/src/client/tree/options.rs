@@ -29,5 +29,5 @@ pub trait TreeWatcher: Sync {
     /// Called regularly; an error cancels the fetch.
     fn go_on(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
-    fn tell(&self, news: &str);
+    fn report(&self, message: &str);
 }

@@ -23,7 +23,7 @@ pub struct TreeFetched {
     pub unchanged: u64,
     /// Bytes of the fetched files that an earlier run had moved.
     pub resumed: u64,
-    /// Entries that failed: the first [`MOST_TOLD`](super::MOST_TOLD), and their number.
+    /// Entries that failed: the first [`MOST_REPORTED`](super::MOST_REPORTED), and their number.
     pub missed: Vec<Missed>,
     pub missed_count: u64,
     /// Failed entries that the same call may fetch later: the server has another version than listed, or cannot or

@@ -191,7 +191,7 @@ impl<'a> TreeWorker<'a> {
     fn wait_after(&self, error: FetchError, pause: Option<Duration>) -> Result<(), FetchError> {
         let Some(pause) = pause else { return Err(error) };
         let account = self.job.account;
-        account.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+        account.report(&format!("{error}; again in {}", quantity::duration(pause)));
         let look = || account.go_on();
         Ok(NetDeadline { most: pause, look: &look }.sleep(pause)?)
     }
@@ -417,7 +417,7 @@ impl FetchWatcher for LargeFileWatcher<'_> {
         self.account.go_on()
     }
 
-    fn tell(&self, news: &str) {
-        self.account.tell(news);
+    fn report(&self, message: &str) {
+        self.account.report(message);
     }
 }

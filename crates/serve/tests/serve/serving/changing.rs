@@ -126,10 +126,10 @@ fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
     let mut file = Restless { place: &place, bytes: Vec::new(), states: &states };
     file.change(0);
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             for n in 1.. {
-                if told.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
+                if stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
                     return;
                 }
                 file.change(n);
@@ -160,12 +160,12 @@ fn a_small_one_that_changes_all_the_time_is_never_torn() {
     let place = Place::new();
     let path = place.file("file", [b'0'; 5000]);
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             let file = OpenOptions::new().write(true).open(path).unwrap();
             for n in 0_u64.. {
                 let byte = b'0' + (n % 10) as u8;
-                if told.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
+                if stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
                     return;
                 }
                 file.write_all_at(&[byte; 2500], 0).unwrap();

@@ -1,4 +1,4 @@
-//! Hashes that are told to who asks for them.
+//! Hashes sent on request.
 
 use std::{fs::File, time::Duration};
 

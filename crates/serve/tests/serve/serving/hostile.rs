@@ -116,7 +116,7 @@ fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
     assert_eq!(closed.answer(false).text(), "text");
     assert!(closed.is_at_end());
     assert_eq!(place.get("/small", "").text(), "text");
-    // In the end they are told, or cut off.
+    // In the end they get an answer, or are cut off.
     assert_eq!(half.answer(false).status, 408);
     drop((half, closed));
     // The one that reads nothing is let go.
@@ -253,9 +253,9 @@ fn what_is_swapped_for_a_link_in_mid_request_never_leads_out() {
     symlink("../secret", place.path("link")).unwrap();
     let (real, link, name) = (place.path("inside"), place.path("link"), place.path("name"));
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
-            while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 std::fs::rename(&real, &name).unwrap();
                 std::fs::rename(&name, &real).unwrap();
                 std::fs::rename(&link, &name).unwrap();

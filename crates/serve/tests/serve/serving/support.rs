@@ -25,7 +25,7 @@ impl Place {
         Self::with(|_| {})
     }
 
-    /// A server that is told something more.
+    /// A server with further options.
     pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("root")).unwrap();

@@ -44,7 +44,7 @@ impl FetchWatcher for Quiet {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.0.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
     }
 }

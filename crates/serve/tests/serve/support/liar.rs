@@ -1,4 +1,4 @@
-//! A web server in a thread that does what a test tells it, true or not. One request a connection.
+//! A web server in a thread that answers as a test orders, truthfully or not. One request per connection.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path};
 
 use thalweg_serve::server::{ListenAddress, RunningServer, ServeOptions};
 
-/// A server on this root that is told something more.
+/// A server on this root with further options.
 pub fn serve(root: &Path, change: impl FnOnce(&mut ServeOptions)) -> RunningServer {
     let mut options = ServeOptions::new(root);
     options.listen = vec![ListenAddress::Tcp(([127, 0, 0, 1], 0).into())];

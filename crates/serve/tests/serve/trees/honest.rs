@@ -117,7 +117,7 @@ fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
 }
 
 #[test]
-fn hashes_tell_what_has_to_come_whatever_the_times_say() {
+fn hashes_decide_what_is_fetched_whatever_the_times() {
     let served = Served::with(|options| options.hash = true);
     fill(&served);
     get(&served.url(), &served.dst(), &options()).unwrap();
@@ -153,7 +153,7 @@ fn hashes_tell_what_has_to_come_whatever_the_times_say() {
 }
 
 #[test]
-fn a_server_that_tells_no_hashes_is_told_of_and_nothing_is_touched() {
+fn a_server_without_hashes_is_reported_and_nothing_is_touched() {
     let served = Served::new();
     served.file("file", "as served");
     let by_hash = TreeOptions { by_hash: true, ..options() };
@@ -166,7 +166,7 @@ fn a_server_that_tells_no_hashes_is_told_of_and_nothing_is_touched() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_and_the_rest_is_fetched() {
+fn obstacles_are_reported_and_the_rest_is_fetched() {
     let served = Served::new();
     served.file("folder/x", "x");
     served.file("file", "f");
@@ -255,7 +255,7 @@ fn a_leftover_of_another_folder_or_without_a_journal_is_not_built_upon() {
 }
 
 #[test]
-fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
+fn a_file_that_changed_since_the_list_is_reported_and_not_published() {
     let served = Served::new();
     // The first answer fills the sockets, so that the list is old when the rest is asked for.
     served.file("a", noise(40 << 20, 1));

@@ -253,7 +253,7 @@ fn a_server_that_can_read_nothing_is_not_asked_for_everything() {
 }
 
 #[test]
-fn other_servers_are_told_from_ours() {
+fn a_server_without_a_list_is_refused() {
     let cases: [&[u8]; 3] = [
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>",

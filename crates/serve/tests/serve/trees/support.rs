@@ -22,7 +22,7 @@ pub use crate::support::{fetch, liar, serve as serving};
 
 #[derive(Default)]
 pub struct Quiet {
-    pub told: Mutex<Vec<String>>,
+    pub messages: Mutex<Vec<String>>,
     /// How much the list says there is.
     pub total: Mutex<Total>,
     pub last: Mutex<Option<Progress>>,
@@ -42,8 +42,8 @@ impl TreeWatcher for Quiet {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.told.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.messages.lock().unwrap().push(message.to_owned());
     }
 }
 
