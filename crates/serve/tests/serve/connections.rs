@@ -21,8 +21,8 @@ use thalweg_serve::client::{
     BodySettings, Connections, FetchError, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch,
 };
 
-use crate::support::fetch::Quiet;
-use crate::support::liar::{Asked, Liar, await_hang_up, full, honest, partial_to, send};
+use crate::support::fetch::QuietWatcher;
+use crate::support::liar::{ReceivedRequest, LyingServer, await_hang_up, full, honest, partial_to, send};
 use crate::support::noise::noise;
 
 const LEN: usize = 12_000_000;
@@ -34,9 +34,9 @@ fn by(connections: usize) -> FetchOptions {
     }
 }
 
-fn get(server: &Liar, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
+fn get(server: &LyingServer, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &Quiet::default())
+    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &QuietWatcher::default())
 }
 
 /// Sends some at a time, so that others have time to begin.
@@ -62,7 +62,7 @@ fn several_connections_bring_one_file_and_each_names_it() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 1);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
+    let server = LyingServer::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
     let fetched = get(&server, &path, &by(4)).unwrap();
     is_whole(&path, &bytes);
     assert_eq!(fetched.report.bytes, LEN as u64);
@@ -84,7 +84,7 @@ fn a_server_that_allows_one_connection_is_fetched_from_by_one() {
         let path = place.path().join("f");
         let bytes = noise(LEN, 2);
         let (own, busy) = (bytes.clone(), AtomicUsize::new(0));
-        let server = Liar::new(move |asked, stream| {
+        let server = LyingServer::new(move |asked, stream| {
             if busy.fetch_add(1, Ordering::SeqCst) == 0 {
                 slowly(stream, &honest(asked, &own, "\"a\""));
             } else {
@@ -106,7 +106,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
     let (count, is_whole_now) = (sent.clone(), Arc::new(AtomicBool::new(false)));
     let sends_all = is_whole_now.clone();
     // In the first run all answers end early, wherever they are.
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         if sends_all.load(Ordering::SeqCst) {
             count.fetch_add(body.len(), Ordering::SeqCst);
@@ -129,7 +129,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
 }
 
 /// Answers whose later ranges are of other versions than the first.
-type Lie = fn(&Asked, &[u8], &[u8]) -> (String, Vec<u8>);
+type Lie = fn(&ReceivedRequest, &[u8], &[u8]) -> (String, Vec<u8>);
 
 #[test]
 fn pieces_of_two_files_are_never_put_together() {
@@ -166,7 +166,7 @@ fn pieces_of_two_files_are_never_put_together() {
         let (old, new) = (noise(LEN, 4), noise(LEN, 5));
         let (own_old, own_new) = (old.clone(), new.clone());
         let server =
-            Liar::new(move |asked, stream| slowly(stream, &lie(asked, &own_old, &own_new)));
+            LyingServer::new(move |asked, stream| slowly(stream, &lie(asked, &own_old, &own_new)));
         match get(&server, &path, &by(4)) {
             Ok(_) => {
                 let there = fs::read(&path).unwrap();
@@ -189,7 +189,7 @@ fn a_range_that_was_not_asked_for_is_an_error() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 6);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.range() {
+    let server = LyingServer::new(move |asked, stream| match asked.range() {
         Some((from, _)) if asked.turn > 0 => {
             let from = from - 1;
             slowly(stream, &(partial_to(from, LEN, LEN, "\"a\""), own[from..].to_vec()));
@@ -207,7 +207,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 7);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let answer = honest(asked, &own, "\"a\"");
         if asked.turn == 1 {
             send(stream, &answer, 50_000);
@@ -229,7 +229,7 @@ fn one_that_raises_the_rate_is_added_by_itself() {
     let bytes = noise(2 * LEN, 8);
     let own = bytes.clone();
     // Each connection gets 4 MB in a second, however many there are.
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         drop(stream.write_all(head.as_bytes()));
         for piece in body.chunks(40_000) {
@@ -250,7 +250,7 @@ fn several_connections_keep_one_limit_together() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 9);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server = LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let limit = Some(Arc::new(RateLimit::new(LEN as u64 / 2)));
     let options = by(4);
     let options = FetchOptions { way: BodySettings { limit, ..options.way.clone() }, ..options };

@@ -25,15 +25,15 @@ use thalweg_sys::{
 };
 use thalweg_tree::{Hash, hashing::hash_file};
 
-use crate::support::fetch::{Quiet, options};
-use crate::support::liar::{Liar, await_hang_up, full, honest, partial, send};
+use crate::support::fetch::{QuietWatcher, options};
+use crate::support::liar::{LyingServer, await_hang_up, full, honest, partial, send};
 use crate::support::noise::noise;
 
 pub const LEN: usize = 1_000_000;
 
 pub fn get(url: &str, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&FetchUrl::parse(url).unwrap(), destination, options, &Quiet::default())
+    fetch(&FetchUrl::parse(url).unwrap(), destination, options, &QuietWatcher::default())
 }
 
 fn once() -> FetchOptions {
@@ -61,7 +61,7 @@ fn a_file_is_asked_for_once_and_is_whole() {
         let bytes = noise(len, 1);
         let own = bytes.clone();
         let server =
-            Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+            LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
         let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
         assert_eq!(
             (fetched.bytes, fetched.resumed, fetched.report.bytes),
@@ -87,7 +87,7 @@ fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
         send(&mut stream, &(partial(0, LEN, "\"a\""), noise(LEN, 2)), 300_000);
     });
     let options = FetchOptions { retries: 1, connections: Connections::Exactly(1), ..options() };
-    let (watcher, path) = (Quiet::default(), place.path().join("f"));
+    let (watcher, path) = (QuietWatcher::default(), place.path().join("f"));
     let destination = Destination::open_until(&path, Until::Part).unwrap();
     let failed = fetch(&FetchUrl::parse(&url).unwrap(), destination, &options, &watcher);
     server.join().unwrap();
@@ -103,7 +103,7 @@ fn a_connection_that_ends_early_is_gone_on_with() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 2);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         send(stream, &honest(asked, &own, "\"a\""), 300_000);
     });
     let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
@@ -121,7 +121,7 @@ fn a_later_run_moves_only_what_is_missing() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 3);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn == 0 { 700_000 } else { LEN };
         send(stream, &honest(asked, &own, "\"a\""), most);
     });
@@ -134,17 +134,17 @@ fn a_later_run_moves_only_what_is_missing() {
     is_whole(place.path(), &bytes);
 }
 
-type Spoil = fn(&Path);
+type SpoilDownload = fn(&Path);
 
 #[test]
 fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
     let bytes = noise(LEN, 4);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn % 2 == 0 { 700_000 } else { LEN };
         send(stream, &honest(asked, &own, "\"a\""), most);
     });
-    let shorter: Spoil = |at| {
+    let shorter: SpoilDownload = |at| {
         fs::File::options()
             .write(true)
             .open(at.join(".f.thalweg-part"))
@@ -152,15 +152,15 @@ fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
             .set_len(9)
             .unwrap();
     };
-    let garbled: Spoil = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
-    let gone: Spoil = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
-    let rebooted: Spoil = |at| {
+    let garbled: SpoilDownload = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
+    let gone: SpoilDownload = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
+    let rebooted: SpoilDownload = |at| {
         let path = at.join(".f.thalweg-journal");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replacen("\"boot_id\":\"", "\"boot_id\":\"x", 1)).unwrap();
     };
     for (path, spoil) in
-        [("y", (|_| {}) as Spoil), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
+        [("y", (|_| {}) as SpoilDownload), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
     {
         let place = tempfile::tempdir().unwrap();
         get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
@@ -176,7 +176,7 @@ fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
     let place = tempfile::tempdir().unwrap();
     let (old, new) = (noise(LEN, 5), noise(LEN + 7, 6));
     let own = new.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &old, "\"a\""), 400_000),
         _ => send(stream, &honest(asked, &own, "\"b\""), LEN * 2),
     });
@@ -188,7 +188,7 @@ fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
 #[test]
 fn a_file_that_changes_every_time_is_given_up_and_never_put_together() {
     let place = tempfile::tempdir().unwrap();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let etag = format!("\"{}\"", asked.turn);
         send(stream, &honest(asked, &noise(LEN, asked.turn as u64), &etag), 400_000);
     });
@@ -202,7 +202,7 @@ fn a_server_that_does_not_take_its_own_tag_is_asked_without_condition() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 7);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn == 0 { 400_000 } else { LEN };
         let answer = match asked.get("if-range") {
             Some(_) => (full(LEN, "\"a\""), own.clone()),
@@ -222,7 +222,7 @@ fn a_wrong_total_in_mid_file_means_another_file() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 8);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &own, "\"a\""), 400_000),
         1 => send(stream, &(partial(400_000, LEN + 1, "\"a\""), own[400_000..].to_vec()), LEN),
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
@@ -246,7 +246,7 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
     let announced = [b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n".to_vec(), chunked.clone()].concat();
     for answer in [chunked, until_close, announced] {
         let place = tempfile::tempdir().unwrap();
-        let server = Liar::always(answer);
+        let server = LyingServer::always(answer);
         let fetched = get(&server.url("x"), &place.path().join("f"), &once()).unwrap();
         assert_eq!(fetched.report.bytes, bytes.len() as u64);
         is_whole(place.path(), &bytes);
@@ -277,7 +277,7 @@ impl FetchWatcher for Largest {
 fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
     let bytes = noise(LEN, 9);
     let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{LEN:X}\r\n");
-    let server = Liar::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
+    let server = LyingServer::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
     let step = RateLimit::new(LEN as u64).step();
     for of_all in [true, false] {
         let place = tempfile::tempdir().unwrap();
@@ -299,13 +299,13 @@ fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
 #[test]
 fn an_unknown_length_is_reported_unless_a_digest_vouches_for_the_file() {
     let bytes = b"some bytes";
-    let server = Liar::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
+    let server = LyingServer::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
     let sha256 = "0d22cdcc10e6d049dbe1af5123d50873fdfc1a4f58306e58cb6241be9472014d";
     let expected = vec![Expected::of_digits(Hash::Sha256, sha256, "a test").unwrap()];
     for (expected, count) in [(Vec::new(), 1), (expected, 0)] {
         let place = tempfile::tempdir().unwrap();
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, watcher) = (FetchUrl::parse(&server.url("x")).unwrap(), Quiet::default());
+        let (target, watcher) = (FetchUrl::parse(&server.url("x")).unwrap(), QuietWatcher::default());
         let options = FetchOptions { expected, ..once() };
         fetch(&target, destination, &options, &watcher).unwrap();
         assert_eq!(watcher.0.lock().unwrap().len(), count);
@@ -318,7 +318,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 10);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => drop(
             stream.write_all(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"),
         ),
@@ -340,7 +340,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
     let bytes = noise(LEN, 13);
     for status in [400, 403, 501] {
         let (place, own) = (tempfile::tempdir().unwrap(), bytes.clone());
-        let server = Liar::new(move |asked, stream| {
+        let server = LyingServer::new(move |asked, stream| {
             if asked.path == "/no" || asked.get("range").is_some() {
                 let head = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
                 return drop(stream.write_all(head.as_bytes()));
@@ -358,7 +358,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
 #[test]
 fn what_is_there_stays_if_a_later_range_is_refused() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), noise(LEN, 14));
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &bytes, "\"a\""), 400_000),
         _ => drop(stream.write_all(b"HTTP/1.1 403 Expired\r\nContent-Length: 0\r\n\r\n")),
     });
@@ -370,7 +370,7 @@ fn what_is_there_stays_if_a_later_range_is_refused() {
 fn digests_are_compared_before_anything_gets_its_name() {
     let bytes = noise(LEN, 12);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         let said = "Repr-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";
         let head = if asked.path == "/said" {
@@ -406,7 +406,7 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
     let server =
-        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
     let plain = FetchOptions {
         way: BodySettings { policy: Policy { request, ..options().way.policy }, ..options().way },
@@ -432,7 +432,7 @@ fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
     let bytes = noise(LEN, 14);
     let own = bytes.clone();
     let server =
-        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
     let digits = hash_of(&bytes);
     let checked = FetchOptions {
         expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],

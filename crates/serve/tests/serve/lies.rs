@@ -5,17 +5,17 @@ use std::{io::Write, thread, time::Duration};
 use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::client::{FetchError, FetchOptions, FetchUrl, fetch};
 
-use crate::support::fetch::Quiet;
-use crate::support::liar::Liar;
+use crate::support::fetch::QuietWatcher;
+use crate::support::liar::LyingServer;
 
 fn gets_no_name(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    let server = Liar::always(text.as_bytes().to_vec());
+    let server = LyingServer::always(text.as_bytes().to_vec());
     let options = FetchOptions { retries: 0, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&path, Until::Part).unwrap();
     let target = FetchUrl::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
+    let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
     assert!(!path.exists());
     assert!(!failed.kept || failed.there > 0, "{failed:?}");
 }
@@ -83,7 +83,7 @@ lies! {
 #[test]
 fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     let place = tempfile::tempdir().unwrap();
-    let server = Liar::new(|_, stream| {
+    let server = LyingServer::new(|_, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
         while stream.write_all(b"a").is_ok() {
             thread::sleep(Duration::from_millis(20));
@@ -93,7 +93,7 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     let options = FetchOptions { retries: 0, stall, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
     let target = FetchUrl::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
+    let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
     assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }

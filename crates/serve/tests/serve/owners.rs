@@ -16,15 +16,15 @@ use thalweg_serve::client::{Expected, FetchOptions, FetchProgress, FetchUrl, Fet
 use thalweg_tree::Hash;
 
 use crate::support::fetch::options;
-use crate::support::liar::{Liar, honest, send};
+use crate::support::liar::{LyingServer, honest, send};
 
 const TEXT: &[u8] = b"the text of the server";
 const SHA256: &str = "e3424172fab13d20400607567e29772a88823d7c7e0b22650de9561b658af515";
 
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct KeptMessages(Mutex<Vec<String>>);
 
-impl FetchWatcher for Told {
+impl FetchWatcher for KeptMessages {
     fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
         Ok(())
     }
@@ -51,14 +51,14 @@ fn give_away(path: &Path) {
     chownat(CWD, path, other, None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-fn server() -> Liar {
-    Liar::new(|asked, stream| send(stream, &honest(asked, TEXT, "\"a\""), TEXT.len() * 2))
+fn server() -> LyingServer {
+    LyingServer::new(|asked, stream| send(stream, &honest(asked, TEXT, "\"a\""), TEXT.len() * 2))
 }
 
 /// Fetches `f`, and returns what was reported.
-fn get(server: &Liar, folder: &Path, options: &FetchOptions) -> String {
+fn get(server: &LyingServer, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
-    let messages = Told::default();
+    let messages = KeptMessages::default();
     fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &messages).unwrap();
     assert_eq!(fs::read(folder.join("f")).unwrap(), TEXT);
     messages.0.into_inner().unwrap().join("\n")

@@ -32,9 +32,9 @@ pub fn options() -> FetchOptions {
 
 /// Keeps the news, and fails if more has come than the file has.
 #[derive(Default)]
-pub struct Quiet(pub Mutex<Vec<String>>);
+pub struct QuietWatcher(pub Mutex<Vec<String>>);
 
-impl FetchWatcher for Quiet {
+impl FetchWatcher for QuietWatcher {
     fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         assert!(now.size.is_none_or(|size| now.there <= size));
         Ok(())

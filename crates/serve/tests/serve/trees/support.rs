@@ -21,14 +21,14 @@ use thalweg_tree::{Progress, Total};
 pub use crate::support::{fetch, liar, serve as serving};
 
 #[derive(Default)]
-pub struct Quiet {
+pub struct QuietTreeWatcher {
     pub messages: Mutex<Vec<String>>,
     /// How much the list says there is.
     pub total: Mutex<Total>,
     pub last: Mutex<Option<Progress>>,
 }
 
-impl TreeWatcher for Quiet {
+impl TreeWatcher for QuietTreeWatcher {
     fn total(&self, total: Total) {
         *self.total.lock().unwrap() = total;
     }
@@ -59,16 +59,16 @@ pub fn options() -> TreeOptions {
 
 pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
     let target = FetchUrl::parse(url).unwrap().as_folder();
-    fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &Quiet::default())
+    fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &QuietTreeWatcher::default())
 }
 
 /// A server on `root` in a scratch folder, which has room for what is fetched.
-pub struct Served {
+pub struct TreeServer {
     folder: tempfile::TempDir,
     server: RunningServer,
 }
 
-impl Served {
+impl TreeServer {
     pub fn new() -> Self {
         Self::with(|_| ())
     }
