@@ -24,7 +24,7 @@ pub struct Accounts {
     pub bytes: AtomicU64,
     pub changed: AtomicU64,
     pub parked: AtomicU64,
-    pub cold: AtomicU64,
+    pub readaheads: AtomicU64,
     /// Connections closed to make room for new ones.
     pub evicted: AtomicU64,
     /// Connections refused because their client address had reached its limit.
@@ -90,7 +90,7 @@ impl Accounts {
             ("bytes_sent_total", "counter", load(&self.bytes)),
             ("answers_cut_short_by_a_change_total", "counter", load(&self.changed)),
             ("answers_parked_total", "counter", load(&self.parked)),
-            ("cold_stretches_total", "counter", load(&self.cold)),
+            ("cold_stretches_total", "counter", load(&self.readaheads)),
         ];
         // Writing into a `String` never fails.
         for (name, kind, value) in singles {

@@ -21,10 +21,10 @@ use thalweg_sys::{Errno, io};
 use super::{
     answer::{PreparedAnswer, answer, refuse},
     answering::{Answering, ConnectionPhase, account},
-    cold::Disks,
     limits::ConnectionLimits,
     log::{LogEntry, date},
     options::Timeouts,
+    readahead::Disks,
     sending::{SendContext, Sending, Sent},
     short::Short,
     tools::Tools,
@@ -123,7 +123,7 @@ impl ServeConnection {
 
     /// Checks the timeouts. If the client has not read for a second, its answer gives back its memory.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> NextAction {
-        if self.is_cold() {
+        if self.is_pending() {
             // The server is waiting for a disk or a hash, so the client's timeout restarts.
             self.since = Instant::now();
             if self.waits_too_long_for_digest(timeouts) {
@@ -193,8 +193,8 @@ impl ServeConnection {
         }
     }
 
-    fn is_cold(&self) -> bool {
-        matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_cold())
+    fn is_pending(&self) -> bool {
+        matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_pending())
     }
 
     /// Returns the time for which the connection has had no complete request or has been closing.
@@ -273,15 +273,15 @@ impl ServeConnection {
             let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
             let PreparedAnswer { status, head: bytes, body, keep_alive, waits } = made;
             if let Some(what) = waits {
-                let (crew, waiter) = (&tools.cold.crew, tools.cold.waiter());
+                let (helpers, waiter) = (&tools.readahead.helpers, tools.readahead.waiter());
                 let digests = tools.site.digests.as_ref();
-                let wait = digests.map(|digests| digests.ask_for(what, crew, waiter));
+                let wait = digests.map(|digests| digests.ask_for(what, helpers, waiter));
                 let sending = wait.map(Sending::waiting).unwrap_or_default();
                 return self.answering_later(sending, (status, keep_alive), (head, left));
             }
             let buffer = tools.store.get_mut().buffer();
-            match Sending::prepare(&bytes, body, buffer, &mut tools.cold.disks) {
-                Ok(sending) if sending.is_cold() => {
+            match Sending::prepare(&bytes, body, buffer, &mut tools.readahead.disks) {
+                Ok(sending) if sending.is_pending() => {
                     return self.answering_later(sending, (status, keep_alive), (head, left));
                 }
                 Ok(sending) => return self.answering(sending, status, keep_alive, head.line),
@@ -357,7 +357,7 @@ impl ServeConnection {
             self.answer_without_digest(tools);
             return None;
         }
-        if self.is_gone && answering.sending.is_cold() {
+        if self.is_gone && answering.sending.is_pending() {
             // The client has disconnected, so the result of the disk read is not needed.
             self.cut_short(tools, "the client is gone".to_owned());
             return Some(NextAction::Close);
@@ -380,7 +380,7 @@ impl ServeConnection {
             policy: &tools.policy,
             step: limits.step(STEP),
             more,
-            cold: &mut tools.cold,
+            readahead: &mut tools.readahead,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
@@ -418,7 +418,7 @@ impl ServeConnection {
                 }
                 Some(NextAction::Wait)
             }
-            Ok(Sent::Cold) => {
+            Ok(Sent::Pending) => {
                 // Flush: the head and earlier answers need not wait for the body.
                 self.is_held_back = true;
                 self.uncork();

@@ -19,7 +19,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    crew::HelperPool,
+    helper_pool::HelperPool,
     opened::ServedFile,
     tasks::{HashSize, HelperLane, HelperResources, HelperTask, Waiter},
     version::FileVersion,
@@ -115,7 +115,7 @@ impl Digests {
     pub fn ask_for(
         &self,
         (file, hash): (Arc<ServedFile>, Hash),
-        crew: &HelperPool,
+        helpers: &HelperPool,
         waiter: Waiter,
     ) -> DigestWait {
         let (digests, key) = (self.clone(), key(&file, hash));
@@ -133,7 +133,7 @@ impl Digests {
                 digests.keep(key, digest.map_or(KnownDigest::Nothing, KnownDigest::Digest));
             }
         });
-        let is_done = crew.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| {
+        let is_done = helpers.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| {
             // No thread can be started, so the answer is sent without the hash.
             self.keep(key, KnownDigest::Nothing);
             Arc::new(true.into())

@@ -9,7 +9,7 @@ use thalweg_sys::Errno;
 
 use super::{
     body::{BodyPiece, Supply, SupplyTurn},
-    crew::HelperPool,
+    helper_pool::HelperPool,
     tasks::{HelperLane, HelperResources, HelperTask, Waiter},
 };
 
@@ -23,7 +23,11 @@ pub struct Errand {
 
 impl Errand {
     /// Asks a helper to produce the next piece. Returns `None` if no helper thread can be started.
-    pub fn start(mut supply: Box<dyn Supply>, crew: &HelperPool, waiter: Waiter) -> Option<Self> {
+    pub fn start(
+        mut supply: Box<dyn Supply>,
+        helpers: &HelperPool,
+        waiter: Waiter,
+    ) -> Option<Self> {
         let made: Arc<Mutex<Option<MadePiece>>> = Arc::default();
         let place = Arc::downgrade(&made);
         let lane = supply.lane();
@@ -40,7 +44,7 @@ impl Errand {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((supply, piece));
             }
         });
-        let is_done = crew.give(HelperTask { lane, work, waiter })?;
+        let is_done = helpers.give(HelperTask { lane, work, waiter })?;
         Some(Self { made, is_done })
     }
 

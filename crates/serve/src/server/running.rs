@@ -20,16 +20,16 @@ use thalweg_sys::{fault, signal, usage};
 use super::{
     accounts::Accounts,
     addresses::Addresses,
-    cold::{Colds, Disks},
-    crew::HelperPool,
     digests::Digests,
     error::ServeError,
+    helper_pool::HelperPool,
     listen::{Listening, listen_at},
     log::LogQueue,
     mailbox::{Mailbox, wake},
     name_cache::NameCache,
     open::{ServedEntry, ServedRoot},
     options::{ListenAddress, ServeOptions},
+    readahead::{Disks, Readahead},
     site::ServedSite,
     tools::Tools,
     unsent::Unsent,
@@ -106,7 +106,7 @@ impl RunningServer {
         let (wakes, workers) = (Vec::new(), Vec::new());
         let mut server =
             Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
-        let crew = Arc::new(HelperPool::default());
+        let helpers = Arc::new(HelperPool::default());
         let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
@@ -117,9 +117,9 @@ impl RunningServer {
                     policy: site.policy(),
                     plans: Plans::default(),
                     store: RefCell::default(),
-                    cold: Colds {
+                    readahead: Readahead {
                         disks: Disks::default(),
-                        crew: Arc::clone(&crew),
+                        helpers: Arc::clone(&helpers),
                         mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
                         token: 0,
                         client: None,

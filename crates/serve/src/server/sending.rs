@@ -15,11 +15,11 @@ use thalweg_sys::{Errno, io, net};
 
 use super::{
     body::{AnswerBody, BodyPart},
-    cold::{self, Colds, Disks, Got},
     digests::DigestWait,
     errand::Errand,
     moving::{self, OwnedTransfer, TransferStep},
     opened::ServedFile,
+    readahead::{self, Disks, Got, Readahead},
     send_buffer::{ONE_SEND, SendBuffer},
     short::Short,
 };
@@ -44,7 +44,7 @@ pub struct Sending {
     last: Option<(Arc<ServedFile>, ByteRange, usize)>,
     body: AnswerBody,
     large: Option<LargePart>,
-    cold: Option<PendingWork>,
+    pending: Option<PendingWork>,
     /// Number of bytes written to the socket, including the head.
     pub total: u64,
 }
@@ -69,7 +69,7 @@ struct LargePart {
     at: u64,
     end: u64,
     /// Offset up to which the file was found in the page cache.
-    warm: u64,
+    cached_to: u64,
     moving: Option<OwnedTransfer>,
     /// Total duration of its steps.
     spent: Duration,
@@ -85,7 +85,7 @@ pub struct SendContext<'w> {
     pub step: u64,
     /// `true` if another answer follows immediately (`MSG_MORE`).
     pub more: bool,
-    pub cold: &'w mut Colds,
+    pub readahead: &'w mut Readahead,
     /// Receives the report of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
 }
@@ -100,7 +100,7 @@ pub enum Sent {
     /// The socket is full.
     Blocked,
     /// A helper is working for this answer; the mailbox receives the connection's token when it is done.
-    Cold,
+    Pending,
 }
 
 impl Sending {
@@ -120,22 +120,22 @@ impl Sending {
 
     /// Creates an answer with a head that needs a hash. After the wait the answer must be created again ([`Short::Again`]).
     pub fn waiting(wait: DigestWait) -> Self {
-        Self { cold: Some(PendingWork::Head(wait)), ..Self::default() }
+        Self { pending: Some(PendingWork::Head(wait)), ..Self::default() }
     }
 
     /// Returns `true` if the answer waits for a helper.
-    pub fn is_cold(&self) -> bool {
-        self.cold.is_some()
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Returns `true` if the answer waits for a hash.
     pub fn waits_for_digest(&self) -> bool {
-        matches!(self.cold, Some(PendingWork::Head(_)))
+        matches!(self.pending, Some(PendingWork::Head(_)))
     }
 
     /// Ends the wait for a hash. `is_kept`: finish a computation that has begun, because the client may ask again.
     pub fn leave_digest(&mut self, is_kept: bool) {
-        if let Some(PendingWork::Head(wait)) = self.cold.take()
+        if let Some(PendingWork::Head(wait)) = self.pending.take()
             && is_kept
         {
             wait.leave();
@@ -146,8 +146,8 @@ impl Sending {
     pub fn advance(&mut self, way: &mut SendContext<'_>) -> Result<Sent, Short> {
         let (mut was_large, mut may_go_on) = (false, true);
         loop {
-            if self.is_still_cold(way)? {
-                return Ok(Sent::Cold);
+            if self.is_still_pending(way)? {
+                return Ok(Sent::Pending);
             }
             if !self.out.unsent().is_empty() {
                 let out = self.out.unsent();
@@ -177,14 +177,14 @@ impl Sending {
                         was_large = true;
                         continue;
                     }
-                    Sent::Cold => {}
+                    Sent::Pending => {}
                     other => return Ok(other),
                 }
             }
-            if self.cold.is_none() {
-                self.gather(&mut way.cold.disks)?;
+            if self.pending.is_none() {
+                self.gather(&mut way.readahead.disks)?;
             }
-            if self.cold.is_some() {
+            if self.pending.is_some() {
                 continue;
             }
             if self.out.unsent().is_empty() && self.large.is_none() {
@@ -252,14 +252,18 @@ impl Sending {
     }
 
     /// Asks helpers for the work that the answer needs. Returns `true` if the answer must still wait.
-    fn is_still_cold(&mut self, way: &mut SendContext<'_>) -> Result<bool, Short> {
+    fn is_still_pending(&mut self, way: &mut SendContext<'_>) -> Result<bool, Short> {
         loop {
-            match self.cold.take() {
+            match self.pending.take() {
                 None => return Ok(false),
                 Some(PendingWork::Wanted(file, stretch)) => {
-                    let done = cold::ask_for((file, stretch), &way.cold.crew, way.cold.waiter());
-                    way.cold.count += 1;
-                    self.cold = Some(PendingWork::Asked(done));
+                    let done = readahead::ask_for(
+                        (file, stretch),
+                        &way.readahead.helpers,
+                        way.readahead.waiter(),
+                    );
+                    way.readahead.count += 1;
+                    self.pending = Some(PendingWork::Asked(done));
                 }
                 Some(PendingWork::Asked(done)) if done.load(Ordering::Acquire) => {
                     self.has_read(way)?;
@@ -267,23 +271,24 @@ impl Sending {
                 Some(PendingWork::Head(wait)) if wait.is_over() => return Err(Short::Again),
                 Some(PendingWork::Piece) => {
                     let Some(supply) = self.body.take_supply() else { continue };
-                    let errand = Errand::start(supply, &way.cold.crew, way.cold.waiter());
+                    let errand =
+                        Errand::start(supply, &way.readahead.helpers, way.readahead.waiter());
                     let none = || Short::Supply("no thread can be started".to_owned());
-                    self.cold = Some(PendingWork::Making(errand.ok_or_else(none)?));
+                    self.pending = Some(PendingWork::Making(errand.ok_or_else(none)?));
                 }
                 Some(PendingWork::Making(errand)) => match errand.take() {
                     None => {
-                        self.cold = Some(PendingWork::Making(errand));
+                        self.pending = Some(PendingWork::Making(errand));
                         return Ok(true);
                     }
                     Some(made) => {
                         let (supply, piece) = made.map_err(Short::Supply)?;
                         self.body.add(supply, piece.map_err(Short::Supply)?);
-                        self.gather(&mut way.cold.disks)?;
+                        self.gather(&mut way.readahead.disks)?;
                     }
                 },
                 Some(waiting) => {
-                    self.cold = Some(waiting);
+                    self.pending = Some(waiting);
                     return Ok(true);
                 }
             }
@@ -292,12 +297,12 @@ impl Sending {
 
     /// Continues after a helper has read the requested range.
     fn has_read(&mut self, way: &mut SendContext<'_>) -> Result<(), Short> {
-        if let Some(large) = self.large.as_mut().filter(|large| large.is_cold()) {
-            large.warm = large.reached().saturating_add(way.step);
+        if let Some(large) = self.large.as_mut().filter(|large| large.may_be_uncached()) {
+            large.cached_to = large.reached().saturating_add(way.step);
             return Ok(());
         }
         // Data that is not in the page cache even now is read directly, which may block.
-        self.gather_more(&mut way.cold.disks, true)
+        self.gather_more(&mut way.readahead.disks, true)
     }
 
     fn gather(&mut self, disks: &mut Disks) -> Result<(), Short> {
@@ -311,7 +316,7 @@ impl Sending {
             if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {
                 // Body bytes in memory are sent without waiting for the piece. A head alone waits.
                 if self.of_body == 0 {
-                    self.cold = Some(PendingWork::Piece);
+                    self.pending = Some(PendingWork::Piece);
                 }
                 return Ok(());
             }
@@ -332,7 +337,7 @@ impl Sending {
                     if !read(&file, stretch, &mut self.out, (disks, may_wait))? {
                         self.out.cut(begin);
                         self.body.parts.push_front(BodyPart::File(Arc::clone(&file), stretch));
-                        self.cold = Some(PendingWork::Wanted(file, stretch));
+                        self.pending = Some(PendingWork::Wanted(file, stretch));
                         return Ok(());
                     }
                     may_wait = false;
@@ -345,7 +350,7 @@ impl Sending {
                         file,
                         at,
                         end,
-                        warm: at,
+                        cached_to: at,
                         moving: None,
                         spent: Duration::ZERO,
                     });
@@ -361,13 +366,13 @@ impl Sending {
         let Some(large) = &mut self.large else { return Ok(Sent::All) };
         let tail = large.tail();
         if large.at < tail.from {
-            if large.is_cold() {
+            if large.may_be_uncached() {
                 let next = large.next(way.step);
-                if way.cold.disks.is_cold(&large.file, next) {
-                    self.cold = Some(PendingWork::Wanted(Arc::clone(&large.file), next));
-                    return Ok(Sent::Cold);
+                if way.readahead.disks.needs_readahead(&large.file, next) {
+                    self.pending = Some(PendingWork::Wanted(Arc::clone(&large.file), next));
+                    return Ok(Sent::Pending);
                 }
-                large.warm = next.to;
+                large.cached_to = next.to;
             }
             let before = large.reached();
             let sent = large.advance(tail.from, way);
@@ -391,8 +396,8 @@ impl LargePart {
     }
 
     /// Returns `true` if the next bytes may not be in the page cache.
-    fn is_cold(&self) -> bool {
-        self.reached() >= self.warm
+    fn may_be_uncached(&self) -> bool {
+        self.reached() >= self.cached_to
     }
 
     /// Returns the range that is moved next, including the tail if the range reaches it.
@@ -417,7 +422,7 @@ impl LargePart {
                 plan: way.plans.plan(way.policy, file, socket, stretch.len()),
             })
         });
-        let most = self.warm.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
+        let most = self.cached_to.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
         let began = Instant::now();
         let mut moved = moving.advance(most);
         if matches!(moved, TransferStep::Some) && self.at + moving.moved() >= to {
@@ -486,7 +491,7 @@ fn read(
         match got {
             Ok(Got::Bytes(0)) => return Err(Short::Changed),
             Ok(Got::Bytes(count)) => done += count,
-            Ok(Got::Cold) => return Ok(false),
+            Ok(Got::Uncached) => return Ok(false),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Short::File(errno)),
         }

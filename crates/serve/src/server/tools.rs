@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::{cold::Colds, log::LogQueue, site::ServedSite, store::Store};
+use super::{log::LogQueue, readahead::Readahead, site::ServedSite, store::Store};
 use crate::plans::{Plans, Policy};
 
 /// Resources for answering requests.
@@ -12,7 +12,7 @@ pub struct Tools {
     pub policy: Arc<Policy>,
     pub plans: Plans,
     pub store: RefCell<Store>,
-    pub cold: Colds,
+    pub readahead: Readahead,
     pub log_queue: Option<LogQueue>,
     /// Receive buffer.
     pub buffer: Vec<u8>,

@@ -206,7 +206,7 @@ impl ServeWorker {
     fn woken(&mut self) {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
         self.parts.tools.look_at_policy();
-        for token in self.parts.tools.cold.mailbox.take() {
+        for token in self.parts.tools.readahead.mailbox.take() {
             self.advance(token);
         }
     }
@@ -224,8 +224,8 @@ impl ServeWorker {
             return;
         }
         let Some(connection) = &mut slot.connection else { return };
-        self.parts.tools.cold.token = token;
-        self.parts.tools.cold.client = connection.client();
+        self.parts.tools.readahead.token = token;
+        self.parts.tools.readahead.client = connection.client();
         let next = connection.advance(&mut self.parts.tools);
         let held = connection.held();
         self.follow(token, next);
@@ -439,15 +439,15 @@ impl ServeWorker {
             let turn = self.slots[index].turn;
             let Some(connection) = &mut self.slots[index].connection else { continue };
             let token = u64::from(turn) << 32 | index as u64;
-            self.parts.tools.cold.token = token;
-            self.parts.tools.cold.client = connection.client();
+            self.parts.tools.readahead.token = token;
+            self.parts.tools.readahead.client = connection.client();
             let next = connection.tick(&mut self.parts.tools, &self.parts.timeouts);
             let held = connection.held();
             self.follow(token, next);
             self.parts.waiting.count(token, held);
         }
-        let cold = std::mem::take(&mut self.parts.tools.cold.count);
-        self.parts.tools.site.accounts.cold.fetch_add(cold, Ordering::Relaxed);
+        let count = std::mem::take(&mut self.parts.tools.readahead.count);
+        self.parts.tools.site.accounts.readaheads.fetch_add(count, Ordering::Relaxed);
     }
 }
 

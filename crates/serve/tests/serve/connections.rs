@@ -22,7 +22,9 @@ use thalweg_serve::client::{
 };
 
 use crate::support::fetch::QuietWatcher;
-use crate::support::liar::{ReceivedRequest, LyingServer, await_hang_up, full, honest, partial_to, send};
+use crate::support::liar::{
+    LyingServer, ReceivedRequest, await_hang_up, full, honest, partial_to, send,
+};
 use crate::support::noise::noise;
 
 const LEN: usize = 12_000_000;
@@ -34,9 +36,18 @@ fn by(connections: usize) -> FetchOptions {
     }
 }
 
-fn get(server: &LyingServer, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
+fn get(
+    server: &LyingServer,
+    path: &Path,
+    options: &FetchOptions,
+) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &QuietWatcher::default())
+    fetch(
+        &FetchUrl::parse(&server.url("x")).unwrap(),
+        destination,
+        options,
+        &QuietWatcher::default(),
+    )
 }
 
 /// Sends some at a time, so that others have time to begin.
@@ -62,7 +73,8 @@ fn several_connections_bring_one_file_and_each_names_it() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 1);
     let own = bytes.clone();
-    let server = LyingServer::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
+    let server =
+        LyingServer::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
     let fetched = get(&server, &path, &by(4)).unwrap();
     is_whole(&path, &bytes);
     assert_eq!(fetched.report.bytes, LEN as u64);
@@ -250,7 +262,8 @@ fn several_connections_keep_one_limit_together() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 9);
     let own = bytes.clone();
-    let server = LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let limit = Some(Arc::new(RateLimit::new(LEN as u64 / 2)));
     let options = by(4);
     let options = FetchOptions { way: BodySettings { limit, ..options.way.clone() }, ..options };

@@ -159,9 +159,13 @@ fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replacen("\"boot_id\":\"", "\"boot_id\":\"x", 1)).unwrap();
     };
-    for (path, spoil) in
-        [("y", (|_| {}) as SpoilDownload), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
-    {
+    for (path, spoil) in [
+        ("y", (|_| {}) as SpoilDownload),
+        ("x", shorter),
+        ("x", garbled),
+        ("x", gone),
+        ("x", rebooted),
+    ] {
         let place = tempfile::tempdir().unwrap();
         get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
         spoil(place.path());
@@ -305,7 +309,8 @@ fn an_unknown_length_is_reported_unless_a_digest_vouches_for_the_file() {
     for (expected, count) in [(Vec::new(), 1), (expected, 0)] {
         let place = tempfile::tempdir().unwrap();
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, watcher) = (FetchUrl::parse(&server.url("x")).unwrap(), QuietWatcher::default());
+        let (target, watcher) =
+            (FetchUrl::parse(&server.url("x")).unwrap(), QuietWatcher::default());
         let options = FetchOptions { expected, ..once() };
         fetch(&target, destination, &options, &watcher).unwrap();
         assert_eq!(watcher.0.lock().unwrap().len(), count);
@@ -405,8 +410,9 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     // More than a few writes, however large this machine's buffers are.
     let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
-    let server =
-        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let server = LyingServer::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), own.len())
+    });
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
     let plain = FetchOptions {
         way: BodySettings { policy: Policy { request, ..options().way.policy }, ..options().way },
@@ -431,8 +437,9 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
 fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
     let bytes = noise(LEN, 14);
     let own = bytes.clone();
-    let server =
-        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let server = LyingServer::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), own.len())
+    });
     let digits = hash_of(&bytes);
     let checked = FetchOptions {
         expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],

@@ -15,7 +15,7 @@ use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::client::{Connections, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch};
 
 use crate::support::fetch::QuietWatcher;
-use crate::support::liar::{ReceivedRequest, LyingServer, send};
+use crate::support::liar::{LyingServer, ReceivedRequest, send};
 use crate::support::noise::noise;
 use thalweg_testing::Dice;
 
@@ -95,7 +95,11 @@ impl JoinCase {
     }
 }
 
-fn respond(version: &ScriptedVersion, asked: &ReceivedRequest, dice: &mut Dice) -> (String, Vec<u8>) {
+fn respond(
+    version: &ScriptedVersion,
+    asked: &ReceivedRequest,
+    dice: &mut Dice,
+) -> (String, Vec<u8>) {
     let len = version.bytes.len();
     match dice.below(40) {
         0 => return ("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(), Vec::new()),

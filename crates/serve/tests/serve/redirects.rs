@@ -16,7 +16,8 @@ fn redirects_are_followed_and_secrets_stay_with_their_server() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(1000, 11);
     let own = bytes.clone();
-    let other = LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let other =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let (there, turn) = (other.url("there"), "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: ");
     let server = LyingServer::new(move |asked, stream| {
         let location = if asked.path == "/x" { "/y".to_owned() } else { there.clone() };
@@ -36,7 +37,8 @@ fn redirects_are_followed_and_secrets_stay_with_their_server() {
 
 #[test]
 fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
-    let other = LyingServer::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
+    let other =
+        LyingServer::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
     let there = other.url("there");
     let server = LyingServer::new(move |asked, stream| {
         let host = asked.get("host").unwrap();

@@ -91,7 +91,11 @@ impl Drop for LyingServer {
     }
 }
 
-fn serve(mut stream: TcpStream, all: &Mutex<Vec<ReceivedRequest>>, answer: &dyn Fn(&ReceivedRequest, &mut TcpStream)) {
+fn serve(
+    mut stream: TcpStream,
+    all: &Mutex<Vec<ReceivedRequest>>,
+    answer: &dyn Fn(&ReceivedRequest, &mut TcpStream),
+) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let Some(Ok(first)) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();

@@ -6,7 +6,7 @@ use thalweg_serve::client::{FetchError, tree::TreeOptions};
 
 use super::support::{
     get,
-    liar::{ReceivedRequest, LyingServer},
+    liar::{LyingServer, ReceivedRequest},
     names, options, write,
 };
 

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
-    crew::HelperPool,
+    helper_pool::HelperPool,
     mailbox::Mailbox,
     opened::ServedFile,
     tasks::{HelperLane, HelperResources, HelperTask, Waiter},
@@ -50,20 +50,20 @@ pub enum Got {
     /// Number of bytes read; 0 at the end of the file.
     Bytes(usize),
     /// The next byte is not in the page cache, or the file system cannot report it.
-    Cold,
+    Uncached,
 }
 
 impl Disks {
     /// Reads from the page cache without blocking.
     pub fn read(&mut self, file: &ServedFile, into: &mut [u8], at: u64) -> Result<Got, Errno> {
         match self.of(file) {
-            Disk::Silent => return Ok(Got::Cold),
+            Disk::Silent => return Ok(Got::Uncached),
             Disk::Direct => return io::pread(file, into, at).map(Got::Bytes),
             Disk::Reports => {}
         }
         match io::pread_cached(file, into, at) {
             Ok(count) => Ok(Got::Bytes(count)),
-            Err(Errno::AGAIN) => Ok(Got::Cold),
+            Err(Errno::AGAIN) => Ok(Got::Uncached),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 self.learn(file);
                 self.read(file, into, at)
@@ -73,16 +73,16 @@ impl Disks {
     }
 
     /// Returns `true` if a part of a range is not in the page cache. Probes one byte per [`STRIDE`].
-    pub fn is_cold(&mut self, file: &ServedFile, stretch: ByteRange) -> bool {
+    pub fn needs_readahead(&mut self, file: &ServedFile, stretch: ByteRange) -> bool {
         let last = stretch.to.saturating_sub(1);
         let mut places = (stretch.from..last).step_by(STRIDE as usize).chain([last]);
-        let is_cold = |disks: &mut Self, at| {
+        let needs_readahead = |disks: &mut Self, at| {
             // Read errors are ignored here: the transfer mechanism reports them.
-            matches!(disks.read(file, &mut [0], at), Ok(Got::Cold))
+            matches!(disks.read(file, &mut [0], at), Ok(Got::Uncached))
         };
         match self.of(file) {
             Disk::Direct => false,
-            _ => places.any(|at| is_cold(self, at)),
+            _ => places.any(|at| needs_readahead(self, at)),
         }
     }
 
@@ -101,9 +101,9 @@ impl Disks {
 }
 
 /// A worker's knowledge of disks, and its access to the helpers that wait for them.
-pub struct Colds {
+pub struct Readahead {
     pub disks: Disks,
-    pub crew: Arc<HelperPool>,
+    pub helpers: Arc<HelperPool>,
     pub mailbox: Arc<Mailbox>,
     /// The connection that is being served, and the address of its client.
     pub token: u64,
@@ -112,7 +112,7 @@ pub struct Colds {
     pub count: u64,
 }
 
-impl Colds {
+impl Readahead {
     /// Returns the connection that is being served as the waiter of a task.
     pub fn waiter(&self) -> Waiter {
         Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
@@ -123,12 +123,12 @@ impl Colds {
 /// started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
     (file, stretch): (Arc<ServedFile>, ByteRange),
-    crew: &HelperPool,
+    helpers: &HelperPool,
     waiter: Waiter,
 ) -> Arc<AtomicBool> {
     let lane = HelperLane::Device(file.version.device());
     let work = Box::new(move |hand: &mut HelperResources<'_>| read_in(&file, stretch, hand.buffer));
-    crew.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
+    helpers.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
 }
 
 /// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
@@ -167,13 +167,13 @@ mod tests {
         let root = ServedRoot::open(place.path(), Follow::None).unwrap();
         let Ok(ServedEntry::File(file)) = root.find(Path::new("file"), None) else { panic!() };
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let (crew, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
+        let (helpers, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
         let stretch = ByteRange { from: 5, to: 300_000 };
         let waiter = Waiter { token: 7, mailbox: Arc::clone(&mailbox), client: None };
-        let done = ask_for((Arc::clone(&file), stretch), &crew, waiter);
+        let done = ask_for((Arc::clone(&file), stretch), &helpers, waiter);
         io::read(&*wake, &mut [0; 8]).unwrap();
         assert!(mailbox.take() == [7] && done.load(Ordering::Acquire));
         let mut disks = Disks::default();
-        assert!(!disks.is_cold(&file, ByteRange { from: 0, to: 300_000 }));
+        assert!(!disks.needs_readahead(&file, ByteRange { from: 0, to: 300_000 }));
     }
 }

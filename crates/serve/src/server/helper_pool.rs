@@ -44,7 +44,7 @@ struct PoolState {
 
 impl std::fmt::Debug for HelperPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("HelperPool").finish_non_exhaustive()
     }
 }
 
@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn every_task_is_done_and_reported_once() {
-        let (crew, (mailbox, wake)) = (HelperPool::default(), mailbox());
+        let (helpers, (mailbox, wake)) = (HelperPool::default(), mailbox());
         let mut waited_for = Vec::new();
         for token in 0..100 {
             let mut task = task(HelperLane::Device(token % 3), &mailbox, || ());
             task.waiter.token = token;
-            waited_for.push(crew.give(task).unwrap());
+            waited_for.push(helpers.give(task).unwrap());
         }
         let mut notified = Vec::new();
         while notified.len() < 100 {
@@ -197,12 +197,12 @@ mod tests {
         notified.sort_unstable();
         assert_eq!(notified, (0..100).collect::<Vec<u64>>());
         assert!(waited_for.iter().all(|done| done.load(Ordering::Acquire)));
-        assert!(crew.0.lock().threads <= MOST);
+        assert!(helpers.0.lock().threads <= MOST);
     }
 
     #[test]
     fn one_device_that_hangs_keeps_neither_others_nor_hashes() {
-        let (crew, (mailbox, _)) = (HelperPool::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(PER_DEVICE + 1));
         let mut flags = Vec::new();
         for _ in 0..PER_DEVICE {
@@ -210,18 +210,18 @@ mod tests {
             let work = move || {
                 hang.wait();
             };
-            flags.push(crew.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
+            flags.push(helpers.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
         }
         let late = Arc::new(AtomicUsize::new(0));
         for _ in 0..5 {
             let late = Arc::clone(&late);
             let work = move || late.store(1, Ordering::SeqCst);
-            flags.push(crew.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
+            flags.push(helpers.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
         }
         let (send, received) = mpsc::channel();
         for lane in [HelperLane::Device(2), SMALL, SMALL] {
             let send = send.clone();
-            let flag = crew.give(task(lane, &mailbox, move || send.send(()).unwrap()));
+            let flag = helpers.give(task(lane, &mailbox, move || send.send(()).unwrap()));
             received.recv().unwrap();
             drop(flag);
         }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn tasks_of_a_full_lane_bring_no_threads() {
-        let (crew, (mailbox, _)) = (HelperPool::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(2));
         let (begun, has_begun) = mpsc::channel();
         let work = {
@@ -242,11 +242,11 @@ mod tests {
                 hang.wait();
             }
         };
-        let _flag = crew.give(task(LARGE, &mailbox, work)).unwrap();
+        let _flag = helpers.give(task(LARGE, &mailbox, work)).unwrap();
         has_begun.recv().unwrap();
         let rest: Vec<_> =
-            (0..50).map(|_| crew.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
-        assert_eq!(crew.0.lock().threads, 1);
+            (0..50).map(|_| helpers.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
+        assert_eq!(helpers.0.lock().threads, 1);
         hang.wait();
         while !rest.iter().all(|done| done.load(Ordering::Acquire)) {
             thread::yield_now();
@@ -255,23 +255,23 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_is_reported_and_its_lane_is_free_again() {
-        let (crew, (mailbox, _)) = (HelperPool::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         for _ in 0..3 {
-            let done = crew.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
+            let done = helpers.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
             while !done.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         }
         let (send, received) = mpsc::channel();
-        let flag = crew.give(task(LARGE, &mailbox, move || send.send(()).unwrap()));
+        let flag = helpers.give(task(LARGE, &mailbox, move || send.send(()).unwrap()));
         received.recv().unwrap();
         drop(flag);
-        assert!(crew.0.lock().threads <= 2);
+        assert!(helpers.0.lock().threads <= 2);
     }
 
     #[test]
     fn a_client_with_many_tasks_does_not_keep_another_one_waiting() {
-        let (crew, (mailbox, _)) = (HelperPool::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(2));
         let work = {
             let hang = Arc::clone(&hang);
@@ -279,7 +279,7 @@ mod tests {
                 hang.wait();
             }
         };
-        let mut flags = vec![crew.give(task(LARGE, &mailbox, work)).unwrap()];
+        let mut flags = vec![helpers.give(task(LARGE, &mailbox, work)).unwrap()];
         let (send, received) = mpsc::channel();
         for number in 0..50_u8 {
             let send = send.clone();
@@ -287,7 +287,7 @@ mod tests {
             // All tasks but the last one belong to one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
-            flags.push(crew.give(task).unwrap());
+            flags.push(helpers.give(task).unwrap());
         }
         hang.wait();
         let order: Vec<u8> = received.iter().take(50).collect();
