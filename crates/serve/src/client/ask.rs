@@ -1,11 +1,9 @@
 //! Sends one request and follows its redirects.
 
-use thalweg_core::Cancelled;
-
 use super::{
     FetchError, FetchOptions, FetchUrl,
     connect::FetchConnection,
-    deadline::NetDeadline,
+    deadline::{CancelCheck, NetDeadline},
     head::ResponseHead,
     request,
     resume::{self, FileRequest},
@@ -20,16 +18,15 @@ pub fn ask(
     first: &FetchUrl,
     asked: &FileRequest<'_>,
     options: &FetchOptions,
-    look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+    check: &CancelCheck<'_>,
 ) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
     let mut target = first.clone();
-    let deadline = NetDeadline { most: options.stall, look };
+    let deadline = NetDeadline { limit: options.stall, check };
     for _ in 0..=MOST_REDIRECTS {
-        let mut connection =
-            FetchConnection::open(&target, (&options.trust, &options.proxies), &deadline)
-                .map_err(|error| options.answered.as_temporary(first, error))?;
-        let who = (target.is_beside(first), options.proxies.of(&target));
-        let text = request::text(&target, asked, &options.extra, who);
+        let mut connection = FetchConnection::open(&target, options, &deadline)
+            .map_err(|error| options.answered.as_temporary(first, error))?;
+        let (is_own, proxy) = (target.is_beside(first), options.proxies.of(&target));
+        let text = request::text(&target, asked, &options.extra, is_own, proxy);
         connection.send(text.as_bytes(), &deadline)?;
         let head = connection.head(&deadline)?;
         match (head.status, head.get("location")) {

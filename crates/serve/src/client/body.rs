@@ -1,15 +1,12 @@
 //! Moves the body of a response to the destination. The mechanisms move an unencoded body; a chunked one goes through
 //! memory.
 
-use std::{
-    cell::Cell,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, sync::Arc};
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
     Cancelled, Driver, End, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer, Tuning,
+    cadence::{CANCEL_CHECK, Deadline},
     driver::{Pace, STEP},
     mechanisms::LAST_RESORT,
     quantity,
@@ -98,12 +95,13 @@ impl ResponseBody<'_> {
         if let Some(reason) = &plan.impossible {
             return Err(FetchError::Unsupported(reason.clone()));
         }
-        let (stalled, mut last) = (Cell::new(false), (0, Instant::now()));
+        let limit = self.deadline.limit;
+        let (stalled, mut last, mut silence) = (Cell::new(false), 0, Deadline::after(limit));
         let mut watch = |moved: u64| {
-            if moved > last.0 {
-                last = (moved, Instant::now());
+            if moved > last {
+                (last, silence) = (moved, Deadline::after(limit));
             }
-            stalled.set(last.1.elapsed() >= self.deadline.most);
+            stalled.set(silence.passed());
             (self.note)(came + moved)?;
             if stalled.get() { Err(Cancelled) } else { Ok(()) }
         };
@@ -118,10 +116,7 @@ impl ResponseBody<'_> {
                 error.moved += before;
                 Err(FetchError::Moved(error))
             }
-            None if stalled.get() => {
-                let (host, waited) = (self.connection.host().to_owned(), self.deadline.most);
-                Err(FetchError::Stalled { host, waited })
-            }
+            None if stalled.get() => Err(self.deadline.stalled(self.connection.host())),
             None if outcome.stopped => Err(FetchError::Cancelled),
             None => Ok(came),
         }
@@ -225,11 +220,11 @@ impl ResponseBody<'_> {
                 // A retry would return 0 again, forever.
                 Ok(0) => return Err(self.failed(Errno::IO)),
                 Ok(put) => break put,
-                Err(Errno::INTR) => (self.deadline.look)()?,
+                Err(Errno::INTR) => (self.deadline.check)()?,
                 Err(Errno::AGAIN) => {
-                    (self.deadline.look)()?;
-                    let pause = Some(Duration::from_millis(100));
-                    io::wait_writable(self.end.fd, pause).map_err(|e| self.failed(e))?;
+                    (self.deadline.check)()?;
+                    io::wait_writable(self.end.fd, Some(CANCEL_CHECK))
+                        .map_err(|e| self.failed(e))?;
                 }
                 Err(errno) => return Err(self.failed(errno)),
             }
@@ -239,7 +234,7 @@ impl ResponseBody<'_> {
         self.report.bytes += moved;
         share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
         (self.note)(came + moved)?;
-        pace.hold_back(moved, || (self.deadline.look)())?;
+        pace.hold_back(moved, || (self.deadline.check)())?;
         Ok(moved)
     }
 

@@ -5,17 +5,19 @@ use std::{
     net::{TcpStream, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 #[cfg(feature = "tls")]
 use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
 use std::io::{Read, Write};
-use thalweg_core::rate_limit::RateLimit;
+use thalweg_core::{cadence::Deadline, rate_limit::RateLimit};
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
-use super::{FetchError, FetchUrl, Proxies, TlsTrust, deadline::NetDeadline, head::ResponseHead};
+use super::{
+    FetchError, FetchOptions, FetchUrl, TlsTrust, deadline::NetDeadline, head::ResponseHead,
+};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
@@ -27,6 +29,23 @@ enum Wire {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// An operation on a socket that returned an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketUse {
+    Send,
+    Receive,
+}
+
+impl SocketUse {
+    /// Returns the verb for messages: "cannot VERB HOST".
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Send => "send to",
+            Self::Receive => "read from",
+        }
+    }
 }
 
 /// A connection with a non-blocking socket.
@@ -46,15 +65,17 @@ impl FetchConnection {
     /// Connects to the first address of the server, or of its proxy, that answers.
     pub fn open(
         target: &FetchUrl,
-        (trust, proxies): (&TlsTrust, &Proxies),
+        options: &FetchOptions,
         deadline: &NetDeadline<'_>,
     ) -> Result<Self, FetchError> {
-        let Some(proxy) = proxies.of(target) else {
-            let socket = dial(&target.authority(), target.host(), deadline)?;
+        let trust = &options.trust;
+        let Some(proxy) = options.proxies.of(target) else {
+            let (host, port) = target.host();
+            let socket = dial(&target.authority(), &host, port, deadline)?;
             return Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()));
         };
         let name = proxy.name();
-        let socket = dial(&name, (proxy.host.clone(), proxy.port), deadline)?;
+        let socket = dial(&name, &proxy.host, proxy.port, deadline)?;
         if !target.is_secure() {
             return Ok(Self::over(Wire::Plain(socket), name));
         }
@@ -101,7 +122,7 @@ impl FetchConnection {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.wait_after(&error, ("ask", false), deadline)?,
+                Err(error) => self.wait_after(&error, SocketUse::Send, deadline)?,
             }
         }
         Ok(())
@@ -110,10 +131,10 @@ impl FetchConnection {
     /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
     /// same time limit as silence.
     pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
-        let began = Instant::now();
+        let silence = Deadline::after(deadline.limit);
         loop {
-            if began.elapsed() >= deadline.most {
-                return Err(FetchError::Stalled { host: self.host.clone(), waited: deadline.most });
+            if silence.passed() {
+                return Err(deadline.stalled(&self.host));
             }
             match ResponseHead::parse(self.unused())? {
                 Some((head, length)) => {
@@ -162,7 +183,7 @@ impl FetchConnection {
                     self.have += count;
                     return Ok(count);
                 }
-                Err(error) => self.wait_after(&error, ("read from", true), deadline)?,
+                Err(error) => self.wait_after(&error, SocketUse::Receive, deadline)?,
             }
         }
     }
@@ -182,12 +203,12 @@ impl FetchConnection {
     fn wait_after(
         &self,
         error: &std::io::Error,
-        (doing, to_read): (&'static str, bool),
+        attempted: SocketUse,
         deadline: &NetDeadline<'_>,
     ) -> Result<(), FetchError> {
         match error.kind() {
             ErrorKind::WouldBlock => {
-                let (fd, to_read) = self.wire.waits_for(to_read);
+                let (fd, to_read) = self.wire.waits_for(attempted == SocketUse::Receive);
                 deadline.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
@@ -202,7 +223,7 @@ impl FetchConnection {
             _ => {
                 let errno = Errno::from_io_error(error);
                 let why = errno.map_or_else(|| error.to_string(), thalweg_core::error::errno_name);
-                Err(FetchError::Network { doing, host: self.host.clone(), why })
+                Err(FetchError::Network { doing: attempted.verb(), host: self.host.clone(), why })
             }
         }
     }
@@ -211,7 +232,8 @@ impl FetchConnection {
 /// Connects to the first address that answers. `name` is for messages.
 fn dial(
     name: &str,
-    (host, port): (String, u16),
+    host: &str,
+    port: u16,
     deadline: &NetDeadline<'_>,
 ) -> Result<TcpStream, FetchError> {
     let failed = |doing, error: &std::io::Error| {
@@ -219,11 +241,11 @@ fn dial(
         let why = why.split(" (os error").next().unwrap_or_default().to_owned();
         FetchError::Unreached { doing, host: name.to_owned(), why }
     };
-    let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
+    let found = (host, port).to_socket_addrs().map_err(|e| failed("find", &e))?;
     let mut last = None;
     for address in found {
-        (deadline.look)()?;
-        match TcpStream::connect_timeout(&address, deadline.most.min(LONGEST_TRY)) {
+        (deadline.check)()?;
+        match TcpStream::connect_timeout(&address, deadline.limit.min(LONGEST_TRY)) {
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);

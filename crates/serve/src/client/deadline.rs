@@ -1,44 +1,37 @@
 //! Waits for a server with a time limit, and notices cancellation.
 
-use std::{
-    os::fd::BorrowedFd,
-    time::{Duration, Instant},
-};
+use std::{os::fd::BorrowedFd, thread, time::Duration};
 
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::Deadline};
 use thalweg_sys::{Errno, io};
 
 use super::FetchError;
 
-/// Interval at which cancellation is checked.
-const LOOK: Duration = Duration::from_millis(100);
+/// Returns an error if the caller cancelled.
+pub type CancelCheck<'a> = dyn Fn() -> Result<(), Cancelled> + Sync + 'a;
 
-/// A time limit and a check for cancellation.
+/// The time limit of every wait for a server, and the check for cancellation.
 #[derive(Clone, Copy)]
 pub struct NetDeadline<'a> {
     /// Longest time without a byte from the server.
-    pub most: Duration,
-    /// Returns an error if the caller cancelled.
-    pub look: &'a (dyn Fn() -> Result<(), Cancelled> + Sync),
+    pub limit: Duration,
+    /// Called at least once per [`CANCEL_CHECK`](thalweg_core::cadence::CANCEL_CHECK).
+    pub check: &'a CancelCheck<'a>,
 }
 
 impl NetDeadline<'_> {
     /// Waits until `fd` is readable or writable.
     pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), FetchError> {
-        let until = Instant::now() + self.most;
+        let deadline = Deadline::after(self.limit);
         loop {
-            let ready = if to_read {
-                io::wait_readable(fd, Some(LOOK))
-            } else {
-                io::wait_writable(fd, Some(LOOK))
-            };
-            (self.look)()?;
+            let limit = Some(deadline.until_check());
+            let ready =
+                if to_read { io::wait_readable(fd, limit) } else { io::wait_writable(fd, limit) };
+            (self.check)()?;
             match ready {
                 Ok(true) => return Ok(()),
-                Ok(false) | Err(Errno::INTR) if Instant::now() < until => {}
-                Ok(false) | Err(Errno::INTR) => {
-                    return Err(FetchError::Stalled { host: host.to_owned(), waited: self.most });
-                }
+                Ok(false) | Err(Errno::INTR) if !deadline.passed() => {}
+                Ok(false) | Err(Errno::INTR) => return Err(self.stalled(host)),
                 Err(errno) => {
                     let (host, why) = (host.to_owned(), std::io::Error::from(errno).to_string());
                     return Err(FetchError::Network { doing: "wait for", host, why });
@@ -47,16 +40,20 @@ impl NetDeadline<'_> {
         }
     }
 
-    /// Sleeps for `pause`; returns early if the caller cancels.
-    pub fn sleep(&self, pause: Duration) -> Result<(), Cancelled> {
-        let until = Instant::now() + pause;
-        loop {
-            (self.look)()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(LOOK));
+    /// Returns the error of a server that sent nothing within the limit.
+    pub fn stalled(&self, host: &str) -> FetchError {
+        FetchError::Stalled { host: host.to_owned(), waited: self.limit }
+    }
+}
+
+/// Sleeps for `pause`; returns early if the caller cancels.
+pub fn sleep(pause: Duration, check: &CancelCheck<'_>) -> Result<(), Cancelled> {
+    let deadline = Deadline::after(pause);
+    loop {
+        check()?;
+        if deadline.passed() {
+            return Ok(());
         }
+        thread::sleep(deadline.until_check());
     }
 }

@@ -52,7 +52,7 @@ impl Expected {
         &self,
         file: BorrowedFd<'_>,
         from_device: bool,
-        go_on: &impl Fn() -> Result<(), Cancelled>,
+        check_cancelled: &impl Fn() -> Result<(), Cancelled>,
     ) -> Result<&'static str, FetchError> {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
@@ -63,7 +63,7 @@ impl Expected {
             let mut buffer = Buffer::new(ROOM);
             let unread =
                 |errno| FetchError::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
-            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), go_on, unread)?;
+            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), check_cancelled, unread)?;
             if got == self.digest {
                 return Ok(name(hash));
             }

@@ -24,6 +24,7 @@ use super::{
     validator::Validators,
     watcher::{FetchProgress, FetchWatcher},
 };
+use crate::http::range::ByteRange;
 
 /// A file that was fetched.
 #[derive(Debug)]
@@ -70,11 +71,8 @@ pub struct ListedFile<'a> {
 impl ListedFile<'_> {
     /// Checks that a response is about the listed file. A tag that was weak because the file was young may be strong
     /// by now.
-    pub fn check(
-        head: &ResponseHead,
-        size: Option<u64>,
-        (want, etag): (u64, &str),
-    ) -> Result<(), FetchError> {
+    pub fn check(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
+        let want = self.size;
         let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
         match size {
             None => return out_of_date("the server does not say how long it is".to_owned()),
@@ -86,7 +84,7 @@ impl ListedFile<'_> {
         }
         let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         match head.get("etag") {
-            Some(own) if strong(own) == strong(etag) => Ok(()),
+            Some(own) if strong(own) == strong(self.etag) => Ok(()),
             _ => out_of_date("its tag is another".to_owned()),
         }
     }
@@ -146,7 +144,7 @@ pub fn fetch_listed(
         checked: Vec::new(),
         report: Report::default(),
     };
-    let result = run.ask_until_all_is_there().and_then(|()| run.check());
+    let result = run.ask_until_complete().and_then(|()| run.check());
     run.report.wall = began.elapsed();
     run.report.cpu = Usage::now_process().since(&usage).cpu();
     run.end(result)
@@ -175,7 +173,7 @@ struct FileFetch<'a> {
 
 impl FileFetch<'_> {
     /// Sends requests until the file is complete, or until a retry makes no sense.
-    fn ask_until_all_is_there(&mut self) -> Result<(), FetchError> {
+    fn ask_until_complete(&mut self) -> Result<(), FetchError> {
         let (mut tries, mut best) = (0, self.download.done().bytes());
         loop {
             let error = match self.once() {
@@ -189,13 +187,14 @@ impl FileFetch<'_> {
             }
             tries += 1;
             let pause = retry::pause(tries, self.options.retries, error.after());
-            let can_go_on = self.known.is_some() || self.download.is_rewindable() || there == 0;
-            let Some(pause) = pause.filter(|_| error.is_passing() && can_go_on) else {
+            let can_retry = self.known.is_some() || self.download.is_rewindable() || there == 0;
+            let Some(pause) = pause.filter(|_| error.is_passing() && can_retry) else {
                 return Err(error);
             };
-            self.watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
-            let look = || self.watcher.go_on();
-            NetDeadline { most: pause, look: &look }.sleep(pause)?;
+            let watcher = self.watcher;
+            retry::wait(&error, pause, |message| watcher.report(message), &|| {
+                watcher.check_cancelled()
+            })?;
         }
     }
 
@@ -203,7 +202,7 @@ impl FileFetch<'_> {
     fn once(&mut self) -> Result<bool, FetchError> {
         if self.known.is_none() && self.download.done().bytes() > 0 {
             // Part of a response without a validator: no other response can be joined to it.
-            self.anew()?;
+            self.restart()?;
         }
         let known = self.known.clone();
         let size = known.as_ref().map_or(u64::MAX, |known| known.size);
@@ -214,8 +213,8 @@ impl FileFetch<'_> {
         let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
         let is_vouched = !self.options.expected.is_empty();
         let asked = FileRequest { range, known: known.as_ref(), is_conditional, is_vouched };
-        let look = || self.watcher.go_on();
-        let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
+        let check = || self.watcher.check_cancelled();
+        let (connection, head, _) = ask(self.target, &asked, self.options, &check)?;
         match classify_response(&asked, &head)? {
             RangeOutcome::Unconditional => self.is_conditional = false,
             RangeOutcome::Another => {
@@ -224,49 +223,75 @@ impl FileFetch<'_> {
                     return Err(FetchError::Changing);
                 }
                 self.watcher.report(CHANGED);
-                self.anew()?;
+                self.restart()?;
             }
             RangeOutcome::Unranged => {
-                self.anew()?;
+                self.restart()?;
                 self.is_ranged = false;
             }
             RangeOutcome::Piece { to, total, validators } => {
-                self.is_as_listed(&head, Some(total))?;
-                self.size = Some(total);
-                self.hear_of_digest(&head)?;
-                if let (None, Some(Validators { strong: validator, weak })) = (&known, validators) {
-                    let url = self.target.to_string();
-                    let remote = Remote { url, validator, weak, size: total };
-                    self.download.begin(&remote)?;
-                    self.known = Some(remote);
-                } else if known.is_none() {
-                    self.anew()?;
-                    self.size = Some(total);
-                }
-                if self.may_be_pulled
-                    && let Some(known) = self.known.clone()
-                    && total - self.download.done().bytes() > LEAST
-                    && self.download.is_rewindable()
-                {
-                    return self.pull(&known, OpenResponse { connection, head, span: (from, to) });
-                }
-                self.body(&mut connection, &head, (from, Some(to - from)))?;
-                return Ok(self.download.done().gaps(total).is_empty());
+                let response = OpenResponse { connection, head, span: ByteRange { from, to } };
+                return self.receive_piece(response, total, validators);
             }
             RangeOutcome::Whole(size) => {
-                self.is_as_listed(&head, size)?;
-                self.anew()?;
-                self.size = size;
-                self.hear_of_digest(&head)?;
-                self.body(&mut connection, &head, (0, size))?;
-                if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
-                    self.watcher.report(UNKNOWN_LENGTH);
-                }
-                self.size = Some(self.download.done().end());
+                self.receive_whole(connection, &head, size)?;
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Receives a part of a file of `total` bytes, and perhaps the rest over several connections. `validators`: those
+    /// of a file that was unknown. Returns `true` if the file is complete.
+    fn receive_piece(
+        &mut self,
+        response: OpenResponse,
+        total: u64,
+        validators: Option<Validators>,
+    ) -> Result<bool, FetchError> {
+        self.is_as_listed(&response.head, Some(total))?;
+        self.size = Some(total);
+        self.note_digest(&response.head)?;
+        if self.known.is_none() {
+            if let Some(Validators { strong: validator, weak }) = validators {
+                let url = self.target.to_string();
+                let remote = Remote { url, validator, weak, size: total };
+                self.download.begin(&remote)?;
+                self.known = Some(remote);
+            } else {
+                self.restart()?;
+                self.size = Some(total);
+            }
+        }
+        if self.may_be_pulled
+            && let Some(known) = self.known.clone()
+            && total - self.download.done().bytes() > LEAST
+            && self.download.is_rewindable()
+        {
+            return self.pull(&known, response);
+        }
+        let OpenResponse { mut connection, head, span } = response;
+        self.body(&mut connection, &head, span.from, Some(span.len()))?;
+        Ok(self.download.done().gaps(total).is_empty())
+    }
+
+    /// Receives the whole file, of this size if the server sent one.
+    fn receive_whole(
+        &mut self,
+        mut connection: FetchConnection,
+        head: &ResponseHead,
+        size: Option<u64>,
+    ) -> Result<(), FetchError> {
+        self.is_as_listed(head, size)?;
+        self.restart()?;
+        self.size = size;
+        self.note_digest(head)?;
+        self.body(&mut connection, head, 0, size)?;
+        if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
+            self.watcher.report(UNKNOWN_LENGTH);
+        }
+        self.size = Some(self.download.done().end());
+        Ok(())
     }
 
     /// Receives the body of a response and all other missing bytes, over as many connections as are useful.
@@ -293,7 +318,8 @@ impl FileFetch<'_> {
         &mut self,
         connection: &mut FetchConnection,
         head: &ResponseHead,
-        (from, want): (u64, Option<u64>),
+        from: u64,
+        want: Option<u64>,
     ) -> Result<(), FetchError> {
         let framing = head.framing()?;
         let (download, watcher) = (&mut self.download, self.watcher);
@@ -304,10 +330,10 @@ impl FileFetch<'_> {
             download.note(from, from + moved);
             watcher.progress(FetchProgress { resumed, there: download.done().bytes(), size })
         };
-        let look = || watcher.go_on();
+        let check = || watcher.check_cancelled();
         let body = ResponseBody {
             connection,
-            deadline: NetDeadline { most: self.options.stall, look: &look },
+            deadline: NetDeadline { limit: self.options.stall, check: &check },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -318,12 +344,11 @@ impl FileFetch<'_> {
     }
 
     fn is_as_listed(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
-        let listed = self.listed.map(|listed| (listed.size, listed.etag));
-        listed.map_or(Ok(()), |listed| ListedFile::check(head, size, listed))
+        self.listed.map_or(Ok(()), |listed| listed.check(head, size))
     }
 
     /// Discards all local bytes and restarts.
-    fn anew(&mut self) -> Result<(), FetchError> {
+    fn restart(&mut self) -> Result<(), FetchError> {
         self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
         self.is_conditional = true;
@@ -331,11 +356,11 @@ impl FileFetch<'_> {
     }
 
     /// Records the digest of a response. A resumed file keeps the last digest received; another version replaces it.
-    fn hear_of_digest(&mut self, head: &ResponseHead) -> Result<(), FetchError> {
-        let heard = Expected::of_head(head);
-        if self.known.is_none() || heard.is_some() {
+    fn note_digest(&mut self, head: &ResponseHead) -> Result<(), FetchError> {
+        let sent = Expected::of_head(head);
+        if self.known.is_none() || sent.is_some() {
             self.expected.clone_from(&self.options.expected);
-            self.expected.extend(heard);
+            self.expected.extend(sent);
         }
         if self.options.verify && self.expected.is_empty() {
             let why =
@@ -352,9 +377,9 @@ impl FileFetch<'_> {
             return Err(FetchError::broken(format!("{end} bytes of a file of {size}")));
         }
         let Some(file) = self.download.file() else { return Ok(()) };
-        let go_on = || self.watcher.go_on();
+        let check_cancelled = || self.watcher.check_cancelled();
         for expected in &self.expected {
-            self.checked.push(expected.check(file, self.options.verify, &go_on)?);
+            self.checked.push(expected.check(file, self.options.verify, &check_cancelled)?);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use thalweg_core::{Cancelled, Report, quantity};
+use thalweg_core::{Cancelled, Report};
 use thalweg_sys::fault;
 use thalweg_tree::journal::Remote;
 
@@ -17,7 +17,7 @@ use super::{
     ask::ask,
     body::{ResponseBody, book, trim},
     connect::FetchConnection,
-    deadline::NetDeadline,
+    deadline::{CancelCheck, NetDeadline},
     download::Download,
     head::ResponseHead,
     resume::{FileRequest, RangeOutcome, classify_response},
@@ -26,6 +26,7 @@ use super::{
     spans::Spans,
     watcher::{FetchProgress, FetchWatcher},
 };
+use crate::http::range::ByteRange;
 
 /// State shared by the connections of one file.
 pub struct ParallelFetch<'a> {
@@ -60,8 +61,17 @@ pub struct ParallelState<'a> {
 pub struct OpenResponse {
     pub connection: FetchConnection,
     pub head: ResponseHead,
-    /// The bytes in its body: the first one, and one past the last.
-    pub span: (u64, u64),
+    /// The bytes in its body.
+    pub span: ByteRange,
+}
+
+/// Counters of one thread.
+#[derive(Default)]
+struct ThreadTally {
+    /// Bytes of the current span.
+    came: u64,
+    /// Bytes of all spans, by mechanism.
+    report: Report,
 }
 
 /// Smallest number of bytes worth a request of its own.
@@ -135,7 +145,7 @@ impl<'a> ParallelFetch<'a> {
                 let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
                 let there = state.download.done().bytes();
                 drop(state);
-                if let Err(cancelled) = self.watcher.go_on() {
+                if let Err(cancelled) = self.watcher.check_cancelled() {
                     self.state().error.get_or_insert(cancelled.into());
                     continue;
                 }
@@ -165,29 +175,29 @@ impl<'a> ParallelFetch<'a> {
 
     /// Uses one connection after the other, until no span remains for this thread.
     fn work(&self, owner: usize, mut first: Option<OpenResponse>) {
-        let (mut tries, mut report) = (0, Report::default());
+        let (mut tries, mut tally) = (0, ThreadTally::default());
         loop {
             let answer = first.take();
             // The span of an existing response is already assigned.
             let span = answer.as_ref().map(|answer| answer.span);
             let Some(span) = span.or_else(|| self.claim(owner)) else { break };
-            let mut came = 0;
-            let brought = self.bring(owner, span, answer, (&mut came, &mut report));
+            tally.came = 0;
+            let brought = self.bring(owner, span, answer, &mut tally);
             self.state().spans.release(owner);
-            tries = if came > 0 { 0 } else { tries };
+            tries = if tally.came > 0 { 0 } else { tries };
             let Err(error) = brought else { continue };
             tries += 1;
-            if !self.goes_on_after(error, tries) {
+            if !self.may_retry_after(error, tries) {
                 break;
             }
         }
         let mut state = self.state();
-        book(&mut state.report, report);
+        book(&mut state.report, tally.report);
         state.alive.retain(|own| *own != owner);
         self.bell.notify_all();
     }
 
-    fn claim(&self, owner: usize) -> Option<(u64, u64)> {
+    fn claim(&self, owner: usize) -> Option<ByteRange> {
         let mut state = self.state();
         let state = &mut *state;
         if state.is_over() {
@@ -201,7 +211,7 @@ impl<'a> ParallelFetch<'a> {
     }
 
     /// Returns `true` if this thread should retry after an error.
-    fn goes_on_after(&self, error: FetchError, tries: u32) -> bool {
+    fn may_retry_after(&self, error: FetchError, tries: u32) -> bool {
         let is_alone = {
             let state = self.state();
             if state.is_over() {
@@ -212,9 +222,8 @@ impl<'a> ParallelFetch<'a> {
         };
         let pause = retry::pause(tries, self.options.retries, error.after());
         if let Some(pause) = pause.filter(|_| error.is_passing()) {
-            self.watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
-            let look = || self.look();
-            return NetDeadline { most: pause, look: &look }.sleep(pause).is_ok();
+            let report = |message: &str| self.watcher.report(message);
+            return retry::wait(&error, pause, report, &|| self.check()).is_ok();
         }
         // A server may allow fewer connections than were opened; the others continue.
         let is_of_this_one = error.is_passing() || matches!(error, FetchError::Status { .. });
@@ -224,26 +233,28 @@ impl<'a> ParallelFetch<'a> {
         false
     }
 
-    fn look(&self) -> Result<(), Cancelled> {
-        if self.state().is_over() { Err(Cancelled) } else { self.watcher.go_on() }
+    fn check(&self) -> Result<(), Cancelled> {
+        if self.state().is_over() { Err(Cancelled) } else { self.watcher.check_cancelled() }
     }
 
-    /// Sends a request, unless `first` already holds its response, and receives the body. `came` counts the bytes.
+    /// Sends a request, unless `first` already holds its response, and receives the body.
     fn bring(
         &self,
         owner: usize,
-        (from, to): (u64, u64),
+        span: ByteRange,
         first: Option<OpenResponse>,
-        (came, report): (&mut u64, &mut Report),
+        tally: &mut ThreadTally,
     ) -> Result<(), FetchError> {
-        let look = || self.look();
-        let OpenResponse { mut connection, head, span: (_, to) } = match first {
+        let check = || self.check();
+        let OpenResponse { mut connection, head, span } = match first {
             Some(answer) => answer,
-            None => match self.ask(owner, (from, to), &look)? {
+            None => match self.ask(owner, span, &check)? {
                 Some(answer) => answer,
                 None => return Ok(()),
             },
         };
+        let ByteRange { from, to } = span;
+        let ThreadTally { came, report } = tally;
         let (fd, is_at_end) = (self.state().download.descriptor()?, Cell::new(false));
         let end = self.state().download.end(fd.as_fd(), from)?;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
@@ -261,7 +272,7 @@ impl<'a> ParallelFetch<'a> {
         };
         let body = ResponseBody {
             connection: &mut connection,
-            deadline: NetDeadline { most: self.options.stall, look: &look },
+            deadline: NetDeadline { limit: self.options.stall, check: &check },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -279,17 +290,19 @@ impl<'a> ParallelFetch<'a> {
     fn ask(
         &self,
         owner: usize,
-        (from, to): (u64, u64),
-        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+        span: ByteRange,
+        check: &CancelCheck<'_>,
     ) -> Result<Option<OpenResponse>, FetchError> {
+        let ByteRange { from, to } = span;
         let range = Some((from, (to < self.known.size).then_some(to)));
         let (known, is_conditional) = (Some(self.known), self.is_conditional);
         let is_vouched = !self.options.expected.is_empty();
         let asked = FileRequest { range, known, is_conditional, is_vouched };
-        let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
+        let (connection, head, _) = ask(self.target, &asked, self.options, check)?;
         if let RangeOutcome::Piece { to, .. } = classify_response(&asked, &head)? {
             self.state().spans.confirm(owner);
-            return Ok(Some(OpenResponse { connection, head, span: (from, to) }));
+            let span = ByteRange { from, to };
+            return Ok(Some(OpenResponse { connection, head, span }));
         }
         self.state().is_upset = true;
         Ok(None)

@@ -22,7 +22,8 @@ pub fn text(
     target: &FetchUrl,
     asked: &FileRequest<'_>,
     extra: &Extra,
-    (is_own, proxy): (bool, Option<&HttpProxy>),
+    is_own: bool,
+    proxy: Option<&HttpProxy>,
 ) -> String {
     let own: Vec<_> = extra.headers.iter().filter(|(name, _)| is_own || !is_secret(name)).collect();
     // In a tunnel the proxy does not forward requests.
@@ -110,7 +111,7 @@ mod tests {
             FileRequest { range, known: Some(&known), is_conditional: true, is_vouched: false };
         let headers = [header("Cookie: c").unwrap(), header("user-agent: me").unwrap()];
         let extra = Extra { headers: headers.to_vec(), wants_digest: true };
-        let own = text(&target, &asked, &extra, (true, None));
+        let own = text(&target, &asked, &extra, true, None);
         assert!(own.starts_with("GET /a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"), "{own}");
         for line in
             ["Range: bytes=4-7", "If-Range: \"v\"", "Cookie: c", "Authorization: Basic dTpw"]
@@ -118,9 +119,9 @@ mod tests {
             assert!(own.contains(&format!("\r\n{line}\r\n")), "{line} in {own}");
         }
         assert!(own.contains("user-agent: me") && !own.contains("thalweg/"));
-        assert!(!text(&target, &asked, &extra, (false, None)).contains("Cookie"));
+        assert!(!text(&target, &asked, &extra, false, None).contains("Cookie"));
         let proxy = HttpProxy { host: "p".into(), port: 1, authorization: Some("Basic x".into()) };
-        let handed_on = text(&target, &asked, &extra, (true, Some(&proxy)));
+        let handed_on = text(&target, &asked, &extra, true, Some(&proxy));
         assert!(handed_on.starts_with("GET http://h:8080/a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"));
         assert!(handed_on.contains("\r\nProxy-Authorization: Basic x\r\n"));
         for wrong in ["", "a", ": b", "a b: c", "a: b\r\nc: d", "Range: bytes=0-1", "HOST: x"] {

@@ -6,7 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::{FetchError, FetchUrl};
+use thalweg_core::{Cancelled, quantity};
+
+use super::{
+    FetchError, FetchUrl,
+    deadline::{CancelCheck, sleep},
+};
 
 /// If a server asks for a longer delay, thalweg does not retry.
 pub const LONGEST: Duration = Duration::from_secs(300);
@@ -20,6 +25,17 @@ pub fn pause(tries: u32, most: u32, wish: Option<Duration>) -> Option<Duration> 
     }
     let doubled = FIRST * 2_u32.saturating_pow(tries.saturating_sub(1).min(6));
     Some(wish.map_or(doubled, |wish| wish.max(FIRST)))
+}
+
+/// Reports a temporary error, and sleeps until the retry.
+pub fn wait(
+    error: &FetchError,
+    pause: Duration,
+    report: impl Fn(&str),
+    check: &CancelCheck<'_>,
+) -> Result<(), Cancelled> {
+    report(&format!("{error}; retrying in {}", quantity::duration(pause)));
+    sleep(pause, check)
 }
 
 /// Servers that are retried if a connection fails, because they have answered before. Clones share the list.

@@ -15,8 +15,11 @@ use thalweg_tree::{
 };
 
 use super::{
-    Expected, FetchError, FetchOptions, FetchUrl, ask::ask, body::ResponseBody,
-    deadline::NetDeadline, resume::FileRequest,
+    Expected, FetchError, FetchOptions, FetchUrl,
+    ask::ask,
+    body::ResponseBody,
+    deadline::{CancelCheck, NetDeadline},
+    resume::FileRequest,
 };
 
 /// A list of digests.
@@ -53,19 +56,19 @@ impl DigestList {
     pub fn fetch(
         target: &FetchUrl,
         options: &FetchOptions,
-        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+        check: &CancelCheck<'_>,
     ) -> Result<Self, FetchError> {
-        let (mut connection, head, _) = ask(target, &FileRequest::ALL, options, look)?;
+        let (mut connection, head, _) = ask(target, &FileRequest::ALL, options, check)?;
         let memory = memfd_create(c"sums", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
         let is_too_long = Cell::new(false);
         let mut note = |moved: u64| -> Result<(), Cancelled> {
             is_too_long.set(moved > LONGEST);
-            if is_too_long.get() { Err(Cancelled) } else { look() }
+            if is_too_long.get() { Err(Cancelled) } else { check() }
         };
         let end = End { at: Some(0), ..End::of(memory.as_fd()).map_err(failed("fstat"))? };
         let body = ResponseBody {
             connection: &mut connection,
-            deadline: NetDeadline { most: options.stall, look },
+            deadline: NetDeadline { limit: options.stall, check },
             way: &options.way,
             end,
             note: &mut note,

@@ -18,7 +18,7 @@ pub trait FetchWatcher: Sync {
     /// Called while bytes are received.
     fn progress(&self, now: FetchProgress) -> Result<(), Cancelled>;
     /// Called regularly while no bytes are received; an error cancels the fetch.
-    fn go_on(&self) -> Result<(), Cancelled>;
+    fn check_cancelled(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
     fn report(&self, message: &str);
 }

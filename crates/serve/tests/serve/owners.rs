@@ -29,7 +29,7 @@ impl FetchWatcher for KeptMessages {
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 

@@ -227,7 +227,7 @@ impl TreeWatcher for Shown {
         interrupt::check()
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         interrupt::check()
     }
 

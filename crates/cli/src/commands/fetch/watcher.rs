@@ -43,7 +43,7 @@ impl FetchWatcher for Shown {
         interrupt::check()
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         interrupt::check()
     }
 

@@ -5,12 +5,13 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use thalweg_core::{
     Cancelled, Report, Side,
     atomic_file::{CallFailed, DestinationError},
+    cadence::PROGRESS_FLUSH,
 };
 use thalweg_sys::Errno;
 use thalweg_tree::{Progress, Total};
@@ -23,8 +24,6 @@ use crate::client::{FetchError, body::book};
 
 /// Largest number of failed entries that are kept for the report.
 pub const MOST_REPORTED: usize = 100;
-/// Interval between progress reports.
-const TELL: Duration = Duration::from_millis(50);
 
 /// The counters, and the reason to stop.
 pub struct FetchCounters<'a> {
@@ -74,8 +73,12 @@ impl<'a> FetchCounters<'a> {
     }
 
     /// Returns an error if the fetch was cancelled or stopped.
-    pub fn go_on(&self) -> Result<(), Cancelled> {
-        if self.halting.load(Ordering::Relaxed) { Err(Cancelled) } else { self.watcher.go_on() }
+    pub fn check_cancelled(&self) -> Result<(), Cancelled> {
+        if self.halting.load(Ordering::Relaxed) {
+            Err(Cancelled)
+        } else {
+            self.watcher.check_cancelled()
+        }
     }
 
     /// Returns `true` if an error has stopped the fetch.
@@ -94,7 +97,7 @@ impl<'a> FetchCounters<'a> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_due = {
             let mut inner = self.inner();
-            let is_due = inner.reported_at.elapsed() >= TELL;
+            let is_due = inner.reported_at.elapsed() >= PROGRESS_FLUSH;
             if is_due {
                 inner.reported_at = Instant::now();
             }
@@ -103,7 +106,7 @@ impl<'a> FetchCounters<'a> {
         if is_due {
             self.watcher.progress(self.progress())?;
         }
-        self.go_on()
+        self.check_cancelled()
     }
 
     /// Returns the current progress.

@@ -73,10 +73,6 @@ impl Asking {
 }
 
 fn text(job: &TreeJob<'_>, extra: &Extra) -> String {
-    request::text(
-        job.base,
-        &FileRequest::ALL,
-        extra,
-        (job.is_own, job.options.proxies.of(job.base)),
-    )
+    let proxy = job.options.proxies.of(job.base);
+    request::text(job.base, &FileRequest::ALL, extra, job.is_own, proxy)
 }

@@ -56,7 +56,7 @@ fn bring(
 ) -> Result<TreeFetched, FetchError> {
     let list = EntryList::create(place.beside())?;
     let base = take_in(target, &list, options, watcher)?;
-    let found = list.check(|| Ok(watcher.go_on()?))?;
+    let found = list.check(|| Ok(watcher.check_cancelled()?))?;
     watcher.total(Total { files: found.files, bytes: found.sums.bytes });
     let root = place.begin(&target.to_string())?;
     if let TreeRoot::Stage(stage) = &root
@@ -66,9 +66,10 @@ fn bring(
     }
     let whole = WholeSync::of(root.fd());
     let account = FetchCounters::new(watcher);
-    let install = install(&root, options, whole.is_some());
-    let ended = fill(&base, target, (&list, &root), (options, install, whole.as_ref()), &account);
-    if let Err(error) = ended {
+    let install = install_policy(&root, options, whole.is_some());
+    let (whole, counters) = (whole.as_ref(), &account);
+    let build = TreeBuild { list: &list, root: &root, install, whole, counters };
+    if let Err(error) = build.run(&base, target, options) {
         account.halt(error);
     }
     let _ = watcher.progress(account.progress());
@@ -76,8 +77,7 @@ fn bring(
     fetched.left_out = found.sums.left_out + found.reserved;
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, &list, install, (whole.as_ref(), options.files.fsync))
-    {
+    } else if let Err(error) = publish(root, &list, install, whole, options.files.fsync) {
         fetched.halted = Some(error);
     }
     Ok(fetched)
@@ -87,7 +87,8 @@ fn publish(
     root: TreeRoot,
     list: &EntryList,
     install: InstallPolicy,
-    (whole, fsync): (Option<&WholeSync>, Fsync),
+    whole: Option<&WholeSync>,
+    fsync: Fsync,
 ) -> Result<(), FetchError> {
     let mut lines = list.lines();
     match lines.next_line()?.map(parse) {
@@ -98,7 +99,7 @@ fn publish(
     }
 }
 
-fn install(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
+fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
     // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
     InstallPolicy {
@@ -130,9 +131,8 @@ fn take_in(
         let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
             return Err(error);
         };
-        watcher.report(&format!("{error}; again in {}", quantity::duration(pause)));
-        let look = || watcher.go_on();
-        NetDeadline { most: pause, look: &look }.sleep(pause)?;
+        let report = |message: &str| watcher.report(message);
+        retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
         io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;
     }
 }
@@ -144,8 +144,8 @@ fn take_in_once(
     watcher: &dyn TreeWatcher,
 ) -> Result<FetchUrl, FetchError> {
     let files = &options.files;
-    let look = || watcher.go_on();
-    let answer = ask(&target.manifest(), &FileRequest::ALL, files, &look);
+    let check = || watcher.check_cancelled();
+    let answer = ask(&target.manifest(), &FileRequest::ALL, files, &check);
     let (mut connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {
@@ -161,11 +161,11 @@ fn take_in_once(
     let (most, is_too_long) = (options.most_list, Cell::new(false));
     let mut note = |moved: u64| -> Result<(), Cancelled> {
         is_too_long.set(moved > most);
-        if is_too_long.get() { Err(Cancelled) } else { watcher.go_on() }
+        if is_too_long.get() { Err(Cancelled) } else { watcher.check_cancelled() }
     };
     let body = ResponseBody {
         connection: &mut connection,
-        deadline: NetDeadline { most: files.stall, look: &look },
+        deadline: NetDeadline { limit: files.stall, check: &check },
         way: &files.way,
         end,
         note: &mut note,
@@ -191,100 +191,101 @@ fn no_list(target: &FetchUrl, why: &str) -> FetchError {
     ))
 }
 
-/// Creates all entries of the list that can be fetched.
-fn fill(
-    base: &FetchUrl,
-    first: &FetchUrl,
-    (list, root): (&EntryList, &TreeRoot),
-    (options, install, whole): (&TreeOptions, InstallPolicy, Option<&WholeSync>),
-    account: &FetchCounters<'_>,
-) -> Result<(), FetchError> {
-    make_folders(list, root, install, account)?;
-    let files = one_job(&options.files, install);
-    let job = TreeJob {
-        base,
-        is_own: base.is_beside(first),
-        options: &files,
-        install,
-        root: root.fd(),
-        lines: Mutex::new(list.lines()),
-        account,
-        whole,
-    };
-    let jobs = match options.jobs {
-        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        jobs => jobs,
-    };
-    on_threads(jobs, || TreeWorker::new(&job).work());
-    if account.is_halting() {
-        return Ok(());
+/// The creation of the entries of a list below the root.
+struct TreeBuild<'a> {
+    list: &'a EntryList,
+    root: &'a TreeRoot,
+    install: InstallPolicy,
+    /// The file system of the directory, if one syncfs(2) call syncs it.
+    whole: Option<&'a WholeSync>,
+    counters: &'a FetchCounters<'a>,
+}
+
+impl TreeBuild<'_> {
+    /// Creates all entries that can be fetched. `base`: URL of the directory. `first`: URL that the user named.
+    fn run(
+        &self,
+        base: &FetchUrl,
+        first: &FetchUrl,
+        options: &TreeOptions,
+    ) -> Result<(), FetchError> {
+        self.make_directories()?;
+        let files = options_of_one(&options.files, self.install);
+        let job = TreeJob {
+            base,
+            is_own: base.is_beside(first),
+            options: &files,
+            install: self.install,
+            root: self.root.fd(),
+            lines: Mutex::new(self.list.lines()),
+            account: self.counters,
+            whole: self.whole,
+        };
+        let jobs = match options.jobs {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            jobs => jobs,
+        };
+        on_threads(jobs, || TreeWorker::new(&job).work());
+        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
     }
-    close_folders(list, root, install, account)
+
+    fn make_directories(&self) -> Result<(), FetchError> {
+        let (mut lines, mut directories) = (self.list.lines(), Folders::below(self.root.fd()));
+        while let Some(line) = lines.next_line()? {
+            let Some(entry) = directory_of(line) else { continue };
+            self.counters.check_cancelled()?;
+            let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
+            if let Err(error) = made {
+                self.counters.missed(&entry.path, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
+    fn finish_directories(&self) -> Result<(), FetchError> {
+        let install = self.install;
+        let (mut lines, directories) = (self.list.backwards()?, Folders::below(self.root.fd()));
+        let has_leftovers = install.is_staged && !install.is_fresh;
+        while let Some(line) = lines.next_line()? {
+            let Some(entry) = directory_of(&line) else { continue };
+            self.counters.check_cancelled()?;
+            let finished = directories.open_itself(&entry.path).and_then(|fd| {
+                let fd = std::os::fd::AsFd::as_fd(&fd);
+                if has_leftovers {
+                    remove_leftovers(fd)?;
+                }
+                install.attributes(&entry.meta).give(fd)?;
+                // If one syncfs(2) call follows at the end, it covers these names too.
+                if install.fsync == Fsync::Always && !install.is_synced_whole {
+                    io::sync(fd).map_err(failed("fsync"))?;
+                }
+                Ok(())
+            });
+            match finished {
+                // An obstacle at this path was reported when the directory was to be created.
+                Ok(())
+                | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
+                Err(error) => self.counters.missed(&entry.path, error.into()),
+            }
+        }
+        if has_leftovers {
+            remove_leftovers(self.root.fd())?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the options for one file of many: no digests are expected.
-fn one_job(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
+fn options_of_one(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
     FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
 }
 
-fn folder_of(line: &[u8]) -> Option<ListedEntry> {
+fn directory_of(line: &[u8]) -> Option<ListedEntry> {
     let Ok(ParsedLine::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else {
         return None;
     };
     let is_made =
         entry.kind == ListedKind::Folder && !entry.path.is_empty() && !entry.is_reserved();
     is_made.then_some(entry)
-}
-
-fn make_folders(
-    list: &EntryList,
-    root: &TreeRoot,
-    install: InstallPolicy,
-    account: &FetchCounters<'_>,
-) -> Result<(), FetchError> {
-    let (mut lines, mut folders) = (list.lines(), Folders::below(root.fd()));
-    while let Some(line) = lines.next_line()? {
-        let Some(entry) = folder_of(line) else { continue };
-        account.go_on()?;
-        if let Err(error) = folders.make(&entry, install.is_fresh, install.is_staged) {
-            account.missed(&entry.path, error);
-        }
-    }
-    Ok(())
-}
-
-/// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
-fn close_folders(
-    list: &EntryList,
-    root: &TreeRoot,
-    install: InstallPolicy,
-    account: &FetchCounters<'_>,
-) -> Result<(), FetchError> {
-    let (mut lines, folders) = (list.backwards()?, Folders::below(root.fd()));
-    let has_leftovers = install.is_staged && !install.is_fresh;
-    while let Some(line) = lines.next_line()? {
-        let Some(entry) = folder_of(&line) else { continue };
-        account.go_on()?;
-        let closed = folders.open_itself(&entry.path).and_then(|fd| {
-            let fd = std::os::fd::AsFd::as_fd(&fd);
-            if has_leftovers {
-                remove_leftovers(fd)?;
-            }
-            install.attributes(&entry.meta).give(fd)?;
-            // If one syncfs(2) call follows at the end, it covers these names too.
-            if install.fsync == Fsync::Always && !install.is_synced_whole {
-                io::sync(fd).map_err(failed("fsync"))?;
-            }
-            Ok(())
-        });
-        match closed {
-            // An obstacle at this path was reported when the directory was to be created.
-            Ok(()) | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
-            Err(error) => account.missed(&entry.path, error.into()),
-        }
-    }
-    if has_leftovers {
-        remove_leftovers(root.fd())?;
-    }
-    Ok(())
 }

@@ -21,7 +21,10 @@ use super::{
     entry::{ListedEntry, stays_inside},
     folders::{TWICE, TreeDirectory},
 };
-use crate::{client::FetchError, manifest::Meta};
+use crate::{
+    client::{FetchError, fetch::ListedFile},
+    manifest::Meta,
+};
 
 /// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +76,8 @@ impl InstallPolicy {
     pub fn wanted(
         self,
         entry: &ListedEntry,
-        (size, etag): (u64, &str),
+        size: u64,
+        etag: &str,
         folder: Rc<TreeDirectory>,
     ) -> Result<Option<WantedFile>, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
@@ -202,6 +206,11 @@ pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
 }
 
 impl WantedFile {
+    /// Returns the list's description of the file.
+    pub fn listed(&self) -> ListedFile<'_> {
+        ListedFile { size: self.size, etag: &self.etag, attributes: &self.attributes }
+    }
+
     /// Keeps the local file, which is the listed one, and sets its attributes.
     pub fn keep(&self) -> Result<(), FetchError> {
         give(&self.folder, &self.name, &self.attributes)
@@ -221,7 +230,8 @@ impl FileSink<'_> {
     pub fn publish(
         mut self,
         attributes: &Attributes,
-        (install, waits): (InstallPolicy, bool),
+        install: InstallPolicy,
+        waits: bool,
     ) -> Result<Option<Parked>, FetchError> {
         if let Self::Hidden(file, true) = &self {
             inherit_from_replaced(file, InheritFrom::Own);

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use super::{
     asking::Asking,
     files::WantedFile,
-    job::{TreeJob, check},
+    job::{TreeJob, check_listed},
 };
 use crate::client::{
     Expected, FetchError, connect::FetchConnection, deadline::NetDeadline, resume,
@@ -53,8 +53,8 @@ impl HashChecks {
     /// one.
     pub fn is_first_the_same(&mut self, job: &TreeJob<'_>) -> Result<bool, FetchError> {
         let account = job.account;
-        let look = || account.go_on();
-        let deadline = NetDeadline { most: job.options.stall, look: &look };
+        let check = || account.check_cancelled();
+        let deadline = NetDeadline { limit: job.options.stall, check: &check };
         let mut connection = job.connect(self.connection.take(), &deadline)?;
         connection.send(&self.asking.next(self.all.iter()), &deadline)?;
         let head = connection.head(&deadline)?;
@@ -68,7 +68,7 @@ impl HashChecks {
             self.forget_connection();
         }
         let Some(first) = self.all.front() else { return Ok(false) };
-        check(&head, first)?;
+        check_listed(&head, first)?;
         let Some(expected) = Expected::of_head(&head) else {
             // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports
             // the reason.
@@ -79,7 +79,7 @@ impl HashChecks {
         let Ok(file) = openat(&first.folder.fd, &first.name, flags, Mode::empty()) else {
             return Ok(false);
         };
-        match expected.check(file.as_fd(), false, &look) {
+        match expected.check(file.as_fd(), false, &check) {
             Ok(_) => Ok(true),
             Err(FetchError::Differs { .. }) => Ok(false),
             Err(error) => Err(error),

@@ -13,7 +13,6 @@ use crate::client::{
     FetchError, FetchOptions, FetchUrl,
     connect::FetchConnection,
     deadline::NetDeadline,
-    fetch::ListedFile,
     head::{Framing, ResponseHead},
 };
 
@@ -37,15 +36,14 @@ impl TreeJob<'_> {
         there: Option<FetchConnection>,
         deadline: &NetDeadline<'_>,
     ) -> Result<FetchConnection, FetchError> {
-        let (trust, proxies) = (&self.options.trust, &self.options.proxies);
-        let open = || FetchConnection::open(self.base, (trust, proxies), deadline);
+        let open = || FetchConnection::open(self.base, self.options, deadline);
         // This server has already sent the list.
         there.map_or_else(|| open().map_err(FetchError::of_known_server), Ok)
     }
 }
 
 /// Checks that a response is about the listed file.
-pub fn check(head: &ResponseHead, wanted: &WantedFile) -> Result<(), FetchError> {
+pub fn check_listed(head: &ResponseHead, wanted: &WantedFile) -> Result<(), FetchError> {
     if let Some(encoding) = head.get("content-encoding") {
         return Err(FetchError::broken(format!("it comes encoded as {encoding}")));
     }
@@ -53,5 +51,5 @@ pub fn check(head: &ResponseHead, wanted: &WantedFile) -> Result<(), FetchError>
         Framing::Length(size) => Some(size),
         _ => None,
     };
-    ListedFile::check(head, size, (wanted.size, &wanted.etag))
+    wanted.listed().check(head, size)
 }

@@ -59,7 +59,7 @@ impl EntryList {
     /// occurs twice. Memory use is constant: two positions in the list.
     pub fn check(
         &self,
-        mut go_on: impl FnMut() -> Result<(), FetchError>,
+        mut check_cancelled: impl FnMut() -> Result<(), FetchError>,
     ) -> Result<ListContents, FetchError> {
         let (mut lines, mut order) = (self.lines(), ListOrder::of(self));
         let (mut found, mut end) = (ListContents::default(), None);
@@ -82,7 +82,7 @@ impl EntryList {
                             bytes.ok_or_else(|| wrong("more bytes than there are"))?;
                     }
                     if number.is_multiple_of(4096) {
-                        go_on()?;
+                        check_cancelled()?;
                     }
                 }
             }

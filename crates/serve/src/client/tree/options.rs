@@ -27,7 +27,7 @@ pub trait TreeWatcher: Sync {
     /// Called while bytes are received.
     fn progress(&self, now: Progress) -> Result<(), Cancelled>;
     /// Called regularly; an error cancels the fetch.
-    fn go_on(&self) -> Result<(), Cancelled>;
+    fn check_cancelled(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
     fn report(&self, message: &str);
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, quantity, spares};
+use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, spares};
 use thalweg_sys::Errno;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     files::{FileSink, WantedFile, destination},
     folders::Folders,
     hash_checks::HashChecks,
-    job::{TreeJob, check},
+    job::{TreeJob, check_listed},
     naming::Naming,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
         body::{ResponseBody, book},
         connect::FetchConnection,
         deadline::NetDeadline,
-        fetch::{ListedFile, fetch_listed},
+        fetch::fetch_listed,
         head::Framing,
         resume, retry,
     },
@@ -95,7 +95,7 @@ impl<'a> TreeWorker<'a> {
     pub fn work(mut self) {
         let account = self.job.account;
         spares::keep(SPARES);
-        if let Err(error) = self.work_until_all_is_there()
+        if let Err(error) = self.work_until_complete()
             && !matches!(error, FetchError::Cancelled if account.is_halting())
         {
             account.halt(error);
@@ -104,10 +104,10 @@ impl<'a> TreeWorker<'a> {
         account.book(self.report, self.resumed);
     }
 
-    fn work_until_all_is_there(&mut self) -> Result<(), FetchError> {
+    fn work_until_complete(&mut self) -> Result<(), FetchError> {
         let mut tries = 0;
         loop {
-            self.job.account.go_on()?;
+            self.job.account.check_cancelled()?;
             if !self.hash_checks.is_empty() {
                 self.settle_hash_check(&mut tries)?;
                 continue;
@@ -191,9 +191,8 @@ impl<'a> TreeWorker<'a> {
     fn wait_after(&self, error: FetchError, pause: Option<Duration>) -> Result<(), FetchError> {
         let Some(pause) = pause else { return Err(error) };
         let account = self.job.account;
-        account.report(&format!("{error}; again in {}", quantity::duration(pause)));
-        let look = || account.go_on();
-        Ok(NetDeadline { most: pause, look: &look }.sleep(pause)?)
+        let report = |message: &str| account.report(message);
+        Ok(retry::wait(&error, pause, report, &|| account.check_cancelled())?)
     }
 
     /// Drops the connection. Files that were requested and not received are requested again.
@@ -248,7 +247,7 @@ impl<'a> TreeWorker<'a> {
             }
             ListedKind::File { size, etag } => {
                 let folder = self.folders.open(entry.folder())?;
-                match job.install.wanted(entry, (*size, etag), folder)? {
+                match job.install.wanted(entry, *size, etag, folder)? {
                     None => account.settled(*size, false),
                     Some(wanted) if wanted.needs_hash_check => self.hash_checks.push(wanted),
                     Some(wanted) => self.want(wanted),
@@ -269,8 +268,8 @@ impl<'a> TreeWorker<'a> {
     /// Sends the next requests, and receives the first response.
     fn bring_first(&mut self) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
-        let look = || account.go_on();
-        let deadline = NetDeadline { most: job.options.stall, look: &look };
+        let check = || account.check_cancelled();
+        let deadline = NetDeadline { limit: job.options.stall, check: &check };
         let mut connection = job.connect(self.connection.take(), &deadline)?;
         connection.send(&self.asking.next(self.wanted.iter()), &deadline)?;
         let head = connection.head(&deadline)?;
@@ -284,10 +283,16 @@ impl<'a> TreeWorker<'a> {
                 error => error,
             });
         }
-        check(&head, wanted)?;
-        let books = (&mut self.report, &mut self.plans);
-        let waits = Naming::is_for(job);
-        let parked = bring(&mut connection, wanted, (job, waits), deadline, books)?;
+        check_listed(&head, wanted)?;
+        let response = FileResponse {
+            connection: &mut connection,
+            wanted,
+            job,
+            deadline,
+            report: &mut self.report,
+            plans: &mut self.plans,
+        };
+        let parked = response.install(Naming::is_for(job))?;
         match (self.wanted.pop_front(), parked) {
             (Some(wanted), Some(file)) => self.naming.push(wanted, file),
             (Some(wanted), None) => account.settled(wanted.size, true),
@@ -319,8 +324,7 @@ impl<'a> TreeWorker<'a> {
             }
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
-        let listed =
-            ListedFile { size: wanted.size, etag: &wanted.etag, attributes: &wanted.attributes };
+        let listed = wanted.listed();
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {
@@ -358,44 +362,45 @@ fn folder_of(line: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Receives the body of a response and publishes the file.
-fn bring(
-    connection: &mut FetchConnection,
-    wanted: &WantedFile,
-    (job, waits): (&TreeJob<'_>, bool),
-    deadline: NetDeadline<'_>,
-    books: (&mut Report, &mut Plans),
-) -> Result<Option<Parked>, FetchError> {
-    let sink = job.install.open(wanted)?;
-    let brought = fill(&sink, connection, wanted, job, deadline, books);
-    let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.install, waits)));
-    published.inspect_err(|_| {
-        job.install.take_back(wanted);
-    })
+/// The response to the request for one file, and what its reception needs.
+struct FileResponse<'r, 'j> {
+    connection: &'r mut FetchConnection,
+    wanted: &'r WantedFile,
+    job: &'r TreeJob<'j>,
+    deadline: NetDeadline<'r>,
+    report: &'r mut Report,
+    plans: &'r mut Plans,
 }
 
-fn fill(
-    sink: &FileSink<'_>,
-    connection: &mut FetchConnection,
-    wanted: &WantedFile,
-    job: &TreeJob<'_>,
-    deadline: NetDeadline<'_>,
-    (report, plans): (&mut Report, &mut Plans),
-) -> Result<(), FetchError> {
-    let (account, way) = (job.account, &job.options.way);
-    // The file was created just now, so its type is known without fstat.
-    let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
-    let mut before = 0;
-    let mut note = |moved: u64| -> Result<(), Cancelled> {
-        account.moved(moved - before)?;
-        before = moved;
-        Ok(())
-    };
-    // If the whole file is in the buffer, one write stores it.
-    connection.gather(wanted.size, &deadline)?;
-    let plans = Some((plans, wanted.folder.device));
-    let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
-    body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
+impl FileResponse<'_, '_> {
+    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible.
+    fn install(self, waits: bool) -> Result<Option<Parked>, FetchError> {
+        let (wanted, install) = (self.wanted, self.job.install);
+        let sink = install.open(wanted)?;
+        let received = self.receive(&sink);
+        let published = received.and_then(|()| sink.publish(&wanted.attributes, install, waits));
+        published.inspect_err(|_| {
+            install.take_back(wanted);
+        })
+    }
+
+    fn receive(self, sink: &FileSink<'_>) -> Result<(), FetchError> {
+        let Self { connection, wanted, job, deadline, report, plans } = self;
+        let (account, way) = (job.account, &job.options.way);
+        // The file was created just now, so its type is known without fstat.
+        let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
+        let mut before = 0;
+        let mut note = |moved: u64| -> Result<(), Cancelled> {
+            account.moved(moved - before)?;
+            before = moved;
+            Ok(())
+        };
+        // If the whole file is in the buffer, one write stores it.
+        connection.gather(wanted.size, &deadline)?;
+        let plans = Some((plans, wanted.folder.device));
+        let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
+        body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
+    }
 }
 
 /// Watcher of one large file of a tree.
@@ -413,8 +418,8 @@ impl FetchWatcher for LargeFileWatcher<'_> {
         self.account.moved(more)
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
-        self.account.go_on()
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
+        self.account.check_cancelled()
     }
 
     fn report(&self, message: &str) {

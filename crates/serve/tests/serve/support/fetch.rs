@@ -40,7 +40,7 @@ impl FetchWatcher for QuietWatcher {
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 

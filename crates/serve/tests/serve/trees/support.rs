@@ -38,7 +38,7 @@ impl TreeWatcher for QuietTreeWatcher {
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 
