@@ -134,9 +134,9 @@ impl ResponseBody<'_> {
     fn chunks(&mut self, want: Option<u64>) -> Result<u64, FetchError> {
         let mut came = 0;
         loop {
-            let left = self.chunk_size()?;
+            let left = self.chunk_size(came)?;
             if left == 0 {
-                return self.trailers().map(|()| came);
+                return self.trailers(came).map(|()| came);
             }
             if want.is_some_and(|want| left > want - came) {
                 return Err(FetchError::broken("more bytes come than it said"));
@@ -153,7 +153,8 @@ impl ResponseBody<'_> {
         }
     }
 
-    fn chunk_size(&mut self) -> Result<u64, FetchError> {
+    /// Reads the line that starts a chunk. `came`: bytes of the body received before it, for an error.
+    fn chunk_size(&mut self, came: u64) -> Result<u64, FetchError> {
         loop {
             match parse_chunk_size(self.connection.unused()) {
                 Ok(Status::Complete((used, size))) => {
@@ -161,7 +162,7 @@ impl ResponseBody<'_> {
                     return Ok(size);
                 }
                 Ok(Status::Partial) if self.connection.unused().len() < LONGEST_LINE => {
-                    self.more(0)?;
+                    self.more(came)?;
                 }
                 _ => return Err(FetchError::broken("a chunk without a size")),
             }
@@ -180,13 +181,13 @@ impl ResponseBody<'_> {
     }
 
     /// Skips the trailers, up to the empty line. thalweg uses none of them.
-    fn trailers(&mut self) -> Result<(), FetchError> {
+    fn trailers(&mut self, came: u64) -> Result<(), FetchError> {
         for _ in 0..MOST_TRAILERS {
             let length = loop {
                 let unused = self.connection.unused();
                 match unused.windows(2).position(|pair| pair == b"\r\n") {
                     Some(length) => break length,
-                    None if unused.len() < LONGEST_LINE => self.more(0)?,
+                    None if unused.len() < LONGEST_LINE => self.more(came)?,
                     None => return Err(FetchError::broken("a trailer that does not end")),
                 }
             };

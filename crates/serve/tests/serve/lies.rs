@@ -97,3 +97,19 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_chunked_body_that_ends_early_reports_the_bytes_received() {
+    for rest in ["5\r\n01234\r\n", "5\r\n01234", "5\r\n01234\r\n3", "5\r\n01234\r\n0\r\nTrailer: x"]
+    {
+        let place = tempfile::tempdir().unwrap();
+        let text = ok(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));
+        let server = LyingServer::always(text.into_bytes());
+        let options = FetchOptions { retries: 0, ..crate::support::fetch::options() };
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let target = FetchUrl::parse(&server.url("x")).unwrap();
+        let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
+        let FetchError::Short { got, .. } = &failed.error else { panic!("{failed:?}") };
+        assert_eq!(*got, thalweg_core::quantity::exact(5), "{rest:?}");
+    }
+}
