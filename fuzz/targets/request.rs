@@ -6,17 +6,17 @@ use std::path::Component;
 use libfuzzer_sys::fuzz_target;
 use thalweg_serve::http::{
     condition::{Validator, in_seconds},
-    head::Head,
-    input::Input,
+    head::RequestHead,
+    input::RequestBuffer,
     media::accepted,
-    range::{MOST_RANGES, Wanted, wanted},
-    status::Status,
+    range::{MOST_RANGES, WantedRanges, wanted},
+    status::HttpStatus,
 };
 
 const SIZE: u64 = 1000;
 
-fn answers<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Vec<Result<Head, Status>> {
-    let (mut input, mut answers) = (Input::default(), Vec::new());
+fn answers<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Vec<Result<RequestHead, HttpStatus>> {
+    let (mut input, mut answers) = (RequestBuffer::default(), Vec::new());
     for piece in pieces {
         input.feed(piece);
         while let Some(answer) = input.take() {
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(answers(bytes.chunks(1)), whole);
     for head in whole.into_iter().flatten() {
         assert!(head.target.path.components().all(|part| matches!(part, Component::Normal(_))));
-        if let Some(Wanted::Parts(parts)) = head.range.as_ref().map(|range| wanted(range, SIZE)) {
+        if let Some(WantedRanges::Parts(parts)) = head.range.as_ref().map(|range| wanted(range, SIZE)) {
             assert!(!parts.is_empty() && parts.len() <= MOST_RANGES);
             assert!(parts.iter().all(|part| part.from < part.to && part.to <= SIZE));
         }

@@ -6,15 +6,15 @@ use std::{collections::HashSet, fs::File, os::fd::AsFd, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use thalweg_serve::client::tree::{
-    entry::{Kind, Said, parse, stays_inside},
-    list::List,
+    entry::{ListedKind, ParsedLine, parse, stays_inside},
+    list::EntryList,
 };
 use thalweg_sys::io;
 
 fuzz_target!(|text: &[u8]| {
     static FOLDER: OnceLock<File> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| File::open(std::env::temp_dir()).expect("a folder"));
-    let list = List::create(folder.as_fd()).expect("a file");
+    let list = EntryList::create(folder.as_fd()).expect("a file");
     let written = io::pwrite(list.fd(), text, 0);
     assert_eq!(written.unwrap_or(0), text.len());
     let checked = list.check(|| Ok(()));
@@ -22,7 +22,7 @@ fuzz_target!(|text: &[u8]| {
     let mut count = 0;
     while let Ok(Some(line)) = lines.next_line() {
         count += 1;
-        let Ok(Said::Entry(entry)) = parse(line) else { continue };
+        let Ok(ParsedLine::Entry(entry)) = parse(line) else { continue };
         let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
         assert!(entry.path.is_empty() || entry.path.split(|byte| *byte == b'/').all(is_name));
         if checked.is_ok() {
@@ -30,9 +30,9 @@ fuzz_target!(|text: &[u8]| {
             assert!(entry.path.is_empty() || folders.contains(entry.folder()));
         }
         match &entry.kind {
-            Kind::Folder => _ = folders.insert(entry.path.clone()),
-            Kind::Link(target) => _ = stays_inside(entry.folder(), target),
-            Kind::File { .. } => {}
+            ListedKind::Folder => _ = folders.insert(entry.path.clone()),
+            ListedKind::Link(target) => _ = stays_inside(entry.folder(), target),
+            ListedKind::File { .. } => {}
         }
     }
     let Ok(mut backwards) = list.backwards() else { return };

@@ -4,7 +4,7 @@
 //! but a line is printable ASCII, and a client appends the encoded path to the directory's URL. The first line is the directory
 //! itself, with an empty path. The entries of a directory are consecutive and sorted by the bytes of their names. Directories are
 //! listed in the order of their own lines. A client can therefore verify the list during the download and need not store it. The
-//! last line is [`Line::End`]; a list without it is incomplete.
+//! last line is [`ManifestLine::End`]; a list without it is incomplete.
 
 use std::{
     ffi::OsStr,
@@ -25,7 +25,7 @@ pub const MEDIA_TYPE: &str = "application/jsonl";
 /// A line of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Line {
+pub enum ManifestLine {
     /// A regular file.
     File {
         /// Percent-encoded, relative to the directory.

@@ -20,7 +20,7 @@ pub struct Policy {
 
 /// Properties of an endpoint that are known without a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum KnownEnd {
     /// A file on this device. `is_sealed`: it can never change (`thalweg_core::is_sealed`). As a sink, the file is new.
     File { device: u64, is_sealed: bool },
     /// A TCP socket (`is_internet`) or a Unix socket.
@@ -30,9 +30,9 @@ pub enum Known {
 /// The plans of one thread. All of them are made by one policy.
 #[derive(Debug, Default)]
 pub struct Plans {
-    ends: HashMap<Known, EndFacts>,
+    ends: HashMap<KnownEnd, EndFacts>,
     // The last part of the key is `true` if the machine is busy.
-    made: HashMap<(Known, Known, bool), SizeBands>,
+    made: HashMap<(KnownEnd, KnownEnd, bool), SizeBands>,
     /// Recent load of the thread.
     load: Load,
 }
@@ -52,16 +52,17 @@ impl Plans {
     pub fn plan(
         &mut self,
         policy: &Policy,
-        source: (Known, BorrowedFd<'_>),
-        sink: (Known, BorrowedFd<'_>),
+        source: (KnownEnd, BorrowedFd<'_>),
+        sink: (KnownEnd, BorrowedFd<'_>),
         len: u64,
     ) -> Arc<Plan> {
         // If the user has declared the machine busy, that applies regardless of this thread's load.
         let load = self.load.max(policy.request.load);
         let bands = self.made.entry((source.0, sink.0, load == Load::Loaded)).or_default();
         let ends = &mut self.ends;
-        let mut end =
-            |(known, fd): (Known, _)| ends.entry(known).or_insert_with(|| facts(known, fd)).clone();
+        let mut end = |(known, fd): (KnownEnd, _)| {
+            ends.entry(known).or_insert_with(|| facts(known, fd)).clone()
+        };
         let facts =
             || Facts { source: end(source), sink: end(sink), len: None, needs: policy.needs };
         let request = Request { load, ..policy.request.clone() };
@@ -70,9 +71,9 @@ impl Plans {
 }
 
 /// Returns the facts that hold for every such endpoint.
-fn facts(known: Known, fd: BorrowedFd<'_>) -> EndFacts {
+fn facts(known: KnownEnd, fd: BorrowedFd<'_>) -> EndFacts {
     match End::of(fd) {
-        Ok(end) if matches!(known, Known::File { is_sealed: true, .. }) => EndFacts::of(&end),
+        Ok(end) if matches!(known, KnownEnd::File { is_sealed: true, .. }) => EndFacts::of(&end),
         Ok(end) => EndFacts::of(&end).of_any_file(),
         Err(_) => EndFacts::MEMORY,
     }
@@ -137,7 +138,7 @@ mod tests {
             for (len, is_loaded) in lens.iter().chain(&lens).zip(loads.iter().cycle()) {
                 let load = if *is_loaded { Load::Loaded } else { Load::Idle };
                 plans.set_load(load);
-                let ends = (Known::File { device: 1, is_sealed: false }, Known::Socket { is_internet: false });
+                let ends = (KnownEnd::File { device: 1, is_sealed: false }, KnownEnd::Socket { is_internet: false });
                 let kept = plans.plan(&policy, (ends.0, file.as_fd()), (ends.1, socket.as_fd()), *len);
                 let facts = Facts { len: Some(*len), ..facts.clone() };
                 let request = Request { load, ..policy.request.clone() };

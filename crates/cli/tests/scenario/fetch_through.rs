@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::fetches::liar::{self, Liar, honest, send};
+use crate::fetches::liar::{self, LyingServer, honest, send};
 use crate::support::{Scratch, bytes, names, run, skip::has_tools, thalweg};
 
 const LEN: usize = 300_000;
@@ -82,9 +82,9 @@ fn pour(from: &mut TcpStream, to: &mut TcpStream) {
     drop(to.shutdown(Shutdown::Write));
 }
 
-fn server(bytes: &[u8]) -> Liar {
+fn server(bytes: &[u8]) -> LyingServer {
     let own = bytes.to_vec();
-    Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN))
+    LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN))
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn files_must_have_the_digests_of_a_list() {
     let sums = run(Command::new("sha256sum").args(["a", "b"]).current_dir(&shared)).expect(0);
     let (sums, own) = (sums.stdout.clone(), bytes.clone());
     let list = sums.clone();
-    let server = Liar::new(move |asked, stream| match asked.path.as_str() {
+    let server = LyingServer::new(move |asked, stream| match asked.path.as_str() {
         "/SHA256SUMS" => send(stream, &(liar::full(list.len(), "\"s\""), list.clone()), LEN),
         "/b" => send(stream, &honest(asked, b"x", "\"b\""), LEN),
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),

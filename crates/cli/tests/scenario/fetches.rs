@@ -24,13 +24,13 @@ use crate::support::{
 #[allow(dead_code, reason = "the tests of the library use all of it")]
 #[path = "../../../serve/tests/serve/support/liar.rs"]
 pub mod liar;
-use liar::{Liar, honest, send};
+use liar::{LyingServer, honest, send};
 
 const LEN: usize = 3_000_000;
 
 /// Sends the second half so slowly that only a kill ends it, until it is told to hurry.
-fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> Liar {
-    Liar::new(move |asked, stream| {
+fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> LyingServer {
+    LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &bytes, "\"a\"");
         drop(stream.write_all(head.as_bytes()));
         let (first, second) = body.split_at(body.len() / 2);
@@ -109,7 +109,7 @@ fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_conne
     for (first, later) in cases {
         for words in [&["--connections=1"][..], &["--connections=3"], &["--retries=0"]] {
             let (first, later) = (first.clone(), later.clone());
-            let server = Liar::new(move |asked, stream| {
+            let server = LyingServer::new(move |asked, stream| {
                 let (lines, letter, most) =
                     if asked.turn == 0 { (&first, b'a', LEN / 2) } else { (&later, b'b', LEN) };
                 let (from, to) = asked.range().unwrap_or((0, None));
@@ -187,7 +187,8 @@ fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_
     }
     let bytes = bytes::of(3, 5000);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let scratch = Scratch::new();
     let Some(before) = attributed(&scratch.join("f"), "1000") else {
         skip(test, "no ACL or no extended attributes in the scratch directory");
@@ -226,7 +227,8 @@ fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
     }
     let bytes = bytes::of(2, LEN);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let scratch = Scratch::new();
     let path = scratch.join("f");
     let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
@@ -244,7 +246,7 @@ fn a_body_without_end_stops_where_the_destination_does() {
         return;
     }
     for head in ["Transfer-Encoding: chunked\r\n", ""] {
-        let server = Liar::new(move |_, stream| {
+        let server = LyingServer::new(move |_, stream| {
             drop(stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes()));
             let chunk = [b"10000\r\n", &*vec![b'x'; 0x10000], b"\r\n"].concat();
             while stream.write_all(&chunk).is_ok() {}
@@ -259,7 +261,7 @@ fn a_body_without_end_stops_where_the_destination_does() {
 
 #[test]
 fn exit_codes_say_what_went_wrong() {
-    let server = Liar::new(|asked, stream| {
+    let server = LyingServer::new(|asked, stream| {
         let text = if asked.path == "/no" { "404 Not Found" } else { "200 OK" };
         let head = format!("HTTP/1.1 {text}\r\nContent-Length: 2\r\n\r\n");
         send(stream, &(head, b"ab".to_vec()), 2);

@@ -1,14 +1,12 @@
 //! Sends one request and follows its redirects.
 
-use thalweg_core::Cancelled;
-
 use super::{
-    Error, Options, Target,
-    connect::Connection,
-    head::Head,
-    patience::Patience,
+    FetchError, FetchOptions, FetchUrl,
+    connect::FetchConnection,
+    deadline::{CancelCheck, NetDeadline},
+    head::ResponseHead,
     request,
-    resume::{self, Asked},
+    resume::{self, FileRequest},
 };
 
 /// A longer chain of redirects is taken for a loop.
@@ -17,21 +15,20 @@ const MOST_REDIRECTS: usize = 10;
 /// Sends the request and returns the connection, the head of the response and the final URL. A status that concerns
 /// neither the file nor its ranges is an error.
 pub fn ask(
-    first: &Target,
-    asked: &Asked<'_>,
-    options: &Options,
-    look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
-) -> Result<(Connection, Head, Target), Error> {
+    first: &FetchUrl,
+    asked: &FileRequest<'_>,
+    options: &FetchOptions,
+    check: &CancelCheck<'_>,
+) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
     let mut target = first.clone();
-    let patience = Patience { most: options.patience, look };
+    let deadline = NetDeadline { limit: options.stall, check };
     for _ in 0..=MOST_REDIRECTS {
-        let mut connection =
-            Connection::open(&target, (&options.trust, &options.proxies), &patience)
-                .map_err(|error| options.answered.judge(first, error))?;
-        let who = (target.is_beside(first), options.proxies.of(&target));
-        let text = request::text(&target, asked, &options.extra, who);
-        connection.send(text.as_bytes(), &patience)?;
-        let head = connection.head(&patience)?;
+        let mut connection = FetchConnection::open(&target, options, &deadline)
+            .map_err(|error| options.answered.as_temporary(first, error))?;
+        let (is_own, proxy) = (target.is_beside(first), options.proxies.of(&target));
+        let text = request::text(&target, asked, &options.extra, is_own, proxy);
+        connection.send(text.as_bytes(), &deadline)?;
+        let head = connection.head(&deadline)?;
         match (head.status, head.get("location")) {
             (301 | 302 | 303 | 307 | 308, Some(location)) => {
                 target = target.join(location)?.for_user_of(first);
@@ -52,17 +49,17 @@ pub fn ask(
             }
         }
     }
-    Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
+    Err(FetchError::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
 }
 
 /// Returns an error if the body is encoded, because the request did not ask for an encoding. `names`: the URLs before
 /// and after redirects. Their extensions may show that the file itself is compressed.
-fn decoded(head: &Head, names: [&Target; 2]) -> Result<(), Error> {
+fn decoded(head: &ResponseHead, names: [&FetchUrl; 2]) -> Result<(), FetchError> {
     let encoding = head.get("content-encoding").unwrap_or_default();
     let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
     if is_plain || names.iter().any(|name| name.is_named_after(encoding)) {
         return Ok(());
     }
     let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
-    Err(Error::Broken(why))
+    Err(FetchError::Broken(why))
 }

@@ -1,15 +1,12 @@
 //! Moves the body of a response to the destination. The mechanisms move an unencoded body; a chunked one goes through
 //! memory.
 
-use std::{
-    cell::Cell,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, sync::Arc};
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
     Cancelled, Driver, End, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer, Tuning,
+    cadence::{CANCEL_CHECK, Deadline},
     driver::{STEP, StepPace},
     mechanisms::LAST_RESORT,
     quantity,
@@ -17,12 +14,12 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::{Error, connect::Connection, head::Framing, patience::Patience};
-use crate::plans::{Known, Plans, Policy};
+use super::{FetchError, connect::FetchConnection, deadline::NetDeadline, head::Framing};
+use crate::plans::{KnownEnd, Plans, Policy};
 
 /// Settings for moving bodies.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct BodySettings {
     /// Policy for choosing the mechanism.
     pub policy: Policy,
     /// Rate limit in bytes per second, shared by all connections.
@@ -32,10 +29,10 @@ pub struct Way {
 }
 
 /// A body that is being received.
-pub struct Body<'a> {
-    pub connection: &'a mut Connection,
-    pub patience: Patience<'a>,
-    pub way: &'a Way,
+pub struct ResponseBody<'a> {
+    pub connection: &'a mut FetchConnection,
+    pub deadline: NetDeadline<'a>,
+    pub way: &'a BodySettings,
     /// Destination of the next byte.
     pub end: End<'a>,
     /// Called with the number of bytes of this body that have been written.
@@ -50,7 +47,7 @@ pub struct Body<'a> {
 const LONGEST_LINE: usize = 8 << 10;
 const MOST_TRAILERS: usize = 128;
 
-impl Body<'_> {
+impl ResponseBody<'_> {
     /// Returns the rate limits that apply to this connection.
     fn pace(&mut self) -> StepPace {
         let each = self.way.limit_each.map(|limit| self.connection.limit(limit));
@@ -58,7 +55,7 @@ impl Body<'_> {
     }
 
     /// Moves the whole body. `want`: its size in bytes, if known beforehand. More or fewer bytes are an error.
-    pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, Error> {
+    pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, FetchError> {
         let came = match (framing, want) {
             (Framing::Length(length), _) => self.stream(Some(length))?,
             // The body has no length. The requested bytes are its first ones.
@@ -73,7 +70,7 @@ impl Body<'_> {
     }
 
     /// Moves an unencoded body: first the bytes that arrived with the head, then the rest by a mechanism.
-    fn stream(&mut self, length: Option<u64>) -> Result<u64, Error> {
+    fn stream(&mut self, length: Option<u64>) -> Result<u64, FetchError> {
         let most = length.unwrap_or(u64::MAX);
         let mut came = 0;
         while came < most && self.has_in_memory()? {
@@ -88,22 +85,23 @@ impl Body<'_> {
         let policy = &self.way.policy;
         let mut transfer = Transfer { source, sink, len, needs: policy.needs };
         let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
-            let socket = (Known::Socket { is_internet: true }, socket);
-            let file = Known::File { device: *device, is_sealed: false };
+            let socket = (KnownEnd::Socket { is_internet: true }, socket);
+            let file = KnownEnd::File { device: *device, is_sealed: false };
             plans.plan(policy, socket, (file, self.end.fd), len)
         } else {
             let facts = Facts::of(&transfer);
             Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()))
         };
         if let Some(reason) = &plan.impossible {
-            return Err(Error::Unsupported(reason.clone()));
+            return Err(FetchError::Unsupported(reason.clone()));
         }
-        let (stalled, mut last) = (Cell::new(false), (0, Instant::now()));
+        let limit = self.deadline.limit;
+        let (stalled, mut last, mut silence) = (Cell::new(false), 0, Deadline::after(limit));
         let mut watch = |moved: u64| {
-            if moved > last.0 {
-                last = (moved, Instant::now());
+            if moved > last {
+                (last, silence) = (moved, Deadline::after(limit));
             }
-            stalled.set(last.1.elapsed() >= self.patience.most);
+            stalled.set(silence.passed());
             (self.note)(came + moved)?;
             if stalled.get() { Err(Cancelled) } else { Ok(()) }
         };
@@ -116,37 +114,35 @@ impl Body<'_> {
         match outcome.error {
             Some(mut error) => {
                 error.moved += before;
-                Err(Error::Moved(error))
+                Err(FetchError::Moved(error))
             }
-            None if stalled.get() => {
-                let (host, waited) = (self.connection.host().to_owned(), self.patience.most);
-                Err(Error::Stalled { host, waited })
-            }
-            None if outcome.stopped => Err(Error::Cancelled),
+            None if stalled.get() => Err(self.deadline.stalled(self.connection.host())),
+            None if outcome.stopped => Err(FetchError::Cancelled),
             None => Ok(came),
         }
     }
 
     /// Returns `true` if the buffer holds bytes to write. All bytes of a TLS connection go through the buffer.
-    fn has_in_memory(&mut self) -> Result<bool, Error> {
+    fn has_in_memory(&mut self) -> Result<bool, FetchError> {
         if self.connection.descriptor().is_none() && self.connection.unused().is_empty() {
-            self.connection.fill(&self.patience)?;
+            self.connection.fill(&self.deadline)?;
         }
         Ok(!self.connection.unused().is_empty())
     }
 
     /// Moves a chunked body (RFC 9112, 7.1).
-    fn chunks(&mut self, want: Option<u64>) -> Result<u64, Error> {
+    fn chunks(&mut self, want: Option<u64>) -> Result<u64, FetchError> {
         let mut came = 0;
         loop {
-            let left = self.chunk_size()?;
+            let left = self.chunk_size(came)?;
             if left == 0 {
-                return self.trailers().map(|()| came);
+                return self.trailers(came).map(|()| came);
             }
             if want.is_some_and(|want| left > want - came) {
-                return Err(Error::broken("more bytes come than it said"));
+                return Err(FetchError::broken("more bytes come than it said"));
             }
-            let end = came.checked_add(left).ok_or_else(|| Error::broken("a chunk without end"))?;
+            let end =
+                came.checked_add(left).ok_or_else(|| FetchError::broken("a chunk without end"))?;
             while came < end {
                 if self.connection.unused().is_empty() {
                     self.more(came)?;
@@ -157,7 +153,8 @@ impl Body<'_> {
         }
     }
 
-    fn chunk_size(&mut self) -> Result<u64, Error> {
+    /// Reads the line that starts a chunk. `came`: bytes of the body received before it, for an error.
+    fn chunk_size(&mut self, came: u64) -> Result<u64, FetchError> {
         loop {
             match parse_chunk_size(self.connection.unused()) {
                 Ok(Status::Complete((used, size))) => {
@@ -165,33 +162,33 @@ impl Body<'_> {
                     return Ok(size);
                 }
                 Ok(Status::Partial) if self.connection.unused().len() < LONGEST_LINE => {
-                    self.more(0)?;
+                    self.more(came)?;
                 }
-                _ => return Err(Error::broken("a chunk without a size")),
+                _ => return Err(FetchError::broken("a chunk without a size")),
             }
         }
     }
 
-    fn line_end(&mut self, came: u64) -> Result<(), Error> {
+    fn line_end(&mut self, came: u64) -> Result<(), FetchError> {
         while self.connection.unused().len() < 2 {
             self.more(came)?;
         }
         if !self.connection.unused().starts_with(b"\r\n") {
-            return Err(Error::broken("a chunk that is longer than it said"));
+            return Err(FetchError::broken("a chunk that is longer than it said"));
         }
         self.connection.take(2);
         Ok(())
     }
 
     /// Skips the trailers, up to the empty line. thalweg uses none of them.
-    fn trailers(&mut self) -> Result<(), Error> {
+    fn trailers(&mut self, came: u64) -> Result<(), FetchError> {
         for _ in 0..MOST_TRAILERS {
             let length = loop {
                 let unused = self.connection.unused();
                 match unused.windows(2).position(|pair| pair == b"\r\n") {
                     Some(length) => break length,
-                    None if unused.len() < LONGEST_LINE => self.more(0)?,
-                    None => return Err(Error::broken("a trailer that does not end")),
+                    None if unused.len() < LONGEST_LINE => self.more(came)?,
+                    None => return Err(FetchError::broken("a trailer that does not end")),
                 }
             };
             self.connection.take(length + 2);
@@ -199,12 +196,12 @@ impl Body<'_> {
                 return Ok(());
             }
         }
-        Err(Error::broken("trailers that do not end"))
+        Err(FetchError::broken("trailers that do not end"))
     }
 
-    fn more(&mut self, came: u64) -> Result<(), Error> {
-        match self.connection.fill(&self.patience)? {
-            0 => Err(Error::Short {
+    fn more(&mut self, came: u64) -> Result<(), FetchError> {
+        match self.connection.fill(&self.deadline)? {
+            0 => Err(FetchError::Short {
                 got: quantity::exact(came),
                 want: "an unknown number".to_owned(),
             }),
@@ -214,7 +211,7 @@ impl Body<'_> {
 
     /// Writes at most `most` bytes from the buffer, after the `came` bytes of the body written before. With a rate
     /// limit, one call writes at most one step of it. A longer write would block the other connections.
-    fn put(&mut self, most: u64, came: u64) -> Result<u64, Error> {
+    fn put(&mut self, most: u64, came: u64) -> Result<u64, FetchError> {
         let pace = self.pace();
         let most = most.min(pace.budget());
         let unused = self.connection.unused();
@@ -224,11 +221,11 @@ impl Body<'_> {
                 // A retry would return 0 again, forever.
                 Ok(0) => return Err(self.failed(Errno::IO)),
                 Ok(put) => break put,
-                Err(Errno::INTR) => (self.patience.look)()?,
+                Err(Errno::INTR) => (self.deadline.check)()?,
                 Err(Errno::AGAIN) => {
-                    (self.patience.look)()?;
-                    let pause = Some(Duration::from_millis(100));
-                    io::wait_writable(self.end.fd, pause).map_err(|e| self.failed(e))?;
+                    (self.deadline.check)()?;
+                    io::wait_writable(self.end.fd, Some(CANCEL_CHECK))
+                        .map_err(|e| self.failed(e))?;
                 }
                 Err(errno) => return Err(self.failed(errno)),
             }
@@ -238,19 +235,19 @@ impl Body<'_> {
         self.report.bytes += moved;
         share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
         (self.note)(came + moved)?;
-        pace.hold_back(moved, || (self.patience.look)())?;
+        pace.hold_back(moved, || (self.deadline.check)())?;
         Ok(moved)
     }
 
-    fn failed(&self, errno: Errno) -> Error {
+    fn failed(&self, errno: Errno) -> FetchError {
         let call = self.end.write_call();
         let moved = self.end.at.unwrap_or(self.report.bytes);
-        Error::Moved(LAST_RESORT.info().error(call, Side::Sink, errno, moved))
+        FetchError::Moved(LAST_RESORT.info().error(call, Side::Sink, errno, moved))
     }
 }
 
-fn short(got: u64, want: u64) -> Error {
-    Error::Short { got: quantity::exact(got), want: quantity::exact(want) }
+fn short(got: u64, want: u64) -> FetchError {
+    FetchError::Short { got: quantity::exact(got), want: quantity::exact(want) }
 }
 
 /// Adds one report to another.

@@ -5,17 +5,19 @@ use std::{
     net::{TcpStream, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 #[cfg(feature = "tls")]
 use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
 use std::io::{Read, Write};
-use thalweg_core::rate_limit::RateLimit;
+use thalweg_core::{cadence::Deadline, rate_limit::RateLimit};
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
-use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
+use super::{
+    FetchError, FetchOptions, FetchUrl, TlsTrust, deadline::NetDeadline, head::ResponseHead,
+};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
@@ -29,8 +31,25 @@ enum Wire {
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
+/// An operation on a socket that returned an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketUse {
+    Send,
+    Receive,
+}
+
+impl SocketUse {
+    /// Returns the verb for messages: "cannot VERB HOST".
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Send => "send to",
+            Self::Receive => "read from",
+        }
+    }
+}
+
 /// A connection with a non-blocking socket.
-pub struct Connection {
+pub struct FetchConnection {
     wire: Wire,
     host: String,
     // Allocated by the first read.
@@ -42,34 +61,36 @@ pub struct Connection {
     limit: Option<Arc<RateLimit>>,
 }
 
-impl Connection {
+impl FetchConnection {
     /// Connects to the first address of the server, or of its proxy, that answers.
     pub fn open(
-        target: &Target,
-        (trust, proxies): (&Trust, &Proxies),
-        patience: &Patience<'_>,
-    ) -> Result<Self, Error> {
-        let Some(proxy) = proxies.of(target) else {
-            let socket = dial(&target.authority(), target.host(), patience)?;
+        target: &FetchUrl,
+        options: &FetchOptions,
+        deadline: &NetDeadline<'_>,
+    ) -> Result<Self, FetchError> {
+        let trust = &options.trust;
+        let Some(proxy) = options.proxies.of(target) else {
+            let (host, port) = target.host();
+            let socket = dial(&target.authority(), &host, port, deadline)?;
             return Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()));
         };
         let name = proxy.name();
-        let socket = dial(&name, (proxy.host.clone(), proxy.port), patience)?;
+        let socket = dial(&name, &proxy.host, proxy.port, deadline)?;
         if !target.is_secure() {
             return Ok(Self::over(Wire::Plain(socket), name));
         }
         let mut open = Self::over(Wire::Plain(socket), name);
-        open.send(proxy.connect(target).as_bytes(), patience)?;
-        let head = open.head(patience)?;
+        open.send(proxy.connect(target).as_bytes(), deadline)?;
+        let head = open.head(deadline)?;
         if !(200..300).contains(&head.status) {
-            return Err(Error::Proxy { status: head.status, reason: head.reason });
+            return Err(FetchError::Proxy { status: head.status, reason: head.reason });
         }
         match open.wire {
             // A TLS server sends nothing before the client's first message.
             Wire::Plain(socket) if open.used == open.have => {
                 Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
             }
-            _ => Err(Error::broken("the proxy sends more than its answer")),
+            _ => Err(FetchError::broken("the proxy sends more than its answer")),
         }
     }
 
@@ -97,11 +118,11 @@ impl Connection {
     }
 
     /// Sends all bytes.
-    pub fn send(&mut self, mut bytes: &[u8], patience: &Patience<'_>) -> Result<(), Error> {
+    pub fn send(&mut self, mut bytes: &[u8], deadline: &NetDeadline<'_>) -> Result<(), FetchError> {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.wait_after(&error, ("ask", false), patience)?,
+                Err(error) => self.wait_after(&error, SocketUse::Send, deadline)?,
             }
         }
         Ok(())
@@ -109,22 +130,26 @@ impl Connection {
 
     /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
     /// same time limit as silence.
-    pub fn head(&mut self, patience: &Patience<'_>) -> Result<Head, Error> {
-        let began = Instant::now();
+    pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
+        let silence = Deadline::after(deadline.limit);
         loop {
-            if began.elapsed() >= patience.most {
-                return Err(Error::Stalled { host: self.host.clone(), waited: patience.most });
+            if silence.passed() {
+                return Err(deadline.stalled(&self.host));
             }
-            match Head::parse(self.unused())? {
+            match ResponseHead::parse(self.unused())? {
                 Some((head, length)) => {
                     self.take(length);
                     if !(100..200).contains(&head.status) {
                         return Ok(head);
                     }
                 }
-                None if self.fill(patience)? == 0 => {
+                None if self.fill(deadline)? == 0 => {
                     let why = "it closed the connection without an answer".to_owned();
-                    return Err(Error::Network { doing: "hear", host: self.host.clone(), why });
+                    return Err(FetchError::Network {
+                        doing: "hear",
+                        host: self.host.clone(),
+                        why,
+                    });
                 }
                 None => {}
             }
@@ -146,7 +171,7 @@ impl Connection {
 
     /// Reads the available bytes behind the unused ones and waits for at least one; returns 0 at the end of the
     /// stream. The buffer is larger than any head, line or small file.
-    pub fn fill(&mut self, patience: &Patience<'_>) -> Result<usize, Error> {
+    pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, FetchError> {
         self.buffer.resize(ROOM);
         if self.used > 0 {
             self.buffer.copy_within(self.used..self.have, 0);
@@ -158,16 +183,16 @@ impl Connection {
                     self.have += count;
                     return Ok(count);
                 }
-                Err(error) => self.wait_after(&error, ("read from", true), patience)?,
+                Err(error) => self.wait_after(&error, SocketUse::Receive, deadline)?,
             }
         }
     }
 
     /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does not wait for more than half of
     /// the buffer.
-    pub fn gather(&mut self, wanted: u64, patience: &Patience<'_>) -> Result<(), Error> {
+    pub fn gather(&mut self, wanted: u64, deadline: &NetDeadline<'_>) -> Result<(), FetchError> {
         while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
-            if self.fill(patience)? == 0 {
+            if self.fill(deadline)? == 0 {
                 return Ok(());
             }
         }
@@ -178,13 +203,13 @@ impl Connection {
     fn wait_after(
         &self,
         error: &std::io::Error,
-        (doing, to_read): (&'static str, bool),
-        patience: &Patience<'_>,
-    ) -> Result<(), Error> {
+        attempted: SocketUse,
+        deadline: &NetDeadline<'_>,
+    ) -> Result<(), FetchError> {
         match error.kind() {
             ErrorKind::WouldBlock => {
-                let (fd, to_read) = self.wire.waits_for(to_read);
-                patience.wait(fd, to_read, &self.host)
+                let (fd, to_read) = self.wire.waits_for(attempted == SocketUse::Receive);
+                deadline.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
             // rustls reports invalid data from the peer as this kind.
@@ -193,12 +218,12 @@ impl Connection {
                 let why = super::tls::why(error);
                 #[cfg(not(feature = "tls"))]
                 let why = error.to_string();
-                Err(Error::Untrusted { host: self.host.clone(), why })
+                Err(FetchError::Untrusted { host: self.host.clone(), why })
             }
             _ => {
                 let errno = Errno::from_io_error(error);
                 let why = errno.map_or_else(|| error.to_string(), thalweg_core::error::errno_name);
-                Err(Error::Network { doing, host: self.host.clone(), why })
+                Err(FetchError::Network { doing: attempted.verb(), host: self.host.clone(), why })
             }
         }
     }
@@ -207,19 +232,20 @@ impl Connection {
 /// Connects to the first address that answers. `name` is for messages.
 fn dial(
     name: &str,
-    (host, port): (String, u16),
-    patience: &Patience<'_>,
-) -> Result<TcpStream, Error> {
+    host: &str,
+    port: u16,
+    deadline: &NetDeadline<'_>,
+) -> Result<TcpStream, FetchError> {
     let failed = |doing, error: &std::io::Error| {
         let why = error.to_string();
         let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-        Error::Unreached { doing, host: name.to_owned(), why }
+        FetchError::Unreached { doing, host: name.to_owned(), why }
     };
-    let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
+    let found = (host, port).to_socket_addrs().map_err(|e| failed("find", &e))?;
     let mut last = None;
     for address in found {
-        (patience.look)()?;
-        match TcpStream::connect_timeout(&address, patience.most.min(LONGEST_TRY)) {
+        (deadline.check)()?;
+        match TcpStream::connect_timeout(&address, deadline.limit.min(LONGEST_TRY)) {
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);
@@ -234,7 +260,7 @@ fn dial(
 }
 
 impl Wire {
-    fn over(socket: TcpStream, target: &Target, trust: &Trust) -> Result<Self, Error> {
+    fn over(socket: TcpStream, target: &FetchUrl, trust: &TlsTrust) -> Result<Self, FetchError> {
         #[cfg(feature = "tls")]
         if target.is_secure() {
             let secret = trust.begin(&target.host().0)?;

@@ -11,7 +11,7 @@ use thalweg_tree::{
     manifest::Stated,
 };
 
-use super::{Error, head::Head};
+use super::{FetchError, head::ResponseHead};
 
 /// A hash that a file must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,16 +29,16 @@ const ROOM: usize = 256 << 10;
 
 impl Expected {
     /// Parses 64 hexadecimal digits.
-    pub fn of_digits(hash: Hash, digits: &str, by: &'static str) -> Result<Self, Error> {
+    pub fn of_digits(hash: Hash, digits: &str, by: &'static str) -> Result<Self, FetchError> {
         let stated = Stated::parse(format!("{}  -", digits.trim()).as_bytes());
         let digest = stated.ok().flatten().map(|stated| stated.digest);
         let digest = digest.filter(|digest| digest.bytes().len() == 32);
-        let usage = || Error::Usage(format!("{by} '{digits}': not 64 hexadecimal digits"));
+        let usage = || FetchError::Usage(format!("{by} '{digits}': not 64 hexadecimal digits"));
         Ok(Self { hash, or: None, digest: digest.ok_or_else(usage)?, by })
     }
 
     /// Returns the digest of the whole file that the server sent (RFC 9530): `Repr-Digest: sha-256=:BASE64:`.
-    pub fn of_head(head: &Head) -> Option<Self> {
+    pub fn of_head(head: &ResponseHead) -> Option<Self> {
         let mut list = head.get("repr-digest")?.split(',').map(str::trim);
         let text = list.find_map(|member| member.strip_prefix("sha-256=:"))?;
         let bytes = STANDARD.decode(text.split(':').next()?).ok()?;
@@ -52,8 +52,8 @@ impl Expected {
         &self,
         file: BorrowedFd<'_>,
         from_device: bool,
-        go_on: &impl Fn() -> Result<(), Cancelled>,
-    ) -> Result<&'static str, Error> {
+        check_cancelled: &impl Fn() -> Result<(), Cancelled>,
+    ) -> Result<&'static str, FetchError> {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
             if from_device {
@@ -62,15 +62,15 @@ impl Expected {
             }
             let mut buffer = Buffer::new(ROOM);
             let unread =
-                |errno| Error::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
-            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), go_on, unread)?;
+                |errno| FetchError::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
+            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), check_cancelled, unread)?;
             if got == self.digest {
                 return Ok(name(hash));
             }
             last = Some((name(hash), got));
         }
         let (hash, got) = last.map_or(("", String::new()), |(hash, got)| (hash, got.to_string()));
-        Err(Error::Differs { hash, got, want: self.digest.to_string(), by: self.by })
+        Err(FetchError::Differs { hash, got, want: self.digest.to_string(), by: self.by })
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         }
         let head = |value: &str| {
             let text = format!("HTTP/1.1 200 OK\r\nRepr-Digest: {value}\r\n\r\n");
-            Head::parse(text.as_bytes()).unwrap().unwrap().0
+            ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
         };
         let base64 = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
         let said = Expected::of_head(&head(&format!("md5=:x:, sha-256=:{base64}:"))).unwrap();

@@ -11,7 +11,7 @@ use thalweg_sys::Errno;
 
 /// The reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum FetchError {
     /// The URL or an option is invalid.
     #[error("{0}")]
     Usage(String),
@@ -73,7 +73,7 @@ pub enum Error {
     Cancelled,
 }
 
-impl Error {
+impl FetchError {
     /// Returns `true` if the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
@@ -132,19 +132,19 @@ fn is_of_the_network(errno: Errno) -> bool {
     )
 }
 
-impl From<Cancelled> for Error {
+impl From<Cancelled> for FetchError {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
 }
 
-impl From<CallFailed> for Error {
+impl From<CallFailed> for FetchError {
     fn from(failed: CallFailed) -> Self {
         Self::Destination(failed.into())
     }
 }
 
-impl From<DestinationError> for Error {
+impl From<DestinationError> for FetchError {
     fn from(error: DestinationError) -> Self {
         Self::Destination(error)
     }

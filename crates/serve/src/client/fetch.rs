@@ -10,20 +10,21 @@ use thalweg_sys::usage::Usage;
 use thalweg_tree::{install::EntryAttributes, journal::Remote};
 
 use super::{
-    Error, Expected, Options, Target,
+    Expected, FetchError, FetchOptions, FetchUrl,
     ask::ask,
-    body::{Body, book},
-    connect::Connection,
-    growth::Connections,
-    head::{Framing, Head},
-    landing::Landing,
-    patience::Patience,
-    pull::{Answer, LEAST, Pull, Pulled, State},
-    resume::{Asked, Worth, judge},
+    body::{ResponseBody, book},
+    connect::FetchConnection,
+    deadline::NetDeadline,
+    download::Download,
+    head::{Framing, ResponseHead},
+    pull::{LEAST, OpenResponse, ParallelFetch, ParallelState, Pulled},
+    resume::{FileRequest, RangeOutcome, classify_response},
     retry,
+    scaler::Connections,
     validator::Validators,
-    watcher::{Progress, Watcher},
+    watcher::{FetchProgress, FetchWatcher},
 };
+use crate::http::range::ByteRange;
 
 /// A file that was fetched.
 #[derive(Debug)]
@@ -40,9 +41,9 @@ pub struct Fetched {
 
 /// A file that could not be fetched.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FetchFailure {
     /// The reason.
-    pub error: Error,
+    pub error: FetchError,
     /// Bytes present, and the size of the file if known.
     pub there: u64,
     pub size: Option<u64>,
@@ -53,24 +54,26 @@ pub struct Failed {
 }
 
 /// Warning for a body that ends with the connection.
-const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
+const UNKNOWN_LENGTH: &str =
+    "the server did not say how long the file is: it may have been cut short";
 const CHANGED: &str = "the file has changed on the server, or a response does not identify it: all \
                        of it is fetched again";
 /// A file that changed more often than this during a fetch is likely to change again.
 const MOST_CHANGES: u32 = 2;
 
 /// The list's description of a file, and the attributes that the complete file receives.
-pub struct Listed<'a> {
+pub struct ListedFile<'a> {
     pub size: u64,
     pub etag: &'a str,
     pub attributes: &'a EntryAttributes,
 }
 
-impl Listed<'_> {
+impl ListedFile<'_> {
     /// Checks that a response is about the listed file. A tag that was weak because the file was young may be strong
     /// by now.
-    pub fn check(head: &Head, size: Option<u64>, (want, etag): (u64, &str)) -> Result<(), Error> {
-        let out_of_date = |why: String| Err(Error::OutOfDate(why));
+    pub fn check(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
+        let want = self.size;
+        let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
         match size {
             None => return out_of_date("the server does not say how long it is".to_owned()),
             Some(size) if size != want => {
@@ -81,7 +84,7 @@ impl Listed<'_> {
         }
         let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         match head.get("etag") {
-            Some(own) if strong(own) == strong(etag) => Ok(()),
+            Some(own) if strong(own) == strong(self.etag) => Ok(()),
             _ => out_of_date("its tag is another".to_owned()),
         }
     }
@@ -89,39 +92,45 @@ impl Listed<'_> {
 
 /// Fetches a file.
 pub fn fetch(
-    target: &Target,
+    target: &FetchUrl,
     destination: Destination,
-    options: &Options,
-    watcher: &dyn Watcher,
-) -> Result<Fetched, Box<Failed>> {
+    options: &FetchOptions,
+    watcher: &dyn FetchWatcher,
+) -> Result<Fetched, Box<FetchFailure>> {
     fetch_listed(target, destination, options, watcher, None)
 }
 
 /// Fetches a file like [`fetch`]; `listed` describes it if it is an entry of a list.
 pub fn fetch_listed(
-    target: &Target,
+    target: &FetchUrl,
     destination: Destination,
-    options: &Options,
-    watcher: &dyn Watcher,
-    listed: Option<&Listed<'_>>,
-) -> Result<Fetched, Box<Failed>> {
+    options: &FetchOptions,
+    watcher: &dyn FetchWatcher,
+    listed: Option<&ListedFile<'_>>,
+) -> Result<Fetched, Box<FetchFailure>> {
     let (began, usage) = (Instant::now(), Usage::now_process());
     let stopped = |error| {
-        Box::new(Failed { error, there: 0, size: None, kept: false, report: Report::default() })
+        Box::new(FetchFailure {
+            error,
+            there: 0,
+            size: None,
+            kept: false,
+            report: Report::default(),
+        })
     };
-    let mut landing = Landing::at(destination).map_err(stopped)?;
-    if let Some(left) = landing.left_alone() {
-        watcher.tell(&format!("warning: {left}"));
+    let mut download = Download::at(destination).map_err(stopped)?;
+    if let Some(left) = download.left_alone() {
+        watcher.report(&format!("warning: {left}"));
     }
-    let known = landing.adopt(&target.to_string()).map_err(stopped)?;
-    let resumed = landing.done().bytes();
+    let known = download.adopt(&target.to_string()).map_err(stopped)?;
+    let resumed = download.done().bytes();
     let size = known.as_ref().map(|known| known.size);
-    let mut run = Run {
+    let mut run = FileFetch {
         target,
         options,
         watcher,
         listed,
-        landing,
+        download,
         known,
         size,
         resumed,
@@ -135,18 +144,18 @@ pub fn fetch_listed(
         checked: Vec::new(),
         report: Report::default(),
     };
-    let result = run.ask_until_all_is_there().and_then(|()| run.check());
+    let result = run.ask_until_complete().and_then(|()| run.check());
     run.report.wall = began.elapsed();
     run.report.cpu = Usage::now_process().since(&usage).cpu();
     run.end(result)
 }
 
-struct Run<'a> {
-    target: &'a Target,
-    options: &'a Options,
-    watcher: &'a dyn Watcher,
-    listed: Option<&'a Listed<'a>>,
-    landing: Landing,
+struct FileFetch<'a> {
+    target: &'a FetchUrl,
+    options: &'a FetchOptions,
+    watcher: &'a dyn FetchWatcher,
+    listed: Option<&'a ListedFile<'a>>,
+    download: Download,
     /// The version of the file that is fetched, if it can be resumed.
     known: Option<Remote>,
     size: Option<u64>,
@@ -162,112 +171,139 @@ struct Run<'a> {
     report: Report,
 }
 
-impl Run<'_> {
+impl FileFetch<'_> {
     /// Sends requests until the file is complete, or until a retry makes no sense.
-    fn ask_until_all_is_there(&mut self) -> Result<(), Error> {
-        let (mut tries, mut best) = (0, self.landing.done().bytes());
+    fn ask_until_complete(&mut self) -> Result<(), FetchError> {
+        let (mut tries, mut best) = (0, self.download.done().bytes());
         loop {
             let error = match self.once() {
                 Ok(true) => return Ok(()),
                 Ok(false) => continue,
                 Err(error) => error,
             };
-            let there = self.landing.done().bytes();
+            let there = self.download.done().bytes();
             if there > best {
                 (tries, best) = (0, there);
             }
             tries += 1;
             let pause = retry::pause(tries, self.options.retries, error.after());
-            let can_go_on = self.known.is_some() || self.landing.is_rewindable() || there == 0;
-            let Some(pause) = pause.filter(|_| error.is_passing() && can_go_on) else {
+            let can_retry = self.known.is_some() || self.download.is_rewindable() || there == 0;
+            let Some(pause) = pause.filter(|_| error.is_passing() && can_retry) else {
                 return Err(error);
             };
-            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
-            let look = || self.watcher.go_on();
-            Patience { most: pause, look: &look }.sleep(pause)?;
+            let watcher = self.watcher;
+            retry::wait(&error, pause, |message| watcher.report(message), &|| {
+                watcher.check_cancelled()
+            })?;
         }
     }
 
     /// Sends one request and receives its body. Returns `true` if the file is complete.
-    fn once(&mut self) -> Result<bool, Error> {
-        if self.known.is_none() && self.landing.done().bytes() > 0 {
+    fn once(&mut self) -> Result<bool, FetchError> {
+        if self.known.is_none() && self.download.done().bytes() > 0 {
             // Part of a response without a validator: no other response can be joined to it.
-            self.anew()?;
+            self.restart()?;
         }
         let known = self.known.clone();
         let size = known.as_ref().map_or(u64::MAX, |known| known.size);
-        let Some((from, to)) = self.landing.done().gaps(size).first().copied() else {
+        let Some((from, to)) = self.download.done().gaps(size).first().copied() else {
             return Ok(true);
         };
         let is_conditional = self.is_conditional && known.is_some();
         let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
         let is_vouched = !self.options.expected.is_empty();
-        let asked = Asked { range, known: known.as_ref(), is_conditional, is_vouched };
-        let look = || self.watcher.go_on();
-        let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
-        match judge(&asked, &head)? {
-            Worth::Unconditional => self.is_conditional = false,
-            Worth::Another => {
+        let asked = FileRequest { range, known: known.as_ref(), is_conditional, is_vouched };
+        let check = || self.watcher.check_cancelled();
+        let (connection, head, _) = ask(self.target, &asked, self.options, &check)?;
+        match classify_response(&asked, &head)? {
+            RangeOutcome::Unconditional => self.is_conditional = false,
+            RangeOutcome::Another => {
                 self.changes += 1;
                 if self.changes > MOST_CHANGES {
-                    return Err(Error::Changing);
+                    return Err(FetchError::Changing);
                 }
-                self.watcher.tell(CHANGED);
-                self.anew()?;
+                self.watcher.report(CHANGED);
+                self.restart()?;
             }
-            Worth::Unranged => {
-                self.anew()?;
+            RangeOutcome::Unranged => {
+                self.restart()?;
                 self.is_ranged = false;
             }
-            Worth::Piece { to, total, validators } => {
-                self.is_as_listed(&head, Some(total))?;
-                self.size = Some(total);
-                self.hear_of_digest(&head)?;
-                if let (None, Some(Validators { strong: validator, weak })) = (&known, validators) {
-                    let url = self.target.to_string();
-                    let remote = Remote { url, validator, weak, size: total };
-                    self.landing.begin(&remote)?;
-                    self.known = Some(remote);
-                } else if known.is_none() {
-                    self.anew()?;
-                    self.size = Some(total);
-                }
-                if self.may_be_pulled
-                    && let Some(known) = self.known.clone()
-                    && total - self.landing.done().bytes() > LEAST
-                    && self.landing.is_rewindable()
-                {
-                    return self.pull(&known, Answer { connection, head, span: (from, to) });
-                }
-                self.body(&mut connection, &head, (from, Some(to - from)))?;
-                return Ok(self.landing.done().gaps(total).is_empty());
+            RangeOutcome::Piece { to, total, validators } => {
+                let response = OpenResponse { connection, head, span: ByteRange { from, to } };
+                return self.receive_piece(response, total, validators);
             }
-            Worth::Whole(size) => {
-                self.is_as_listed(&head, size)?;
-                self.anew()?;
-                self.size = size;
-                self.hear_of_digest(&head)?;
-                self.body(&mut connection, &head, (0, size))?;
-                if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
-                    self.watcher.tell(UNTOLD);
-                }
-                self.size = Some(self.landing.done().end());
+            RangeOutcome::Whole(size) => {
+                self.receive_whole(connection, &head, size)?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
+    /// Receives a part of a file of `total` bytes, and perhaps the rest over several connections. `validators`: those
+    /// of a file that was unknown. Returns `true` if the file is complete.
+    fn receive_piece(
+        &mut self,
+        response: OpenResponse,
+        total: u64,
+        validators: Option<Validators>,
+    ) -> Result<bool, FetchError> {
+        self.is_as_listed(&response.head, Some(total))?;
+        self.size = Some(total);
+        self.note_digest(&response.head)?;
+        if self.known.is_none() {
+            if let Some(Validators { strong: validator, weak }) = validators {
+                let url = self.target.to_string();
+                let remote = Remote { url, validator, weak, size: total };
+                self.download.begin(&remote)?;
+                self.known = Some(remote);
+            } else {
+                self.restart()?;
+                self.size = Some(total);
+            }
+        }
+        if self.may_be_pulled
+            && let Some(known) = self.known.clone()
+            && total - self.download.done().bytes() > LEAST
+            && self.download.is_rewindable()
+        {
+            return self.pull(&known, response);
+        }
+        let OpenResponse { mut connection, head, span } = response;
+        self.body(&mut connection, &head, span.from, Some(span.len()))?;
+        Ok(self.download.done().gaps(total).is_empty())
+    }
+
+    /// Receives the whole file, of this size if the server sent one.
+    fn receive_whole(
+        &mut self,
+        mut connection: FetchConnection,
+        head: &ResponseHead,
+        size: Option<u64>,
+    ) -> Result<(), FetchError> {
+        self.is_as_listed(head, size)?;
+        self.restart()?;
+        self.size = size;
+        self.note_digest(head)?;
+        self.body(&mut connection, head, 0, size)?;
+        if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
+            self.watcher.report(UNKNOWN_LENGTH);
+        }
+        self.size = Some(self.download.done().end());
+        Ok(())
+    }
+
     /// Receives the body of a response and all other missing bytes, over as many connections as are useful.
-    fn pull(&mut self, known: &Remote, first: Answer) -> Result<bool, Error> {
-        let pull = Pull {
+    fn pull(&mut self, known: &Remote, first: OpenResponse) -> Result<bool, FetchError> {
+        let pull = ParallelFetch {
             target: self.target,
             options: self.options,
             watcher: self.watcher,
             known,
             is_conditional: self.is_conditional,
             resumed: self.resumed,
-            state: Mutex::new(State::new(&mut self.landing, known.size)),
+            state: Mutex::new(ParallelState::new(&mut self.download, known.size)),
             bell: Condvar::new(),
         };
         let Pulled { report, ended } = pull.all(first);
@@ -280,23 +316,24 @@ impl Run<'_> {
     /// Receives the body of a response into the destination.
     fn body(
         &mut self,
-        connection: &mut Connection,
-        head: &Head,
-        (from, want): (u64, Option<u64>),
-    ) -> Result<(), Error> {
+        connection: &mut FetchConnection,
+        head: &ResponseHead,
+        from: u64,
+        want: Option<u64>,
+    ) -> Result<(), FetchError> {
         let framing = head.framing()?;
-        let (landing, watcher) = (&mut self.landing, self.watcher);
+        let (download, watcher) = (&mut self.download, self.watcher);
         let (resumed, size) = (self.resumed, self.size);
-        let fd = landing.descriptor()?;
-        let end = landing.end(std::os::fd::AsFd::as_fd(&fd), from)?;
+        let fd = download.descriptor()?;
+        let end = download.end(std::os::fd::AsFd::as_fd(&fd), from)?;
         let mut note = |moved: u64| {
-            landing.note(from, from + moved);
-            watcher.progress(Progress { resumed, there: landing.done().bytes(), size })
+            download.note(from, from + moved);
+            watcher.progress(FetchProgress { resumed, there: download.done().bytes(), size })
         };
-        let look = || watcher.go_on();
-        let body = Body {
+        let check = || watcher.check_cancelled();
+        let body = ResponseBody {
             connection,
-            patience: Patience { most: self.options.patience, look: &look },
+            deadline: NetDeadline { limit: self.options.stall, check: &check },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -306,66 +343,66 @@ impl Run<'_> {
         body.bring(framing, want).map(drop)
     }
 
-    fn is_as_listed(&self, head: &Head, size: Option<u64>) -> Result<(), Error> {
-        let listed = self.listed.map(|listed| (listed.size, listed.etag));
-        listed.map_or(Ok(()), |listed| Listed::check(head, size, listed))
+    fn is_as_listed(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
+        self.listed.map_or(Ok(()), |listed| listed.check(head, size))
     }
 
     /// Discards all local bytes and restarts.
-    fn anew(&mut self) -> Result<(), Error> {
-        self.landing.empty()?;
+    fn restart(&mut self) -> Result<(), FetchError> {
+        self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
         self.is_conditional = true;
         Ok(())
     }
 
     /// Records the digest of a response. A resumed file keeps the last digest received; another version replaces it.
-    fn hear_of_digest(&mut self, head: &Head) -> Result<(), Error> {
-        let heard = Expected::of_head(head);
-        if self.known.is_none() || heard.is_some() {
+    fn note_digest(&mut self, head: &ResponseHead) -> Result<(), FetchError> {
+        let sent = Expected::of_head(head);
+        if self.known.is_none() || sent.is_some() {
             self.expected.clone_from(&self.options.expected);
-            self.expected.extend(heard);
+            self.expected.extend(sent);
         }
         if self.options.verify && self.expected.is_empty() {
             let why =
                 "--verify has nothing to compare with: the server tells no digest; give --sha256";
-            return Err(Error::Unsupported(why.to_owned()));
+            return Err(FetchError::Unsupported(why.to_owned()));
         }
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), Error> {
-        if let (Some(size), end) = (self.size, self.landing.done().end())
+    fn check(&mut self) -> Result<(), FetchError> {
+        if let (Some(size), end) = (self.size, self.download.done().end())
             && size != end
         {
-            return Err(Error::broken(format!("{end} bytes of a file of {size}")));
+            return Err(FetchError::broken(format!("{end} bytes of a file of {size}")));
         }
-        let Some(file) = self.landing.file() else { return Ok(()) };
-        let go_on = || self.watcher.go_on();
+        let Some(file) = self.download.file() else { return Ok(()) };
+        let check_cancelled = || self.watcher.check_cancelled();
         for expected in &self.expected {
-            self.checked.push(expected.check(file, self.options.verify, &go_on)?);
+            self.checked.push(expected.check(file, self.options.verify, &check_cancelled)?);
         }
         Ok(())
     }
 
-    fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
-        let Self { landing, report, resumed, size, listed, checked, options, .. } = self;
+    fn end(self, result: Result<(), FetchError>) -> Result<Fetched, Box<FetchFailure>> {
+        let Self { download, report, resumed, size, listed, checked, options, .. } = self;
         let fsync = options.fsync;
-        let there = landing.done().bytes();
-        let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
+        let there = download.done().bytes();
+        let failed =
+            |error, kept, report| Box::new(FetchFailure { error, there, size, kept, report });
         match result {
-            Ok(()) => match landing.publish(listed.map(|listed| listed.attributes), fsync) {
+            Ok(()) => match download.publish(listed.map(|listed| listed.attributes), fsync) {
                 Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),
                 Err(error) => Err(failed(error, false, report)),
             },
             Err(error) if error.spoils_what_is_here() => {
-                let mut landing = landing;
-                drop(landing.empty());
-                drop(landing);
+                let mut download = download;
+                drop(download.empty());
+                drop(download);
                 Err(failed(error, false, report))
             }
             Err(error) => {
-                let kept = landing.leave();
+                let kept = download.leave();
                 Err(failed(error, kept, report))
             }
         }

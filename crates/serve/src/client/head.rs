@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::Error;
+use super::FetchError;
 
 /// Longest accepted head, in bytes.
 pub const LONGEST: usize = 64 << 10;
@@ -13,7 +13,7 @@ const MOST_HEADERS: usize = 128;
 
 /// The status line and the headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ResponseHead {
     pub status: u16,
     pub reason: String,
     /// `true` for HTTP/1.0: the connection ends with the body.
@@ -41,9 +41,9 @@ pub struct ContentRange {
     pub total: Option<NonZero<u64>>,
 }
 
-impl Head {
+impl ResponseHead {
     /// Parses a head and also returns its length; `None` if it is incomplete.
-    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FetchError> {
         let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut room);
         // A client that is not a proxy may accept both (RFC 9112, 5.1 and 5.2), and other clients do.
@@ -51,11 +51,12 @@ impl Head {
         lenient.allow_spaces_after_header_name_in_responses(true);
         lenient.allow_obsolete_multiline_headers_in_responses(true);
         let parsed = lenient.parse_response(&mut response, bytes);
-        let length = match parsed.map_err(|error| Error::broken(format!("its head: {error}")))? {
-            httparse::Status::Complete(length) if length <= LONGEST => length,
-            httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
-            _ => return Err(Error::broken("its head does not end")),
-        };
+        let length =
+            match parsed.map_err(|error| FetchError::broken(format!("its head: {error}")))? {
+                httparse::Status::Complete(length) if length <= LONGEST => length,
+                httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
+                _ => return Err(FetchError::broken("its head does not end")),
+            };
         let text = |value: &[u8]| unfolded(value.iter().map(|byte| char::from(*byte)).collect());
         let pairs = response.headers.iter();
         let head = Self {
@@ -85,24 +86,24 @@ impl Head {
     }
 
     /// Returns how the body is delimited (RFC 9112, 6.3).
-    pub fn framing(&self) -> Result<Framing, Error> {
+    pub fn framing(&self) -> Result<Framing, FetchError> {
         if self.all("transfer-encoding").next().is_some() {
             // No server may send both. Two readers that interpret them differently would see two bodies: an
             // intermediary may have hidden one response in another (RFC 9112, 6.3 and 11.2).
             if self.all("content-length").next().is_some() {
-                return Err(Error::broken(
+                return Err(FetchError::broken(
                     "Content-Length beside Transfer-Encoding, which say two ends of one body",
                 ));
             }
             // HTTP/1.0 does not know chunks, so another server added this header (RFC 9112, 6.1).
             if self.is_old {
-                return Err(Error::broken("Transfer-Encoding in an answer of HTTP/1.0"));
+                return Err(FetchError::broken("Transfer-Encoding in an answer of HTTP/1.0"));
             }
             let coded: Vec<&str> =
                 self.all("transfer-encoding").flat_map(|list| list.split(',')).collect();
             return match &coded[..] {
                 [one] if one.trim().eq_ignore_ascii_case("chunked") => Ok(Framing::Chunked),
-                _ => Err(Error::broken(format!("Transfer-Encoding: {}", coded.join(",")))),
+                _ => Err(FetchError::broken(format!("Transfer-Encoding: {}", coded.join(",")))),
             };
         }
         if matches!(self.status, 204 | 304) {
@@ -114,7 +115,7 @@ impl Head {
             decimal(first.trim()).filter(|_| lengths.all(|other| other.trim() == first.trim()));
         length.map(Framing::Length).ok_or_else(|| {
             let all: Vec<&str> = self.all("content-length").collect();
-            Error::broken(format!("Content-Length: {}", all.join(", ")))
+            FetchError::broken(format!("Content-Length: {}", all.join(", ")))
         })
     }
 
@@ -182,9 +183,9 @@ fn decimal(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn head(lines: &str) -> Head {
+    fn head(lines: &str) -> ResponseHead {
         let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
-        let (head, length) = Head::parse(text.as_bytes()).unwrap().unwrap();
+        let (head, length) = ResponseHead::parse(text.as_bytes()).unwrap().unwrap();
         assert_eq!(length, text.len());
         head
     }
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(framing("").unwrap(), Framing::UntilClose);
         assert_eq!(framing("Transfer-Encoding: Chunked\r\n").unwrap(), Framing::Chunked);
         let old = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert!(Head::parse(old).unwrap().unwrap().0.framing().is_err());
+        assert!(ResponseHead::parse(old).unwrap().unwrap().0.framing().is_err());
         for wrong in [
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
@@ -254,12 +255,12 @@ mod tests {
     fn a_head_comes_in_pieces_and_must_end() {
         let whole = b"HTTP/1.1 206 Partial\r\nA: b\r\n\r\nbody";
         for cut in 0..whole.len() - 4 {
-            assert_eq!(Head::parse(&whole[..cut]).unwrap(), None, "{cut}");
+            assert_eq!(ResponseHead::parse(&whole[..cut]).unwrap(), None, "{cut}");
         }
-        assert!(Head::parse(&[b'x'; 10]).is_err());
+        assert!(ResponseHead::parse(&[b'x'; 10]).is_err());
         let mut endless = b"HTTP/1.1 200 OK\r\nA: ".to_vec();
         endless.resize(LONGEST, b'a');
-        assert!(Head::parse(&endless).is_err());
+        assert!(ResponseHead::parse(&endless).is_err());
         assert_eq!(head("Retry-After: 3\r\n").retry_after(), Some(Duration::from_secs(3)));
         let year = Duration::from_secs(365 * 86_400);
         for far in ["Mon, 25 Nov 2199", "Tue, 25 Nov 2199", "Thu, 25 Nov 2199", "Sun, 25 Nov 2199"]
@@ -271,7 +272,8 @@ mod tests {
         assert_eq!(huge, Some(Duration::from_secs(u64::MAX)));
         assert_eq!(head("Retry-After: soon\r\n").retry_after(), None);
         assert!(head("Connection: a, Close\r\n").lists("connection", "close"));
-        let keeps = |text: &str| Head::parse(text.as_bytes()).unwrap().unwrap().0.keeps_alive();
+        let keeps =
+            |text: &str| ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0.keeps_alive();
         assert!(keeps("HTTP/1.1 200 OK\r\n\r\n") && !keeps("HTTP/1.0 200 OK\r\n\r\n"));
         assert!(keeps("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n"));
         assert!(!keeps("HTTP/1.1 200 OK\r\nConnection: a, Close\r\n\r\n"));

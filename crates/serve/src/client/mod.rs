@@ -1,25 +1,25 @@
 //! Fetches a file from a server, completely or not at all.
 //!
 //! [`fetch`] sends range requests from the first one on, so that it can resume after any interruption. The rules for
-//! that are in a pure function, [`resume::judge`]. This module prints nothing.
+//! that are in a pure function, [`resume::classify_response`]. This module prints nothing.
 
 mod ask;
 mod body;
 mod connect;
+mod deadline;
 mod digest;
+mod download;
 mod error;
 mod fetch;
-mod growth;
 pub mod head;
-mod landing;
 mod netrc;
 mod options;
-mod patience;
 mod proxy;
 mod pull;
 mod request;
 pub mod resume;
 mod retry;
+mod scaler;
 mod spans;
 mod sums;
 mod target;
@@ -30,23 +30,23 @@ pub mod validator;
 mod watcher;
 
 pub use crate::plans::Policy;
-pub use body::Way;
+pub use body::BodySettings;
 pub use digest::Expected;
-pub use error::Error;
-pub use fetch::{Failed, Fetched, fetch};
-pub use growth::Connections;
+pub use error::FetchError;
+pub use fetch::{FetchFailure, Fetched, fetch};
 pub use netrc::Netrc;
-pub use options::Options;
+pub use options::FetchOptions;
 pub use proxy::Proxies;
 pub use request::{Extra, header};
 pub use retry::Answered;
-pub use sums::Sums;
-pub use target::Target;
+pub use scaler::Connections;
+pub use sums::DigestList;
+pub use target::FetchUrl;
 #[cfg(feature = "tls")]
-pub use tls::Trust;
-pub use watcher::{Progress, Watcher};
+pub use tls::TlsTrust;
+pub use watcher::{FetchProgress, FetchWatcher};
 
 /// Without TLS no certificates are needed.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug, Default)]
-pub struct Trust;
+pub struct TlsTrust;

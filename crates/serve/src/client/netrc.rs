@@ -7,14 +7,14 @@ use thalweg_core::{
     trusted_file::{TrustError, open_any},
 };
 
-use super::Error;
+use super::FetchError;
 
 /// The contents of a netrc file.
 #[derive(Clone, Debug, Default)]
-pub struct Netrc(Vec<Entry>);
+pub struct Netrc(Vec<NetrcEntry>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entry {
+struct NetrcEntry {
     /// `None` for `default`, which matches every server that no earlier entry names.
     machine: Option<String>,
     login: String,
@@ -24,9 +24,9 @@ struct Entry {
 impl Netrc {
     /// Reads the file; a missing file counts as empty. A file that other users can read is an error, as with ftp(1),
     /// because it keeps no secret. A file of another user is an error too.
-    pub fn read(path: &Path) -> Result<Self, Error> {
+    pub fn read(path: &Path) -> Result<Self, FetchError> {
         let name = quoted(path);
-        let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
+        let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
         let (file, stat) = match open_any(path) {
             Err(TrustError::Io { source, .. })
                 if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
@@ -34,7 +34,7 @@ impl Netrc {
                 return Ok(Self::default());
             }
             Err(TrustError::Untrusted { why, .. }) => return Err(usage(&why.to_string())),
-            opened => opened.map_err(|error| Error::Usage(error.to_string()))?,
+            opened => opened.map_err(|error| FetchError::Usage(error.to_string()))?,
         };
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(usage("it belongs to another user; --no-netrc does without it"));
@@ -48,21 +48,21 @@ impl Netrc {
 
     /// Returns the user name and password for a server.
     pub fn of(&self, host: &str) -> Option<(&str, &str)> {
-        let is_its = |entry: &&Entry| {
+        let is_its = |entry: &&NetrcEntry| {
             entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host))
         };
         self.0.iter().find(is_its).map(|entry| (&*entry.login, &*entry.password))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (mut entries, mut words) = (Vec::<Entry>::new(), Words(text));
+        let (mut entries, mut words) = (Vec::<NetrcEntry>::new(), NetrcWords(text));
         while let Some(word) = words.next_word()? {
             let mut value = || words.next_word()?.ok_or_else(|| format!("nothing behind '{word}'"));
             match word.as_str() {
                 "machine" => {
-                    entries.push(Entry { machine: Some(value()?), ..Entry::default() });
+                    entries.push(NetrcEntry { machine: Some(value()?), ..NetrcEntry::default() });
                 }
-                "default" => entries.push(Entry::default()),
+                "default" => entries.push(NetrcEntry::default()),
                 "macdef" => words.skip_macro(),
                 "login" | "user" | "password" | "passwd" | "account" => {
                     let value = value()?;
@@ -82,9 +82,9 @@ impl Netrc {
 }
 
 /// Splits text into words, bare or in double quotes. Skips `#` comments up to the end of the line.
-struct Words<'a>(&'a str);
+struct NetrcWords<'a>(&'a str);
 
-impl Words<'_> {
+impl NetrcWords<'_> {
     fn next_word(&mut self) -> Result<Option<String>, String> {
         loop {
             self.0 = self.0.trim_start();

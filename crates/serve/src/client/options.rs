@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use thalweg_core::atomic_file::Fsync;
 
-use super::{Answered, Connections, Expected, Extra, Proxies, Trust, Way};
+use super::{Answered, BodySettings, Connections, Expected, Extra, Proxies, TlsTrust};
 
 /// Options of a fetch.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FetchOptions {
     /// Certificates that https servers must be signed with.
-    pub trust: Trust,
+    pub trust: TlsTrust,
     /// Proxies for requests.
     pub proxies: Proxies,
     /// Additional headers of each request.
     pub extra: Extra,
     /// Settings for moving bodies.
-    pub way: Way,
+    pub way: BodySettings,
     /// Longest time without a byte from the server.
-    pub patience: Duration,
+    pub stall: Duration,
     /// Number of retries after the last received byte.
     pub retries: u32,
     /// Servers that are retried although no connection to them can be made.

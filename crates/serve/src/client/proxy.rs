@@ -6,20 +6,20 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{Error, Target};
+use super::{FetchError, FetchUrl};
 
 /// Decides which proxy serves which server.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    http: Option<Proxy>,
-    https: Option<Proxy>,
+    http: Option<HttpProxy>,
+    https: Option<HttpProxy>,
     /// Servers that are contacted directly.
     direct: Vec<String>,
 }
 
 /// A proxy that is contacted over http.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proxy {
+pub struct HttpProxy {
     pub host: String,
     pub port: u16,
     /// Value of the header Proxy-Authorization.
@@ -29,11 +29,11 @@ pub struct Proxy {
 impl Proxies {
     /// Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower or upper case. As in curl,
     /// `HTTP_PROXY` is ignored: a CGI server sets it to the value of a header that the client chose.
-    pub fn of_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+    pub fn of_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, FetchError> {
         let named = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let any = |name: &str| named(name).or_else(|| named(&name.to_uppercase()));
         let parse = |name: &str, text: Option<String>| {
-            text.map(|text| Proxy::parse(name, text.trim())).transpose()
+            text.map(|text| HttpProxy::parse(name, text.trim())).transpose()
         };
         let all = any("all_proxy");
         Ok(Self {
@@ -44,21 +44,21 @@ impl Proxies {
     }
 
     /// Returns the proxy for a server.
-    pub fn of(&self, target: &Target) -> Option<&Proxy> {
+    pub fn of(&self, target: &FetchUrl) -> Option<&HttpProxy> {
         let proxy = if target.is_secure() { &self.https } else { &self.http };
         let (host, _) = target.host();
         proxy.as_ref().filter(|_| !self.direct.iter().any(|listed| is_listed(&host, listed)))
     }
 }
 
-impl Proxy {
+impl HttpProxy {
     /// Returns the name for messages.
     pub fn name(&self) -> String {
         format!("the proxy {}:{}", self.host, self.port)
     }
 
     /// Returns the CONNECT request for a tunnel to a server.
-    pub fn connect(&self, target: &Target) -> String {
+    pub fn connect(&self, target: &FetchUrl) -> String {
         let (host, port) = target.host();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         let user = self.authorization.as_ref();
@@ -66,15 +66,15 @@ impl Proxy {
         format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{user}\r\n")
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self, Error> {
+    fn parse(name: &str, text: &str) -> Result<Self, FetchError> {
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         // The value may hold a password, so messages do not repeat it.
-        let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
+        let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
         let url = Url::parse(&full).map_err(|_| usage("no URL of a proxy"))?;
         if url.scheme() != "http" {
             let scheme = url.scheme();
             let why = format!("{name}: proxies over http are used, and none over {scheme}");
-            return Err(Error::Unsupported(why));
+            return Err(FetchError::Unsupported(why));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| usage("no URL of a proxy"))?;
@@ -134,14 +134,14 @@ fn is_in(address: IpAddr, network: &str, bits: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn proxies(set: &[(&str, &str)]) -> Result<Proxies, Error> {
+    fn proxies(set: &[(&str, &str)]) -> Result<Proxies, FetchError> {
         Proxies::of_environment(|name| {
             set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
     fn port(set: &[(&str, &str)], url: &str) -> Option<u16> {
-        proxies(set).unwrap().of(&Target::parse(url).unwrap()).map(|proxy| proxy.port)
+        proxies(set).unwrap().of(&FetchUrl::parse(url).unwrap()).map(|proxy| proxy.port)
     }
 
     #[test]
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(port(&[("http_proxy", "http://a:80/")], "http://h/"), Some(80));
         let user = proxies(&[("http_proxy", "http://u:p%40@[::1]:9")]).unwrap().http.unwrap();
         assert_eq!((&*user.host, user.authorization.as_deref()), ("::1", Some("Basic dTpwQA==")));
-        assert!(matches!(proxies(&[("all_proxy", "socks5://a")]), Err(Error::Unsupported(_))));
-        assert!(matches!(proxies(&[("https_proxy", "http://")]), Err(Error::Usage(_))));
+        assert!(matches!(proxies(&[("all_proxy", "socks5://a")]), Err(FetchError::Unsupported(_))));
+        assert!(matches!(proxies(&[("https_proxy", "http://")]), Err(FetchError::Usage(_))));
     }
 
     #[test]

@@ -8,47 +8,48 @@ use std::{
     thread,
 };
 
-use thalweg_core::{Cancelled, Report, quantity};
+use thalweg_core::{Cancelled, Report};
 use thalweg_sys::fault;
 use thalweg_tree::journal::Remote;
 
 use super::{
-    Error, Options, Target,
+    FetchError, FetchOptions, FetchUrl,
     ask::ask,
-    body::{Body, book, trim},
-    connect::Connection,
-    growth::{Advice, Connections, Growth, TICK},
-    head::Head,
-    landing::Landing,
-    patience::Patience,
-    resume::{Asked, Worth, judge},
+    body::{ResponseBody, book, trim},
+    connect::FetchConnection,
+    deadline::{CancelCheck, NetDeadline},
+    download::Download,
+    head::ResponseHead,
+    resume::{FileRequest, RangeOutcome, classify_response},
     retry,
+    scaler::{ConnectionScaler, Connections, ScalingAdvice, TICK},
     spans::Spans,
-    watcher::{Progress, Watcher},
+    watcher::{FetchProgress, FetchWatcher},
 };
+use crate::http::range::ByteRange;
 
 /// State shared by the connections of one file.
-pub struct Pull<'a> {
-    pub target: &'a Target,
-    pub options: &'a Options,
-    pub watcher: &'a dyn Watcher,
+pub struct ParallelFetch<'a> {
+    pub target: &'a FetchUrl,
+    pub options: &'a FetchOptions,
+    pub watcher: &'a dyn FetchWatcher,
     pub known: &'a Remote,
     pub is_conditional: bool,
     /// Bytes present before this run.
     pub resumed: u64,
-    pub state: Mutex<State<'a>>,
+    pub state: Mutex<ParallelState<'a>>,
     pub bell: Condvar,
 }
 
 /// The part of the state that the connections change.
-pub struct State<'a> {
-    landing: &'a mut Landing,
+pub struct ParallelState<'a> {
+    download: &'a mut Download,
     spans: Spans,
     /// Connections in the order in which they started.
     alive: Vec<usize>,
     /// Number of connections that should end, the most recent first.
     unwanted: usize,
-    error: Option<Error>,
+    error: Option<FetchError>,
     /// `true` if a response was unexpected: a single connection then finds out the reason.
     is_upset: bool,
     /// Bytes present before.
@@ -57,11 +58,20 @@ pub struct State<'a> {
 }
 
 /// A response with an unread body.
-pub struct Answer {
-    pub connection: Connection,
-    pub head: Head,
-    /// The bytes in its body: the first one, and one past the last.
-    pub span: (u64, u64),
+pub struct OpenResponse {
+    pub connection: FetchConnection,
+    pub head: ResponseHead,
+    /// The bytes in its body.
+    pub span: ByteRange,
+}
+
+/// Counters of one thread.
+#[derive(Default)]
+struct ThreadTally {
+    /// Bytes of the current span.
+    came: u64,
+    /// Bytes of all spans, by mechanism.
+    report: Report,
 }
 
 /// Smallest number of bytes worth a request of its own.
@@ -71,14 +81,14 @@ pub const LEAST: u64 = 1 << 20;
 pub struct Pulled {
     pub report: Report,
     /// `Ok(false)`: bytes are missing, and a single connection has to continue.
-    pub ended: Result<bool, Error>,
+    pub ended: Result<bool, FetchError>,
 }
 
-impl<'a> State<'a> {
-    pub fn new(landing: &'a mut Landing, size: u64) -> Self {
+impl<'a> ParallelState<'a> {
+    pub fn new(download: &'a mut Download, size: u64) -> Self {
         Self {
-            had: landing.done().bytes(),
-            landing,
+            had: download.done().bytes(),
+            download,
             spans: Spans::of(size),
             alive: Vec::new(),
             unwanted: 0,
@@ -97,17 +107,17 @@ impl<'a> State<'a> {
     }
 }
 
-impl<'a> Pull<'a> {
+impl<'a> ParallelFetch<'a> {
     /// Fetches the missing bytes. `first` is the response to a request for the first gap.
-    pub fn all(self, first: Answer) -> Pulled {
-        let mut growth = Growth::new(self.options.connections);
+    pub fn all(self, first: OpenResponse) -> Pulled {
+        let mut scaler = ConnectionScaler::new(self.options.connections);
         let at_once = match self.options.connections {
             Connections::Auto => 1,
             Connections::Exactly(number) => number.max(1),
         };
         thread::scope(|scope| {
             let mut owner = 0;
-            let mut add = |first: Option<Answer>| {
+            let mut add = |first: Option<OpenResponse>| {
                 let (pull, own, faults) = (&self, owner, fault::inherit());
                 owner += 1;
                 pull.state().alive.push(own);
@@ -133,61 +143,61 @@ impl<'a> Pull<'a> {
                 }
                 let waited = self.bell.wait_timeout(state, TICK);
                 let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                let there = state.landing.done().bytes();
+                let there = state.download.done().bytes();
                 drop(state);
-                if let Err(cancelled) = self.watcher.go_on() {
+                if let Err(cancelled) = self.watcher.check_cancelled() {
                     self.state().error.get_or_insert(cancelled.into());
                     continue;
                 }
                 if !waited.timed_out() {
                     continue;
                 }
-                match growth.tick(there) {
-                    Advice::Stay => {}
-                    Advice::Add => {
+                match scaler.tick(there) {
+                    ScalingAdvice::Stay => {}
+                    ScalingAdvice::Add => {
                         add(None);
                     }
-                    Advice::Drop => self.state().unwanted += 1,
+                    ScalingAdvice::Drop => self.state().unwanted += 1,
                 }
             }
         });
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A connection may move bytes beyond its span before it notices that another has them; they count once.
-        trim(&mut state.report, state.landing.done().bytes() - state.had);
-        let is_whole = state.landing.done().gaps(self.known.size).is_empty();
+        trim(&mut state.report, state.download.done().bytes() - state.had);
+        let is_whole = state.download.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
         Pulled { report: state.report, ended }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<'a>> {
+    fn state(&self) -> MutexGuard<'_, ParallelState<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses one connection after the other, until no span remains for this thread.
-    fn work(&self, owner: usize, mut first: Option<Answer>) {
-        let (mut tries, mut report) = (0, Report::default());
+    fn work(&self, owner: usize, mut first: Option<OpenResponse>) {
+        let (mut tries, mut tally) = (0, ThreadTally::default());
         loop {
             let answer = first.take();
             // The span of an existing response is already assigned.
             let span = answer.as_ref().map(|answer| answer.span);
             let Some(span) = span.or_else(|| self.claim(owner)) else { break };
-            let mut came = 0;
-            let brought = self.bring(owner, span, answer, (&mut came, &mut report));
+            tally.came = 0;
+            let brought = self.bring(owner, span, answer, &mut tally);
             self.state().spans.release(owner);
-            tries = if came > 0 { 0 } else { tries };
+            tries = if tally.came > 0 { 0 } else { tries };
             let Err(error) = brought else { continue };
             tries += 1;
-            if !self.goes_on_after(error, tries) {
+            if !self.may_retry_after(error, tries) {
                 break;
             }
         }
         let mut state = self.state();
-        book(&mut state.report, report);
+        book(&mut state.report, tally.report);
         state.alive.retain(|own| *own != owner);
         self.bell.notify_all();
     }
 
-    fn claim(&self, owner: usize) -> Option<(u64, u64)> {
+    fn claim(&self, owner: usize) -> Option<ByteRange> {
         let mut state = self.state();
         let state = &mut *state;
         if state.is_over() {
@@ -197,11 +207,11 @@ impl<'a> Pull<'a> {
             state.unwanted -= 1;
             return None;
         }
-        state.spans.claim(owner, state.landing.done(), LEAST)
+        state.spans.claim(owner, state.download.done(), LEAST)
     }
 
     /// Returns `true` if this thread should retry after an error.
-    fn goes_on_after(&self, error: Error, tries: u32) -> bool {
+    fn may_retry_after(&self, error: FetchError, tries: u32) -> bool {
         let is_alone = {
             let state = self.state();
             if state.is_over() {
@@ -212,56 +222,57 @@ impl<'a> Pull<'a> {
         };
         let pause = retry::pause(tries, self.options.retries, error.after());
         if let Some(pause) = pause.filter(|_| error.is_passing()) {
-            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
-            let look = || self.look();
-            return Patience { most: pause, look: &look }.sleep(pause).is_ok();
+            let report = |message: &str| self.watcher.report(message);
+            return retry::wait(&error, pause, report, &|| self.check()).is_ok();
         }
         // A server may allow fewer connections than were opened; the others continue.
-        let is_of_this_one = error.is_passing() || matches!(error, Error::Status { .. });
+        let is_of_this_one = error.is_passing() || matches!(error, FetchError::Status { .. });
         if !is_of_this_one || is_alone {
             self.state().error.get_or_insert(error);
         }
         false
     }
 
-    fn look(&self) -> Result<(), Cancelled> {
-        if self.state().is_over() { Err(Cancelled) } else { self.watcher.go_on() }
+    fn check(&self) -> Result<(), Cancelled> {
+        if self.state().is_over() { Err(Cancelled) } else { self.watcher.check_cancelled() }
     }
 
-    /// Sends a request, unless `first` already holds its response, and receives the body. `came` counts the bytes.
+    /// Sends a request, unless `first` already holds its response, and receives the body.
     fn bring(
         &self,
         owner: usize,
-        (from, to): (u64, u64),
-        first: Option<Answer>,
-        (came, report): (&mut u64, &mut Report),
-    ) -> Result<(), Error> {
-        let look = || self.look();
-        let Answer { mut connection, head, span: (_, to) } = match first {
+        span: ByteRange,
+        first: Option<OpenResponse>,
+        tally: &mut ThreadTally,
+    ) -> Result<(), FetchError> {
+        let check = || self.check();
+        let OpenResponse { mut connection, head, span } = match first {
             Some(answer) => answer,
-            None => match self.ask(owner, (from, to), &look)? {
+            None => match self.ask(owner, span, &check)? {
                 Some(answer) => answer,
                 None => return Ok(()),
             },
         };
-        let (fd, is_at_end) = (self.state().landing.descriptor()?, Cell::new(false));
-        let end = self.state().landing.end(fd.as_fd(), from)?;
+        let ByteRange { from, to } = span;
+        let ThreadTally { came, report } = tally;
+        let (fd, is_at_end) = (self.state().download.descriptor()?, Cell::new(false));
+        let end = self.state().download.end(fd.as_fd(), from)?;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
             *came = moved;
             let (there, is_over) = {
                 let mut state = self.state();
-                state.landing.note(from, from + moved);
+                state.download.note(from, from + moved);
                 let is_at_its_end = state.spans.advance(owner, from + moved);
                 is_at_end.set(is_at_its_end || state.is_unwanted(owner));
-                (state.landing.done().bytes(), state.is_over())
+                (state.download.done().bytes(), state.is_over())
             };
             let (resumed, size) = (self.resumed, Some(self.known.size));
-            self.watcher.progress(Progress { resumed, there, size })?;
+            self.watcher.progress(FetchProgress { resumed, there, size })?;
             if is_over || is_at_end.get() { Err(Cancelled) } else { Ok(()) }
         };
-        let body = Body {
+        let body = ResponseBody {
             connection: &mut connection,
-            patience: Patience { most: self.options.patience, look: &look },
+            deadline: NetDeadline { limit: self.options.stall, check: &check },
             way: &self.options.way,
             end,
             note: &mut note,
@@ -270,7 +281,7 @@ impl<'a> Pull<'a> {
         };
         match body.bring(head.framing()?, Some(to - from)) {
             // The following bytes belong to another connection, or will.
-            Err(Error::Cancelled) if is_at_end.get() => Ok(()),
+            Err(FetchError::Cancelled) if is_at_end.get() => Ok(()),
             ended => ended.map(drop),
         }
     }
@@ -279,17 +290,19 @@ impl<'a> Pull<'a> {
     fn ask(
         &self,
         owner: usize,
-        (from, to): (u64, u64),
-        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
-    ) -> Result<Option<Answer>, Error> {
+        span: ByteRange,
+        check: &CancelCheck<'_>,
+    ) -> Result<Option<OpenResponse>, FetchError> {
+        let ByteRange { from, to } = span;
         let range = Some((from, (to < self.known.size).then_some(to)));
         let (known, is_conditional) = (Some(self.known), self.is_conditional);
         let is_vouched = !self.options.expected.is_empty();
-        let asked = Asked { range, known, is_conditional, is_vouched };
-        let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
-        if let Worth::Piece { to, .. } = judge(&asked, &head)? {
+        let asked = FileRequest { range, known, is_conditional, is_vouched };
+        let (connection, head, _) = ask(self.target, &asked, self.options, check)?;
+        if let RangeOutcome::Piece { to, .. } = classify_response(&asked, &head)? {
             self.state().spans.confirm(owner);
-            return Ok(Some(Answer { connection, head, span: (from, to) }));
+            let span = ByteRange { from, to };
+            return Ok(Some(OpenResponse { connection, head, span }));
         }
         self.state().is_upset = true;
         Ok(None)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Error, Target, proxy::Proxy, resume::Asked};
+use super::{FetchError, FetchUrl, proxy::HttpProxy, resume::FileRequest};
 
 /// Headers that every request of a fetch carries.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +19,11 @@ const SECRETS: &[&str] = &["authorization", "cookie", "proxy-authorization"];
 /// Returns the text of a request. `is_own`: `true` if the user named this server. `proxy`: the proxy that forwards
 /// the request.
 pub fn text(
-    target: &Target,
-    asked: &Asked<'_>,
+    target: &FetchUrl,
+    asked: &FileRequest<'_>,
     extra: &Extra,
-    (is_own, proxy): (bool, Option<&Proxy>),
+    is_own: bool,
+    proxy: Option<&HttpProxy>,
 ) -> String {
     let own: Vec<_> = extra.headers.iter().filter(|(name, _)| is_own || !is_secret(name)).collect();
     // In a tunnel the proxy does not forward requests.
@@ -69,8 +70,8 @@ fn is_secret(name: &str) -> bool {
 
 /// Parses a header in the form `NAME: VALUE`. Rejects headers that this client sets itself, because it depends on
 /// them to interpret the response.
-pub fn header(text: &str) -> Result<(String, String), Error> {
-    let usage = |why: &str| Error::Usage(format!("--header '{text}': {why}"));
+pub fn header(text: &str) -> Result<(String, String), FetchError> {
+    let usage = |why: &str| FetchError::Usage(format!("--header '{text}': {why}"));
     let (name, value) = text.split_once(':').ok_or_else(|| usage("write it as NAME: VALUE"))?;
     let (name, value) = (name.trim(), value.trim());
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -102,14 +103,15 @@ mod tests {
 
     #[test]
     fn a_request_says_what_is_wanted_and_keeps_secrets_from_others() {
-        let target = Target::parse("http://u:p@h:8080/a b?c").unwrap();
+        let target = FetchUrl::parse("http://u:p@h:8080/a b?c").unwrap();
         let (url, validator) = (String::new(), "\"v\"".to_owned());
         let known = Remote { url, validator, weak: None, size: 9 };
         let range = Some((4, Some(8)));
-        let asked = Asked { range, known: Some(&known), is_conditional: true, is_vouched: false };
+        let asked =
+            FileRequest { range, known: Some(&known), is_conditional: true, is_vouched: false };
         let headers = [header("Cookie: c").unwrap(), header("user-agent: me").unwrap()];
         let extra = Extra { headers: headers.to_vec(), wants_digest: true };
-        let own = text(&target, &asked, &extra, (true, None));
+        let own = text(&target, &asked, &extra, true, None);
         assert!(own.starts_with("GET /a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"), "{own}");
         for line in
             ["Range: bytes=4-7", "If-Range: \"v\"", "Cookie: c", "Authorization: Basic dTpw"]
@@ -117,9 +119,9 @@ mod tests {
             assert!(own.contains(&format!("\r\n{line}\r\n")), "{line} in {own}");
         }
         assert!(own.contains("user-agent: me") && !own.contains("thalweg/"));
-        assert!(!text(&target, &asked, &extra, (false, None)).contains("Cookie"));
-        let proxy = Proxy { host: "p".into(), port: 1, authorization: Some("Basic x".into()) };
-        let handed_on = text(&target, &asked, &extra, (true, Some(&proxy)));
+        assert!(!text(&target, &asked, &extra, false, None).contains("Cookie"));
+        let proxy = HttpProxy { host: "p".into(), port: 1, authorization: Some("Basic x".into()) };
+        let handed_on = text(&target, &asked, &extra, true, Some(&proxy));
         assert!(handed_on.starts_with("GET http://h:8080/a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"));
         assert!(handed_on.contains("\r\nProxy-Authorization: Basic x\r\n"));
         for wrong in ["", "a", ": b", "a b: c", "a: b\r\nc: d", "Range: bytes=0-1", "HOST: x"] {

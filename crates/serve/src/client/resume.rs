@@ -3,14 +3,14 @@
 use thalweg_tree::journal::Remote;
 
 use super::{
-    Error, Expected,
-    head::{Framing, Head},
+    Expected, FetchError,
+    head::{Framing, ResponseHead},
     validator::{Sameness, Validators, compare, validators},
 };
 
 /// The request that was sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct FileRequest<'a> {
     /// First byte, and one past the last byte or `None` for the end of the file. `None`: the whole file.
     pub range: Option<(u64, Option<u64>)>,
     /// The version of the file of which a part is present.
@@ -21,23 +21,23 @@ pub struct Asked<'a> {
     pub is_vouched: bool,
 }
 
-impl Asked<'_> {
+impl FileRequest<'_> {
     /// A request for a whole file of which nothing is known.
     pub const ALL: Self =
         Self { range: None, known: None, is_conditional: false, is_vouched: false };
 
-    fn compare(&self, known: &Remote, head: &Head) -> Sameness {
+    fn compare(&self, known: &Remote, head: &ResponseHead) -> Sameness {
         compare(known, head, self.is_vouched(head))
     }
 
-    fn is_vouched(&self, head: &Head) -> bool {
+    fn is_vouched(&self, head: &ResponseHead) -> bool {
         self.is_vouched || Expected::of_head(head).is_some()
     }
 }
 
 /// Result of classifying a response: the possible uses of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub enum RangeOutcome {
     /// The body holds the requested bytes up to `to`.
     Piece {
         to: u64,
@@ -56,50 +56,53 @@ pub enum Worth {
 }
 
 /// Classifies a response.
-pub fn judge(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
+pub fn classify_response(
+    asked: &FileRequest<'_>,
+    head: &ResponseHead,
+) -> Result<RangeOutcome, FetchError> {
     match head.status {
         206 => piece(asked, head),
         200 => whole(asked, head),
-        416 if asked.known.is_some() => Ok(Worth::Another),
+        416 if asked.known.is_some() => Ok(RangeOutcome::Another),
         // Some servers refuse every range request with these statuses.
         400 | 403 | 416 | 501 if asked.range.is_some() && asked.known.is_none() => {
-            Ok(Worth::Unranged)
+            Ok(RangeOutcome::Unranged)
         }
         _ => Err(status(head)),
     }
 }
 
 /// Converts the status of a response into an error.
-pub fn status(head: &Head) -> Error {
+pub fn status(head: &ResponseHead) -> FetchError {
     let (status, reason) = (head.status, head.reason.clone());
-    Error::Status { status, reason, after: head.retry_after() }
+    FetchError::Status { status, reason, after: head.retry_after() }
 }
 
-fn piece(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
+fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, FetchError> {
     let Some((from, to)) = asked.range else {
-        return Err(Error::broken("206 to a request for all of it"));
+        return Err(FetchError::broken("206 to a request for all of it"));
     };
     let range = head.content_range();
-    let range = range.ok_or_else(|| Error::broken("206 without a range that makes sense"))?;
+    let range = range.ok_or_else(|| FetchError::broken("206 without a range that makes sense"))?;
     let size = range.total.map(std::num::NonZero::get).or(asked.known.map(|known| known.size));
     if let Some(known) = asked.known {
         match asked.compare(known, head) {
             Sameness::Same if size == Some(known.size) => {}
             // A 206 to If-Range may leave out Last-Modified (RFC 9110, 15.3.7); one to a plain request may not.
-            Sameness::Unproven if asked.is_conditional => return Ok(Worth::Unconditional),
-            _ => return Ok(Worth::Another),
+            Sameness::Unproven if asked.is_conditional => return Ok(RangeOutcome::Unconditional),
+            _ => return Ok(RangeOutcome::Another),
         }
     }
     if range.from != from || to.is_some_and(|to| range.to > to) {
         let (begin, end) = (range.from, range.to);
-        return Err(Error::broken(format!(
+        return Err(FetchError::broken(format!(
             "bytes {begin} to {end} came, asked for were those from {from}"
         )));
     }
     if let Framing::Length(length) = head.framing()?
         && length != range.to - range.from
     {
-        return Err(Error::broken(format!(
+        return Err(FetchError::broken(format!(
             "a range of {} bytes in {length}",
             range.to - range.from
         )));
@@ -108,13 +111,15 @@ fn piece(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
     let validators = (!is_known).then(|| validators(head, size, asked.is_vouched(head))).flatten();
     match size {
         // This part could not be joined with the next one.
-        Some(total) if !is_known && validators.is_none() && range.to < total => Ok(Worth::Unranged),
-        Some(total) => Ok(Worth::Piece { to: range.to, total, validators }),
-        None => Ok(Worth::Unranged),
+        Some(total) if !is_known && validators.is_none() && range.to < total => {
+            Ok(RangeOutcome::Unranged)
+        }
+        Some(total) => Ok(RangeOutcome::Piece { to: range.to, total, validators }),
+        None => Ok(RangeOutcome::Unranged),
     }
 }
 
-fn whole(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
+fn whole(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, FetchError> {
     let size = match head.framing()? {
         Framing::Length(length) => Some(length),
         _ => None,
@@ -123,54 +128,65 @@ fn whole(asked: &Asked<'_>, head: &Head) -> Result<Worth, Error> {
         // The server rejects its own validator in `If-Range`, or the file has changed.
         let is_same = size.is_none_or(|size| size == known.size)
             && asked.compare(known, head) == Sameness::Same;
-        return Ok(if is_same { Worth::Unconditional } else { Worth::Another });
+        return Ok(if is_same { RangeOutcome::Unconditional } else { RangeOutcome::Another });
     }
-    Ok(Worth::Whole(size))
+    Ok(RangeOutcome::Whole(size))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn head(status: u16, lines: &str) -> Head {
+    fn head(status: u16, lines: &str) -> ResponseHead {
         let text = format!("HTTP/1.1 {status} X\r\n{lines}\r\n");
-        Head::parse(text.as_bytes()).unwrap().unwrap().0
+        ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
     }
 
     fn known(validator: &str) -> Remote {
         Remote { url: String::new(), validator: validator.to_owned(), weak: None, size: 10 }
     }
 
-    const FIRST: Asked<'_> = Asked { range: Some((0, None)), ..Asked::ALL };
+    const FIRST: FileRequest<'_> = FileRequest { range: Some((0, None)), ..FileRequest::ALL };
 
-    fn later(known: &Remote, is_conditional: bool) -> Asked<'_> {
-        Asked { range: Some((4, None)), known: Some(known), is_conditional, is_vouched: false }
+    fn later(known: &Remote, is_conditional: bool) -> FileRequest<'_> {
+        FileRequest {
+            range: Some((4, None)),
+            known: Some(known),
+            is_conditional,
+            is_vouched: false,
+        }
     }
 
     #[test]
     fn the_first_answer_says_whether_it_can_be_resumed() {
-        let judge = |status, lines: &str| judge(&FIRST, &head(status, lines));
+        let classify = |status, lines: &str| classify_response(&FIRST, &head(status, lines));
         let piece = |to, strong: Option<&str>| {
             let of = |strong: &str| Validators { strong: strong.to_owned(), weak: None };
-            Worth::Piece { to, total: 10, validators: strong.map(of) }
+            RangeOutcome::Piece { to, total: 10, validators: strong.map(of) }
         };
         let all = "Content-Range: bytes 0-9/10\r\nContent-Length: 10\r\n";
-        assert_eq!(judge(206, &format!("{all}ETag: \"a\"\r\n")).unwrap(), piece(10, Some("\"a\"")));
-        assert_eq!(judge(206, all).unwrap(), piece(10, None));
-        let some = "Content-Range: bytes 0-4/10\r\nContent-Length: 5\r\n";
-        assert_eq!(judge(206, &format!("{some}ETag: \"a\"\r\n")).unwrap(), piece(5, Some("\"a\"")));
-        assert_eq!(judge(206, some).unwrap(), Worth::Unranged);
         assert_eq!(
-            judge(206, "Content-Range: bytes 0-9/*\r\nETag: \"a\"\r\n").unwrap(),
-            Worth::Unranged
+            classify(206, &format!("{all}ETag: \"a\"\r\n")).unwrap(),
+            piece(10, Some("\"a\""))
         );
-        assert_eq!(judge(200, "Content-Length: 10\r\n").unwrap(), Worth::Whole(Some(10)));
-        assert_eq!(judge(200, "").unwrap(), Worth::Whole(None));
-        assert_eq!(judge(416, "Content-Range: bytes */0\r\n").unwrap(), Worth::Unranged);
+        assert_eq!(classify(206, all).unwrap(), piece(10, None));
+        let some = "Content-Range: bytes 0-4/10\r\nContent-Length: 5\r\n";
+        assert_eq!(
+            classify(206, &format!("{some}ETag: \"a\"\r\n")).unwrap(),
+            piece(5, Some("\"a\""))
+        );
+        assert_eq!(classify(206, some).unwrap(), RangeOutcome::Unranged);
+        assert_eq!(
+            classify(206, "Content-Range: bytes 0-9/*\r\nETag: \"a\"\r\n").unwrap(),
+            RangeOutcome::Unranged
+        );
+        assert_eq!(classify(200, "Content-Length: 10\r\n").unwrap(), RangeOutcome::Whole(Some(10)));
+        assert_eq!(classify(200, "").unwrap(), RangeOutcome::Whole(None));
+        assert_eq!(classify(416, "Content-Range: bytes */0\r\n").unwrap(), RangeOutcome::Unranged);
         for status in [400, 403, 501] {
-            assert_eq!(judge(status, "").unwrap(), Worth::Unranged);
-            assert!(super::judge(&Asked::ALL, &head(status, "")).is_err());
-            assert!(super::judge(&later(&known("\"a\""), true), &head(status, "")).is_err());
+            assert_eq!(classify(status, "").unwrap(), RangeOutcome::Unranged);
+            assert!(classify_response(&FileRequest::ALL, &head(status, "")).is_err());
+            assert!(classify_response(&later(&known("\"a\""), true), &head(status, "")).is_err());
         }
         for (status, wrong) in [
             (206, "Content-Range: bytes 1-9/10\r\n"),
@@ -179,7 +195,7 @@ mod tests {
             (404, ""),
             (204, ""),
         ] {
-            assert!(judge(status, wrong).is_err(), "{status} {wrong}");
+            assert!(classify(status, wrong).is_err(), "{status} {wrong}");
         }
     }
 
@@ -188,27 +204,33 @@ mod tests {
         let known = known("\"a\"");
         let asked = |is_conditional| later(&known, is_conditional);
         let range = "Content-Range: bytes 4-9/10\r\n";
-        let on = Worth::Piece { to: 10, total: 10, validators: None };
+        let on = RangeOutcome::Piece { to: 10, total: 10, validators: None };
         let same = head(206, &format!("{range}ETag: \"a\"\r\n"));
-        assert_eq!(judge(&asked(true), &same).unwrap(), on);
-        assert_eq!(judge(&asked(false), &same).unwrap(), on);
+        assert_eq!(classify_response(&asked(true), &same).unwrap(), on);
+        assert_eq!(classify_response(&asked(false), &same).unwrap(), on);
         // Both responses must have the same validator. A response to an unconditional request may not omit it.
-        assert_eq!(judge(&asked(true), &head(206, range)).unwrap(), Worth::Unconditional);
-        assert_eq!(judge(&asked(false), &head(206, range)).unwrap(), Worth::Another);
+        assert_eq!(
+            classify_response(&asked(true), &head(206, range)).unwrap(),
+            RangeOutcome::Unconditional
+        );
+        assert_eq!(
+            classify_response(&asked(false), &head(206, range)).unwrap(),
+            RangeOutcome::Another
+        );
         for another in [
             format!("{range}ETag: \"b\"\r\n"),
             format!("{range}ETag: W/\"a\"\r\n"),
             "Content-Range: bytes 4-10/11\r\nETag: \"a\"\r\n".to_owned(),
         ] {
             assert_eq!(
-                judge(&asked(true), &head(206, &another)).unwrap(),
-                Worth::Another,
+                classify_response(&asked(true), &head(206, &another)).unwrap(),
+                RangeOutcome::Another,
                 "{another}"
             );
         }
         let other_range = "Content-Range: bytes 0-9/10\r\nETag: \"a\"\r\n";
-        assert!(judge(&asked(true), &head(206, other_range)).is_err());
-        assert_eq!(judge(&asked(true), &head(416, "")).unwrap(), Worth::Another);
+        assert!(classify_response(&asked(true), &head(206, other_range)).is_err());
+        assert_eq!(classify_response(&asked(true), &head(416, "")).unwrap(), RangeOutcome::Another);
     }
 
     #[test]
@@ -216,14 +238,14 @@ mod tests {
         let known = known("\"a\"");
         let asked = |is_conditional| later(&known, is_conditional);
         let same = head(200, "Content-Length: 10\r\nETag: \"a\"\r\n");
-        assert_eq!(judge(&asked(true), &same).unwrap(), Worth::Unconditional);
-        assert_eq!(judge(&asked(false), &same).unwrap(), Worth::Whole(Some(10)));
+        assert_eq!(classify_response(&asked(true), &same).unwrap(), RangeOutcome::Unconditional);
+        assert_eq!(classify_response(&asked(false), &same).unwrap(), RangeOutcome::Whole(Some(10)));
         for changed in
             ["Content-Length: 11\r\nETag: \"a\"\r\n", "ETag: \"b\"\r\n", "Content-Length: 10\r\n"]
         {
             assert_eq!(
-                judge(&asked(true), &head(200, changed)).unwrap(),
-                Worth::Another,
+                classify_response(&asked(true), &head(200, changed)).unwrap(),
+                RangeOutcome::Another,
                 "{changed}"
             );
         }

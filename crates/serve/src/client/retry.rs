@@ -6,7 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Error, Target};
+use thalweg_core::{Cancelled, quantity};
+
+use super::{
+    FetchError, FetchUrl,
+    deadline::{CancelCheck, sleep},
+};
 
 /// If a server asks for a longer delay, thalweg does not retry.
 pub const LONGEST: Duration = Duration::from_secs(300);
@@ -20,6 +25,17 @@ pub fn pause(tries: u32, most: u32, wish: Option<Duration>) -> Option<Duration> 
     }
     let doubled = FIRST * 2_u32.saturating_pow(tries.saturating_sub(1).min(6));
     Some(wish.map_or(doubled, |wish| wish.max(FIRST)))
+}
+
+/// Reports a temporary error, and sleeps until the retry.
+pub fn wait(
+    error: &FetchError,
+    pause: Duration,
+    report: impl Fn(&str),
+    check: &CancelCheck<'_>,
+) -> Result<(), Cancelled> {
+    report(&format!("{error}; retrying in {}", quantity::duration(pause)));
+    sleep(pause, check)
 }
 
 /// Servers that are retried if a connection fails, because they have answered before. Clones share the list.
@@ -36,13 +52,13 @@ impl Answered {
     }
 
     /// Records that the servers of these URLs have answered.
-    pub(crate) fn note(&self, targets: [&Target; 2]) {
+    pub(crate) fn note(&self, targets: [&FetchUrl; 2]) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.extend(targets.map(Target::authority));
+        servers.extend(targets.map(FetchUrl::authority));
     }
 
     /// Returns the error of a request for `first`, as a temporary one if that server has answered before.
-    pub(crate) fn judge(&self, first: &Target, error: Error) -> Error {
+    pub(crate) fn as_temporary(&self, first: &FetchUrl, error: FetchError) -> FetchError {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = self.is_assumed || servers.contains(&first.authority());
         if is_known { error.of_known_server() } else { error }

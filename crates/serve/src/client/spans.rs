@@ -3,6 +3,8 @@
 
 use thalweg_tree::Ranges;
 
+use crate::http::range::ByteRange;
+
 /// The bytes assigned to a connection: those before `at` have been received, `to` is the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
@@ -28,7 +30,7 @@ impl Spans {
 
     /// Assigns a span to a connection that has none. Returns `None` if nothing is left, or if each half of the
     /// largest rest would have fewer than `least` bytes.
-    pub fn claim(&mut self, owner: usize, done: &Ranges, least: u64) -> Option<(u64, u64)> {
+    pub fn claim(&mut self, owner: usize, done: &Ranges, least: u64) -> Option<ByteRange> {
         if let Some(span) = self.free(done) {
             self.take(owner, span);
             return Some(span);
@@ -37,18 +39,19 @@ impl Spans {
     }
 
     /// Assigns unassigned bytes to the connection, which has no other span.
-    pub fn take(&mut self, owner: usize, (from, to): (u64, u64)) {
-        self.spans.push(Span { owner, at: from, to, victim: None });
+    pub fn take(&mut self, owner: usize, span: ByteRange) {
+        self.spans.push(Span { owner, at: span.from, to: span.to, victim: None });
     }
 
     /// Returns the largest gap that is neither present nor assigned.
-    fn free(&self, done: &Ranges) -> Option<(u64, u64)> {
+    fn free(&self, done: &Ranges) -> Option<ByteRange> {
         let mut taken = done.clone();
         self.spans.iter().for_each(|span| taken.add(span.at, span.to));
-        taken.gaps(self.size).into_iter().max_by_key(|(from, to)| to - from)
+        let gaps = taken.gaps(self.size).into_iter().map(|(from, to)| ByteRange { from, to });
+        gaps.max_by_key(|gap| gap.len())
     }
 
-    fn split(&mut self, owner: usize, least: u64) -> Option<(u64, u64)> {
+    fn split(&mut self, owner: usize, least: u64) -> Option<ByteRange> {
         let rests = self.spans.iter().filter(|span| span.victim.is_none());
         let rests = rests.map(|span| (span.owner, span.at, self.kept(span)));
         let (victim, at, to) = rests.max_by_key(|(_, at, to)| to.saturating_sub(*at))?;
@@ -57,7 +60,7 @@ impl Spans {
             return None;
         }
         self.spans.push(Span { owner, at: to - half, to, victim: Some(victim) });
-        Some((to - half, to))
+        Some(ByteRange { from: to - half, to })
     }
 
     /// Returns the end of a span if all splits of it are confirmed.
@@ -99,22 +102,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn range(from: u64, to: u64) -> Option<ByteRange> {
+        Some(ByteRange { from, to })
+    }
+
     #[test]
     fn the_largest_rest_is_split_and_what_is_given_up_is_taken_first() {
         let (mut spans, mut done) = (Spans::of(100), Ranges::default());
-        assert_eq!(spans.claim(0, &done, 10), Some((0, 100)));
+        assert_eq!(spans.claim(0, &done, 10), range(0, 100));
         done.add(0, 20);
         assert!(!spans.advance(0, 20));
-        assert_eq!(spans.claim(1, &done, 10), Some((60, 100)));
+        assert_eq!(spans.claim(1, &done, 10), range(60, 100));
         // The first connection keeps the span until the server confirms the second request.
-        assert_eq!(spans.claim(2, &done, 10), Some((40, 60)));
+        assert_eq!(spans.claim(2, &done, 10), range(40, 60));
         spans.release(2);
         assert!(!spans.advance(0, 59));
         spans.confirm(1);
         assert!(spans.advance(0, 60));
         spans.release(1);
         done.add(0, 60);
-        assert_eq!(spans.claim(3, &done, 10), Some((60, 100)));
+        assert_eq!(spans.claim(3, &done, 10), range(60, 100));
         assert_eq!(spans.claim(4, &done, 90), None);
     }
 
@@ -129,7 +136,7 @@ mod tests {
             for (owner, bytes, breaks) in steps {
                 match places[owner] {
                     None => {
-                        places[owner] = spans.claim(owner, &done, 3).map(|(from, _)| from);
+                        places[owner] = spans.claim(owner, &done, 3).map(|span| span.from);
                         if bytes % 2 == 0 {
                             spans.confirm(owner);
                         } else {
@@ -156,7 +163,7 @@ mod tests {
             }
             // A single connection then completes the file.
             (0..4).for_each(|owner| spans.release(owner));
-            while let Some((from, to)) = spans.claim(9, &done, u64::MAX) {
+            while let Some(ByteRange { from, to }) = spans.claim(9, &done, u64::MAX) {
                 prop_assert!(from < to && to <= size);
                 done.add(from, to);
                 prop_assert!(spans.advance(9, to));

@@ -15,12 +15,16 @@ use thalweg_tree::{
 };
 
 use super::{
-    Error, Expected, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked,
+    Expected, FetchError, FetchOptions, FetchUrl,
+    ask::ask,
+    body::ResponseBody,
+    deadline::{CancelCheck, NetDeadline},
+    resume::FileRequest,
 };
 
 /// A list of digests.
 #[derive(Debug)]
-pub struct Sums {
+pub struct DigestList {
     lines: Manifest,
     /// `true` if the name of the list contains `md5`. MD5 digests have as many digits as XXH128.
     is_of_md5: bool,
@@ -30,8 +34,8 @@ pub struct Sums {
 const BARE: &str =
     "--sums says (32 digits without the name of a hash are read as XXH128; MD5 is not supported)";
 
-fn unsupported(hash: &str, shown: &str) -> Error {
-    Error::Unsupported(format!(
+fn unsupported(hash: &str, shown: &str) -> FetchError {
+    FetchError::Unsupported(format!(
         "--sums: the digest of {shown} is {hash}: only SHA-256, BLAKE3 and XXH128 are supported"
     ))
 }
@@ -39,7 +43,7 @@ fn unsupported(hash: &str, shown: &str) -> Error {
 /// Longest list, in bytes. Lists of files that a user names one by one are shorter.
 const LONGEST: u64 = 64 << 20;
 
-impl Sums {
+impl DigestList {
     /// Parses the lines and skips all that are not digests, because lists are often signed inline. `from`: path or
     /// URL of the list.
     pub fn parse(text: &[u8], from: &str) -> Self {
@@ -50,21 +54,21 @@ impl Sums {
 
     /// Fetches a list from a server.
     pub fn fetch(
-        target: &Target,
-        options: &Options,
-        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
-    ) -> Result<Self, Error> {
-        let (mut connection, head, _) = ask(target, &Asked::ALL, options, look)?;
+        target: &FetchUrl,
+        options: &FetchOptions,
+        check: &CancelCheck<'_>,
+    ) -> Result<Self, FetchError> {
+        let (mut connection, head, _) = ask(target, &FileRequest::ALL, options, check)?;
         let memory = memfd_create(c"sums", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
         let is_too_long = Cell::new(false);
         let mut note = |moved: u64| -> Result<(), Cancelled> {
             is_too_long.set(moved > LONGEST);
-            if is_too_long.get() { Err(Cancelled) } else { look() }
+            if is_too_long.get() { Err(Cancelled) } else { check() }
         };
         let end = End { at: Some(0), ..End::of(memory.as_fd()).map_err(failed("fstat"))? };
-        let body = Body {
+        let body = ResponseBody {
             connection: &mut connection,
-            patience: Patience { most: options.patience, look },
+            deadline: NetDeadline { limit: options.stall, check },
             way: &options.way,
             end,
             note: &mut note,
@@ -74,7 +78,7 @@ impl Sums {
         let came = body.bring(head.framing()?, None);
         if is_too_long.get() {
             let most = quantity::exact(LONGEST);
-            return Err(Error::broken(format!("a list of digests of more than {most}")));
+            return Err(FetchError::broken(format!("a list of digests of more than {most}")));
         }
         let mut text = vec![0; usize::try_from(came?).unwrap_or(usize::MAX)];
         let mut read = 0;
@@ -88,7 +92,7 @@ impl Sums {
     }
 
     /// Returns the expected digest of a file, from the only line that names it, with or without directories in front.
-    pub fn of(&self, name: &OsStr) -> Result<Expected, Error> {
+    pub fn of(&self, name: &OsStr) -> Result<Expected, FetchError> {
         let last =
             |stated: &[u8]| stated.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes());
         let lines = self.lines.lines.iter().map(|(_, stated)| stated);
@@ -101,7 +105,7 @@ impl Sums {
             return Err(unsupported("MD5", &shown));
         }
         if named.any(|other| other.digest != stated.digest) {
-            return Err(Error::Usage(format!(
+            return Err(FetchError::Usage(format!(
                 "--sums: lines that contradict each other about {shown}"
             )));
         }
@@ -114,19 +118,19 @@ impl Sums {
     }
 
     /// Returns the reason why the list has no digest of a file.
-    fn unnamed(&self, shown: &str, last: impl Fn(&[u8]) -> bool) -> Error {
+    fn unnamed(&self, shown: &str, last: impl Fn(&[u8]) -> bool) -> FetchError {
         for (number, why) in &self.lines.malformed {
             match why {
                 Malformed::Unsupported { hash, name } if last(name) => {
                     return unsupported(hash, shown);
                 }
                 Malformed::Encoding => {
-                    return Error::Usage(format!("--sums: line {number}: {why}"));
+                    return FetchError::Usage(format!("--sums: line {number}: {why}"));
                 }
                 _ => {}
             }
         }
-        Error::Usage(format!("--sums: no line is about {shown}"))
+        FetchError::Usage(format!("--sums: no line is about {shown}"))
     }
 }
 
@@ -141,21 +145,21 @@ mod tests {
             "-----BEGIN-----\n{a}  ./x.iso\n{b} *y.iso\nSHA256 (z) = {a}\n{a}  f/x2\n{b}  g/x2\n{}  h\n",
             "3".repeat(32)
         );
-        let sums = Sums::parse(text.as_bytes(), "http://h/SUMS");
+        let sums = DigestList::parse(text.as_bytes(), "http://h/SUMS");
         let of = |name: &str| sums.of(OsStr::new(name)).unwrap();
         assert_eq!((of("x.iso").digest.to_string(), of("x.iso").or), (a, Some(Hash::Blake3)));
         assert_eq!(of("y.iso").digest.to_string(), b);
         assert_eq!((of("z").hash, of("z").or), (Hash::Sha256, None));
         assert_eq!((of("h").hash, of("h").or), (Hash::Xxh3, None));
         for none in ["x", "iso", "x2", ""] {
-            assert!(matches!(sums.of(OsStr::new(none)), Err(Error::Usage(_))), "{none}");
+            assert!(matches!(sums.of(OsStr::new(none)), Err(FetchError::Usage(_))), "{none}");
         }
     }
 
     #[test]
     fn digests_that_are_not_supported_are_named() {
         let said = |text: &str, from| {
-            let sums = Sums::parse(text.as_bytes(), from);
+            let sums = DigestList::parse(text.as_bytes(), from);
             sums.of(OsStr::new("a.iso")).map(|expected| expected.by).map_err(|e| e.to_string())
         };
         let digits = "0".repeat(128);

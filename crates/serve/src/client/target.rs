@@ -11,51 +11,51 @@ use percent_encoding::percent_decode_str;
 use thalweg_core::atomic_file::name::is_reserved;
 use url::Url;
 
-use super::Error;
+use super::FetchError;
 
 /// A URL with a supported scheme and a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target(Url);
+pub struct FetchUrl(Url);
 
-impl Target {
+impl FetchUrl {
     /// Parses a URL that the user wrote.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self, FetchError> {
         let url = Url::parse(text).map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => {
-                Error::Usage(format!("'{text}' has no scheme: write http:// in front"))
+                FetchError::Usage(format!("'{text}' has no scheme: write http:// in front"))
             }
-            url::ParseError::IdnaError => Error::Usage(format!(
+            url::ParseError::IdnaError => FetchError::Usage(format!(
                 "'{text}': the host name is not ASCII: write it in its ASCII form (xn--...)"
             )),
-            error => Error::Usage(format!("'{text}' is not a valid URL: {error}")),
+            error => FetchError::Usage(format!("'{text}' is not a valid URL: {error}")),
         })?;
         Self::of(url)
     }
 
     /// Resolves the target of a redirect. A redirect from https to http is an error.
-    pub fn join(&self, location: &str) -> Result<Self, Error> {
+    pub fn join(&self, location: &str) -> Result<Self, FetchError> {
         let joined = self.0.join(location);
-        let url =
-            joined.map_err(|error| Error::broken(format!("'Location: {location}': {error}")))?;
+        let url = joined
+            .map_err(|error| FetchError::broken(format!("'Location: {location}': {error}")))?;
         if self.is_secure() && url.scheme() != "https" {
             let message = format!("redirected from https to '{url}': not followed");
-            return Err(Error::Broken(message));
+            return Err(FetchError::Broken(message));
         }
         Self::of(url)
     }
 
-    fn of(mut url: Url) -> Result<Self, Error> {
+    fn of(mut url: Url) -> Result<Self, FetchError> {
         let why = match url.scheme() {
             "https" if !cfg!(feature = "tls") => Some("was built without https".to_owned()),
             "http" | "https" => None,
             other => Some(format!("fetches http and https, and not {other}")),
         };
         if let Some(why) = why {
-            return Err(Error::Unsupported(format!("'{}': this program {why}", Self(url))));
+            return Err(FetchError::Unsupported(format!("'{}': this program {why}", Self(url))));
         }
         url.set_fragment(None);
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(Error::Usage(format!("'{url}' names no server")));
+            return Err(FetchError::Usage(format!("'{url}' names no server")));
         }
         Ok(Self(url))
     }
@@ -193,7 +193,7 @@ impl Target {
 }
 
 /// Prints the URL without user and password.
-impl fmt::Display for Target {
+impl fmt::Display for FetchUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.0.clone();
         // Both fail for URLs that cannot have a user.
@@ -207,8 +207,8 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    fn target(text: &str) -> Target {
-        Target::parse(text).unwrap()
+    fn target(text: &str) -> FetchUrl {
+        FetchUrl::parse(text).unwrap()
     }
 
     #[test]
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_fetched_is_said() {
-        assert!(matches!(Target::parse("ftp://h/x"), Err(Error::Unsupported(_))));
-        assert!(matches!(Target::parse("host/x"), Err(Error::Usage(_))));
-        assert!(matches!(Target::parse("http://"), Err(Error::Usage(_))));
+        assert!(matches!(FetchUrl::parse("ftp://h/x"), Err(FetchError::Unsupported(_))));
+        assert!(matches!(FetchUrl::parse("host/x"), Err(FetchError::Usage(_))));
+        assert!(matches!(FetchUrl::parse("http://"), Err(FetchError::Usage(_))));
         let here = target("http://a/b/c");
         assert_eq!(here.join("../d").unwrap(), target("http://a/d"));
         assert!(here.is_beside(&here.join("/d").unwrap()));

@@ -18,24 +18,24 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use super::Error;
+use super::FetchError;
 
 /// The certificate authorities that are trusted: those of the system, or those in a file.
 #[derive(Clone, Debug, Default)]
-pub struct Trust {
+pub struct TlsTrust {
     /// A PEM file of certificates that replaces those of the system.
     pub file: Option<PathBuf>,
     /// Loaded for the first https server.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
-impl Trust {
+impl TlsTrust {
     /// Trusts the certificates in `file`, or those of the system if it is `None`.
     pub fn of(file: Option<PathBuf>) -> Self {
         Self { file, config: OnceLock::new() }
     }
 
-    fn read(&self) -> Result<Arc<ClientConfig>, Error> {
+    fn read(&self) -> Result<Arc<ClientConfig>, FetchError> {
         let mut roots = RootCertStore::empty();
         // Certificates of unknown kinds in a store are skipped.
         let named = self.certificates()?;
@@ -45,32 +45,34 @@ impl Trust {
             let what = what.unwrap_or_else(|| "this system".to_owned());
             let why =
                 format!("{what} has no certificate of an authority; name a file with --cacert");
-            return Err(Error::Unsupported(why));
+            return Err(FetchError::Unsupported(why));
         }
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| Error::Unsupported(error.to_string()))?;
+        let builder = builder.map_err(|error| FetchError::Unsupported(error.to_string()))?;
         let builder = if self.file.is_some() {
             let builder = builder.dangerous();
-            builder.with_custom_certificate_verifier(Arc::new(Named::new(roots, named, provider)?))
+            builder.with_custom_certificate_verifier(Arc::new(CacertVerifier::new(
+                roots, named, provider,
+            )?))
         } else {
             builder.with_root_certificates(roots)
         };
         Ok(Arc::new(builder.with_no_client_auth()))
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, FetchError> {
         let Some(file) = &self.file else {
             return Ok(rustls_native_certs::load_native_certs().certs);
         };
         let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
         let name = thalweg_core::shown(file);
-        read.map_err(|error| Error::Usage(format!("--cacert '{name}': {error}")))
+        read.map_err(|error| FetchError::Usage(format!("--cacert '{name}': {error}")))
     }
 
     /// Returns the TLS state for a connection to this server.
-    pub fn begin(&self, host: &str) -> Result<ClientConnection, Error> {
+    pub fn begin(&self, host: &str) -> Result<ClientConnection, FetchError> {
         let config = if let Some(config) = self.config.get() {
             config.clone()
         } else {
@@ -78,9 +80,12 @@ impl Trust {
             self.config.get_or_init(|| read).clone()
         };
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| Error::Usage(format!("'{host}' is no name of a server")))?;
-        let untrusted =
-            |error: rustls::Error| Error::Untrusted { host: host.to_owned(), why: words(&error) };
+        let name =
+            name.map_err(|_| FetchError::Usage(format!("'{host}' is no name of a server")))?;
+        let untrusted = |error: rustls::Error| FetchError::Untrusted {
+            host: host.to_owned(),
+            why: words(&error),
+        };
         ClientConnection::new(config, name).map_err(untrusted)
     }
 }
@@ -88,24 +93,24 @@ impl Trust {
 /// Verifies servers by the certificates of `--cacert`. A server may also present one of these itself, even if it is
 /// an authority's certificate: `openssl req -x509` creates such certificates, and other clients accept them.
 #[derive(Debug)]
-struct Named {
+struct CacertVerifier {
     usual: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Named {
+impl CacertVerifier {
     fn new(
         roots: RootCertStore,
         certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FetchError> {
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-        let usual = builder.build().map_err(|error| Error::Unsupported(error.to_string()))?;
+        let usual = builder.build().map_err(|error| FetchError::Unsupported(error.to_string()))?;
         Ok(Self { usual, certificates })
     }
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for CacertVerifier {
     fn verify_server_cert(
         &self,
         own: &CertificateDer<'_>,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_tree::journal::{LONGEST_VALIDATOR, Remote};
 
-use super::head::Head;
+use super::head::ResponseHead;
 
 /// Validators of the response that sent the first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ const CONSTANTS: [u128; 3] = [0, 1, 315_532_800];
 /// Returns the validators by which later responses can be joined to this one.
 ///
 /// `is_vouched`: `true` if a digest of the whole file is compared at the end, so that constant dates may be used.
-pub fn validators(head: &Head, size: Option<u64>, is_vouched: bool) -> Option<Validators> {
+pub fn validators(head: &ResponseHead, size: Option<u64>, is_vouched: bool) -> Option<Validators> {
     let tag = head.get("etag");
     let date = || head.get("last-modified").filter(|_| is_date_strong(head));
     let strong = tag.filter(|tag| is_strong(tag)).or_else(date)?;
@@ -51,7 +51,7 @@ pub fn validators(head: &Head, size: Option<u64>, is_vouched: bool) -> Option<Va
 
 /// Compares a response with the file that was partly received earlier. Resuming, reconnecting and additional
 /// connections all use this decision.
-pub fn compare(first: &Remote, next: &Head, is_vouched: bool) -> Sameness {
+pub fn compare(first: &Remote, next: &ResponseHead, is_vouched: bool) -> Sameness {
     let is_tag = first.validator.starts_with('"');
     let said = next.get(if is_tag { "etag" } else { "last-modified" });
     let weak = next.get("etag").filter(|_| !is_tag).zip(first.weak.as_deref());
@@ -67,14 +67,14 @@ fn is_strong(tag: &str) -> bool {
     tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"')
 }
 
-fn is_date_strong(head: &Head) -> bool {
+fn is_date_strong(head: &ResponseHead) -> bool {
     let modified = head.date("last-modified");
     let age = head.date("date").zip(modified).map(|(date, then)| date.duration_since(then));
     age.is_some_and(|age| age.is_ok_and(|age| age >= SETTLED))
 }
 
 /// Returns `true` if a validator is, or may be derived from, a date that is equal for every version of a file.
-fn is_constant(validator: &str, head: &Head, size: Option<u64>) -> bool {
+fn is_constant(validator: &str, head: &ResponseHead, size: Option<u64>) -> bool {
     let date = |text: &str| httpdate::parse_http_date(text).ok();
     if !validator.starts_with('"') {
         return date(validator).is_some_and(is_constant_date);
@@ -130,9 +130,9 @@ mod tests {
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const LATER: &str = "Date: Sun, 06 Nov 2022 08:50:37 GMT\r\n";
 
-    fn head(lines: &str) -> Head {
+    fn head(lines: &str) -> ResponseHead {
         let text = format!("HTTP/1.1 206 X\r\n{lines}\r\n");
-        Head::parse(text.as_bytes()).unwrap().unwrap().0
+        ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
     }
 
     fn strong(lines: &str) -> Option<String> {

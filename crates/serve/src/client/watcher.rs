@@ -4,7 +4,7 @@ use thalweg_core::Cancelled;
 
 /// Progress of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct FetchProgress {
     /// Bytes present before this run.
     pub resumed: u64,
     /// Bytes present now.
@@ -14,11 +14,11 @@ pub struct Progress {
 }
 
 /// Observer of a fetch.
-pub trait Watcher: Sync {
+pub trait FetchWatcher: Sync {
     /// Called while bytes are received.
-    fn progress(&self, now: Progress) -> Result<(), Cancelled>;
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled>;
     /// Called regularly while no bytes are received; an error cancels the fetch.
-    fn go_on(&self) -> Result<(), Cancelled>;
+    fn check_cancelled(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
-    fn tell(&self, news: &str);
+    fn report(&self, message: &str);
 }

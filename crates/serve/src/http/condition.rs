@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::head::Head;
+use super::head::RequestHead;
 
 /// Entity tag and modification time that identify one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Validator {
 
 /// Result of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ConditionOutcome {
     /// Send the content; honour `Range` only if `ranges` is `true`.
     Content { ranges: bool },
     /// Send 304: the client already has this version.
@@ -28,14 +28,14 @@ pub enum Answer {
 
 impl Validator {
     /// Evaluates the conditions in the order of RFC 9110, 13.2.2.
-    pub fn judge(&self, head: &Head) -> Answer {
+    pub fn judge(&self, head: &RequestHead) -> ConditionOutcome {
         let unmodified = match (&head.if_match, date(head.if_unmodified_since.as_ref())) {
             (Some(tags), _) => self.is_listed(tags, true),
             (None, Some(since)) => self.modified.is_none_or(|modified| modified <= since),
             (None, None) => true,
         };
         if !unmodified {
-            return Answer::Failed;
+            return ConditionOutcome::Failed;
         }
         let has_it = match (&head.if_none_match, date(head.if_modified_since.as_ref())) {
             (Some(tags), _) => self.is_listed(tags, false),
@@ -43,9 +43,11 @@ impl Validator {
             (None, None) => false,
         };
         if has_it {
-            return Answer::NotModified;
+            return ConditionOutcome::NotModified;
         }
-        Answer::Content { ranges: head.if_range.as_ref().is_none_or(|known| self.is(known)) }
+        ConditionOutcome::Content {
+            ranges: head.if_range.as_ref().is_none_or(|known| self.is(known)),
+        }
     }
 
     fn is_weak(&self) -> bool {
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
     use crate::http::head;
 
-    fn judge(etag: &str, fields: &str) -> Answer {
+    fn judge(etag: &str, fields: &str) -> ConditionOutcome {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
         let head = head::parse(request.as_bytes()).unwrap();
         Validator { etag: etag.to_owned(), modified: in_seconds(784_111_777), is_settled: true }
@@ -105,27 +107,27 @@ mod tests {
 
     #[test]
     fn conditions_are_judged_in_their_order() {
-        let whole = Answer::Content { ranges: true };
+        let whole = ConditionOutcome::Content { ranges: true };
         let cases = [
-            ("If-None-Match: \"a\"".to_owned(), Answer::NotModified),
-            ("If-None-Match: \"b\", W/\"a\"".to_owned(), Answer::NotModified),
-            ("If-None-Match: *".to_owned(), Answer::NotModified),
+            ("If-None-Match: \"a\"".to_owned(), ConditionOutcome::NotModified),
+            ("If-None-Match: \"b\", W/\"a\"".to_owned(), ConditionOutcome::NotModified),
+            ("If-None-Match: *".to_owned(), ConditionOutcome::NotModified),
             ("If-None-Match: \"b\"".to_owned(), whole),
             (format!("If-None-Match: \"b\"\r\nIf-Modified-Since: {LATER}"), whole),
-            (format!("If-Modified-Since: {THEN}"), Answer::NotModified),
+            (format!("If-Modified-Since: {THEN}"), ConditionOutcome::NotModified),
             (format!("If-Modified-Since: {BEFORE}"), whole),
             ("If-Modified-Since: yesterday".to_owned(), whole),
             ("If-Match: \"a\"".to_owned(), whole),
             ("If-Match: *".to_owned(), whole),
-            ("If-Match: W/\"a\"".to_owned(), Answer::Failed),
-            (format!("If-Match: \"b\"\r\nIf-Unmodified-Since: {LATER}"), Answer::Failed),
-            (format!("If-Unmodified-Since: {BEFORE}"), Answer::Failed),
+            ("If-Match: W/\"a\"".to_owned(), ConditionOutcome::Failed),
+            (format!("If-Match: \"b\"\r\nIf-Unmodified-Since: {LATER}"), ConditionOutcome::Failed),
+            (format!("If-Unmodified-Since: {BEFORE}"), ConditionOutcome::Failed),
             (format!("If-Unmodified-Since: {THEN}"), whole),
             ("If-Range: \"a\"".to_owned(), whole),
-            ("If-Range: W/\"a\"".to_owned(), Answer::Content { ranges: false }),
-            ("If-Range: \"b\"".to_owned(), Answer::Content { ranges: false }),
+            ("If-Range: W/\"a\"".to_owned(), ConditionOutcome::Content { ranges: false }),
+            ("If-Range: \"b\"".to_owned(), ConditionOutcome::Content { ranges: false }),
             (format!("If-Range: {THEN}"), whole),
-            (format!("If-Range: {LATER}"), Answer::Content { ranges: false }),
+            (format!("If-Range: {LATER}"), ConditionOutcome::Content { ranges: false }),
         ];
         for (fields, expected) in cases {
             assert_eq!(judge("\"a\"", &fields), expected, "{fields}");
@@ -134,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_weak_tag_lets_nobody_go_on() {
-        let whole = Answer::Content { ranges: false };
+        let whole = ConditionOutcome::Content { ranges: false };
         assert_eq!(judge("W/\"a\"", "If-Range: \"a\""), whole);
         assert_eq!(judge("W/\"a\"", "If-Range: W/\"a\""), whole);
         assert_eq!(judge("W/\"a\"", &format!("If-Range: {THEN}")), whole);
-        assert_eq!(judge("W/\"a\"", "If-Match: \"a\""), Answer::Failed);
-        assert_eq!(judge("W/\"a\"", "If-None-Match: \"a\""), Answer::NotModified);
+        assert_eq!(judge("W/\"a\"", "If-Match: \"a\""), ConditionOutcome::Failed);
+        assert_eq!(judge("W/\"a\"", "If-None-Match: \"a\""), ConditionOutcome::NotModified);
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::{status::Status, target::Target};
+use super::{status::HttpStatus, target::RequestTarget};
 
 /// A request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    pub method: Method,
-    pub target: Target,
+pub struct RequestHead {
+    pub method: RequestMethod,
+    pub target: RequestTarget,
     /// The request line as received, for the log.
     pub line: String,
     /// `true` for HTTP/1.0: the answer needs a length or ends with the connection, because chunks are not supported.
@@ -35,7 +35,7 @@ pub struct Head {
 
 /// The request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum RequestMethod {
     Get,
     /// Like GET, but without the body.
     Head,
@@ -47,38 +47,38 @@ const MOST_HEADERS: usize = 100;
 const OTHER_METHODS: &[&str] = &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
 
 /// Parses a complete head: it ends with the empty line, and every line ends with CR LF.
-pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
+pub fn parse(bytes: &[u8]) -> Result<RequestHead, HttpStatus> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
-        Err(httparse::Error::TooManyHeaders) => return Err(Status::HEAD_TOO_LARGE),
-        Err(httparse::Error::Version) if names_a_version(bytes) => return Err(Status::VERSION),
-        Ok(_) | Err(_) => return Err(Status::BAD_REQUEST),
+        Err(httparse::Error::TooManyHeaders) => return Err(HttpStatus::HEAD_TOO_LARGE),
+        Err(httparse::Error::Version) if names_a_version(bytes) => return Err(HttpStatus::VERSION),
+        Ok(_) | Err(_) => return Err(HttpStatus::BAD_REQUEST),
     }
     let (Some(method), Some(target), Some(version)) =
         (request.method, request.path, request.version)
     else {
-        return Err(Status::BAD_REQUEST);
+        return Err(HttpStatus::BAD_REQUEST);
     };
     let fields = Fields(request.headers);
     let is_old = version == 0;
     fields.check_host(is_old)?;
     let has_body = fields.has_body()?;
     let method = match method {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        other if OTHER_METHODS.contains(&other) => return Err(Status::NOT_ALLOWED),
-        _ => return Err(Status::NOT_IMPLEMENTED),
+        "GET" => RequestMethod::Get,
+        "HEAD" => RequestMethod::Head,
+        other if OTHER_METHODS.contains(&other) => return Err(HttpStatus::NOT_ALLOWED),
+        _ => return Err(HttpStatus::NOT_IMPLEMENTED),
     };
     if fields.one("expect").is_some_and(|e| !e.eq_ignore_ascii_case("100-continue")) {
-        return Err(Status::EXPECTATION_FAILED);
+        return Err(HttpStatus::EXPECTATION_FAILED);
     }
     let line = bytes.split(|byte| *byte == b'\r').find(|line| !line.is_empty() && *line != b"\n");
     let connection = |option: &str| fields.lists("connection", option);
-    Ok(Head {
+    Ok(RequestHead {
         method,
-        target: Target::parse(target)?,
+        target: RequestTarget::parse(target)?,
         line: String::from_utf8_lossy(line.unwrap_or_default()).trim_start().to_owned(),
         is_old,
         keep_alive: !connection("close") && (!is_old || connection("keep-alive")),
@@ -153,7 +153,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Requires exactly one valid `Host` (RFC 9112, 3.2). HTTP/1.0 requests may omit it.
-    fn check_host(&self, is_old: bool) -> Result<(), Status> {
+    fn check_host(&self, is_old: bool) -> Result<(), HttpStatus> {
         let mut hosts = self.all("host");
         let is_name = |host: &[u8]| {
             host.iter()
@@ -162,13 +162,13 @@ impl<'a> Fields<'a> {
         match (hosts.next(), hosts.next()) {
             (Some(host), None) if is_name(host) => Ok(()),
             (None, None) if is_old => Ok(()),
-            _ => Err(Status::BAD_REQUEST),
+            _ => Err(HttpStatus::BAD_REQUEST),
         }
     }
 
     /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding: request
     /// smuggling uses them to make a server read the end of one request as the next one.
-    fn has_body(&self) -> Result<bool, Status> {
+    fn has_body(&self) -> Result<bool, HttpStatus> {
         let mut lengths = self.all("content-length");
         let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
         let is_coded = self.all("transfer-encoding").next().is_some();
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
             (Some(length), None) if !is_coded && is_number(length) => {
                 Ok(length.iter().any(|digit| *digit != b'0'))
             }
-            _ => Err(Status::BAD_REQUEST),
+            _ => Err(HttpStatus::BAD_REQUEST),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Receive buffer of a connection, and the requests in it. The result does not depend on how the bytes were split into reads.
 
 use super::{
-    head::{self, Head},
-    status::Status,
+    head::{self, RequestHead},
+    status::HttpStatus,
 };
 
 /// Maximum size of a request line and its headers, in bytes.
@@ -12,11 +12,11 @@ pub const LARGEST_HEAD: usize = 64 << 10;
 const MOST_EMPTY_LINES: usize = 8;
 
 /// Maximum number of bytes of a rejected request that are logged: it may contain anything.
-const LONGEST_TOLD: usize = 200;
+const LONGEST_LOGGED: usize = 200;
 
 /// Received bytes that are not answered yet.
 #[derive(Debug, Default)]
-pub struct Input {
+pub struct RequestBuffer {
     bytes: Vec<u8>,
     // Bytes before this offset contain neither the end of a head nor a line end other than CR LF.
     looked_at: usize,
@@ -24,7 +24,7 @@ pub struct Input {
     empty_lines: usize,
 }
 
-impl Input {
+impl RequestBuffer {
     /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -41,10 +41,10 @@ impl Input {
     }
 
     /// Returns the next request if it is complete. After an error the remaining bytes must not be parsed.
-    pub fn take(&mut self) -> Option<Result<Head, Status>> {
+    pub fn take(&mut self) -> Option<Result<RequestHead, HttpStatus>> {
         self.skip_empty_lines();
         if self.empty_lines > MOST_EMPTY_LINES {
-            return Some(Err(Status::BAD_REQUEST));
+            return Some(Err(HttpStatus::BAD_REQUEST));
         }
         let end = match self.find_end() {
             Ok(Some(end)) => end,
@@ -68,7 +68,7 @@ impl Input {
     pub fn give_up(&mut self) -> String {
         let bytes = std::mem::take(self).bytes;
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-        String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]).into_owned()
+        String::from_utf8_lossy(&line[..line.len().min(LONGEST_LOGGED)]).into_owned()
     }
 
     /// Skips empty lines before a request (RFC 9112, 2.2).
@@ -82,7 +82,7 @@ impl Input {
     }
 
     /// Returns the offset behind the empty line that ends the head.
-    fn find_end(&mut self) -> Result<Option<usize>, Status> {
+    fn find_end(&mut self) -> Result<Option<usize>, HttpStatus> {
         let most = self.bytes.len().min(LARGEST_HEAD);
         for at in self.looked_at..most {
             if self.bytes[at] != b'\n' {
@@ -91,7 +91,7 @@ impl Input {
             let before = &self.bytes[..at];
             if !before.ends_with(b"\r") {
                 // Another server on the path might or might not accept a bare LF as a line end.
-                return Err(Status::BAD_REQUEST);
+                return Err(HttpStatus::BAD_REQUEST);
             }
             if before.ends_with(b"\r\n\r") {
                 return Ok(Some(at + 1));
@@ -102,7 +102,7 @@ impl Input {
             return Ok(None);
         }
         let line_ends = self.bytes[..most].contains(&b'\n');
-        Err(if line_ends { Status::HEAD_TOO_LARGE } else { Status::TARGET_TOO_LONG })
+        Err(if line_ends { HttpStatus::HEAD_TOO_LARGE } else { HttpStatus::TARGET_TOO_LONG })
     }
 }
 
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn answers(pieces: &[&[u8]]) -> Vec<Result<Head, Status>> {
-        let (mut input, mut answers) = (Input::default(), Vec::new());
+    fn answers(pieces: &[&[u8]]) -> Vec<Result<RequestHead, HttpStatus>> {
+        let (mut input, mut answers) = (RequestBuffer::default(), Vec::new());
         for piece in pieces {
             input.feed(piece);
             while let Some(answer) = input.take() {
@@ -127,20 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_refused_the_first_line_is_told_and_nothing_is_left() {
+    fn a_refused_request_yields_its_first_line_and_leaves_nothing() {
         let long = [b'x'; 300];
-        for (bytes, told) in [
+        for (bytes, expected) in [
             (&b"GET /a HTTP/1.1\r\nHost : a\r\n\r\nGET /b"[..], "GET /a HTTP/1.1"),
             (b"GET /\x00 HTTP/1.1\nHost: a\n\n", "GET /\0 HTTP/1.1"),
             (b"\xff\r\n\r\n", "\u{fffd}"),
             (b"GET /un", "GET /un"),
-            (&long, std::str::from_utf8(&long[..LONGEST_TOLD]).unwrap()),
+            (&long, std::str::from_utf8(&long[..LONGEST_LOGGED]).unwrap()),
             (b"", ""),
         ] {
-            let mut input = Input::default();
+            let mut input = RequestBuffer::default();
             input.feed(bytes);
             assert!(input.take().is_none_or(|answer| answer.is_err()));
-            assert_eq!(input.give_up(), told);
+            assert_eq!(input.give_up(), expected);
             assert!(input.is_empty() && input.take().is_none());
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     fn a_few_empty_lines_are_skipped_and_many_are_refused() {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         for (count, is_refused) in [(0, false), (1, false), (8, false), (9, true), (1000, true)] {
-            let mut input = Input::default();
+            let mut input = RequestBuffer::default();
             let mut answers = Vec::new();
             for _ in 0..count {
                 input.feed(b"\r\n");
@@ -215,22 +215,22 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_refused_at_the_limit() {
-        let mut input = Input::default();
+        let mut input = RequestBuffer::default();
         input.feed(b"GET /");
         input.feed(&vec![b'a'; LARGEST_HEAD - 6]);
         assert_eq!(input.take(), None);
         input.feed(b"a");
-        assert_eq!(input.take(), Some(Err(Status::TARGET_TOO_LONG)));
-        let mut input = Input::default();
+        assert_eq!(input.take(), Some(Err(HttpStatus::TARGET_TOO_LONG)));
+        let mut input = RequestBuffer::default();
         input.feed(b"GET / HTTP/1.1\r\nA: ");
         input.feed(&vec![b'a'; LARGEST_HEAD]);
-        assert_eq!(input.take(), Some(Err(Status::HEAD_TOO_LARGE)));
+        assert_eq!(input.take(), Some(Err(HttpStatus::HEAD_TOO_LARGE)));
     }
 
     #[test]
     fn lines_end_by_both_characters() {
         for bytes in ["GET / HTTP/1.1\nHost: a\n\n", "\n", "GET / HTTP/1.1\r\nHost: a\n"] {
-            assert_eq!(answers(&[bytes.as_bytes()]), [Err(Status::BAD_REQUEST)], "{bytes:?}");
+            assert_eq!(answers(&[bytes.as_bytes()]), [Err(HttpStatus::BAD_REQUEST)], "{bytes:?}");
         }
     }
 }

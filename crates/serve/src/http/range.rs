@@ -5,12 +5,12 @@ pub const MOST_RANGES: usize = 32;
 
 /// A byte range of a file: from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ByteRange {
     pub from: u64,
     pub to: u64,
 }
 
-impl Stretch {
+impl ByteRange {
     /// Returns the number of bytes.
     pub fn len(self) -> u64 {
         self.to - self.from
@@ -24,33 +24,33 @@ impl Stretch {
 
 /// Meaning of a `Range` header for a file of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedRanges {
     /// Send the whole file: the header requests nothing that this server sends as ranges.
     Whole,
     /// At least one range. No range is empty and none overlaps another. They are in the requested order unless some were merged.
-    Parts(Vec<Stretch>),
+    Parts(Vec<ByteRange>),
     /// No requested range lies within the file: 416.
     Nothing,
 }
 
 /// Parses a `Range` header. An invalid header is ignored.
-pub fn wanted(header: &str, size: u64) -> Wanted {
-    let Some(list) = after_unit(header) else { return Wanted::Whole };
+pub fn wanted(header: &str, size: u64) -> WantedRanges {
+    let Some(list) = after_unit(header) else { return WantedRanges::Whole };
     let specs: Vec<&str> = list.split(',').map(trimmed).filter(|spec| !spec.is_empty()).collect();
     if specs.is_empty() || specs.len() > MOST_RANGES {
-        return Wanted::Whole;
+        return WantedRanges::Whole;
     }
     let mut parts = Vec::new();
     for spec in specs {
         match stretch(spec, size) {
-            Err(NoRange) => return Wanted::Whole,
+            Err(NoRange) => return WantedRanges::Whole,
             // An empty range of an empty file: `Content-Range` cannot express it.
-            Ok(Some(part)) if part.is_empty() => return Wanted::Whole,
+            Ok(Some(part)) if part.is_empty() => return WantedRanges::Whole,
             Ok(part) => parts.extend(part),
         }
     }
     merge(&mut parts);
-    if parts.is_empty() { Wanted::Nothing } else { Wanted::Parts(parts) }
+    if parts.is_empty() { WantedRanges::Nothing } else { WantedRanges::Parts(parts) }
 }
 
 fn after_unit(header: &str) -> Option<&str> {
@@ -66,11 +66,11 @@ fn trimmed(spec: &str) -> &str {
 struct NoRange;
 
 /// Parses one range of the list. Returns `None` if it lies beyond the end of the file.
-fn stretch(spec: &str, size: u64) -> Result<Option<Stretch>, NoRange> {
+fn stretch(spec: &str, size: u64) -> Result<Option<ByteRange>, NoRange> {
     let (first, last) = spec.split_once('-').ok_or(NoRange)?;
     if first.is_empty() {
         let count = number(last)?;
-        let tail = Stretch { from: size.saturating_sub(count), to: size };
+        let tail = ByteRange { from: size.saturating_sub(count), to: size };
         return Ok((count > 0).then_some(tail));
     }
     let from = number(first)?;
@@ -78,7 +78,7 @@ fn stretch(spec: &str, size: u64) -> Result<Option<Stretch>, NoRange> {
     if last < from {
         return Err(NoRange);
     }
-    Ok((from < size).then(|| Stretch { from, to: last.saturating_add(1).min(size) }))
+    Ok((from < size).then(|| ByteRange { from, to: last.saturating_add(1).min(size) }))
 }
 
 /// Parses a decimal number. A number above `u64::MAX` counts as `u64::MAX`.
@@ -88,7 +88,7 @@ fn number(digits: &str) -> Result<u64, NoRange> {
 }
 
 /// Merges overlapping ranges: a short request must not cause the same bytes to be sent many times.
-fn merge(parts: &mut Vec<Stretch>) {
+fn merge(parts: &mut Vec<ByteRange>) {
     let mut sorted = parts.clone();
     sorted.sort_unstable_by_key(|part| part.from);
     if sorted.windows(2).all(|pair| pair[0].to <= pair[1].from) {
@@ -109,8 +109,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parts(of: &[(u64, u64)]) -> Wanted {
-        Wanted::Parts(of.iter().map(|(from, to)| Stretch { from: *from, to: *to }).collect())
+    fn parts(of: &[(u64, u64)]) -> WantedRanges {
+        WantedRanges::Parts(
+            of.iter().map(|(from, to)| ByteRange { from: *from, to: *to }).collect(),
+        )
     }
 
     #[test]
@@ -124,26 +126,26 @@ mod tests {
             ("bytes= 5-6 ,\t, 1-2,", parts(&[(5, 7), (1, 3)])),
             ("bytes=5-6,1-2,6-8", parts(&[(1, 3), (5, 9)])),
             ("bytes=0-2,20-30", parts(&[(0, 3)])),
-            ("bytes=10-", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=99999999999999999999-", Wanted::Nothing),
-            ("bytes=3-2", Wanted::Whole),
-            ("bytes=", Wanted::Whole),
-            ("bytes=a-b", Wanted::Whole),
-            ("bytes=1-2,x", Wanted::Whole),
-            ("bytes=+1-2", Wanted::Whole),
-            ("bytes=1", Wanted::Whole),
-            ("bytes=-", Wanted::Whole),
-            ("lines=1-2", Wanted::Whole),
-            ("bytes", Wanted::Whole),
+            ("bytes=10-", WantedRanges::Nothing),
+            ("bytes=-0", WantedRanges::Nothing),
+            ("bytes=99999999999999999999-", WantedRanges::Nothing),
+            ("bytes=3-2", WantedRanges::Whole),
+            ("bytes=", WantedRanges::Whole),
+            ("bytes=a-b", WantedRanges::Whole),
+            ("bytes=1-2,x", WantedRanges::Whole),
+            ("bytes=+1-2", WantedRanges::Whole),
+            ("bytes=1", WantedRanges::Whole),
+            ("bytes=-", WantedRanges::Whole),
+            ("lines=1-2", WantedRanges::Whole),
+            ("bytes", WantedRanges::Whole),
         ];
         for (header, expected) in cases {
             assert_eq!(wanted(header, 10), expected, "{header}");
         }
         let many = format!("bytes={}", vec!["0-1"; MOST_RANGES + 1].join(","));
-        assert_eq!(wanted(&many, 10), Wanted::Whole);
-        assert_eq!(wanted("bytes=-5", 0), Wanted::Whole);
-        assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
+        assert_eq!(wanted(&many, 10), WantedRanges::Whole);
+        assert_eq!(wanted("bytes=-5", 0), WantedRanges::Whole);
+        assert_eq!(wanted("bytes=0-", 0), WantedRanges::Nothing);
     }
 
     proptest! {
@@ -160,9 +162,9 @@ mod tests {
                 *first <= at && more.is_none_or(|more| at <= first + more)
             });
             let parts = match wanted(&header, size) {
-                Wanted::Parts(parts) => parts,
-                Wanted::Nothing => Vec::new(),
-                Wanted::Whole => panic!("{header}"),
+                WantedRanges::Parts(parts) => parts,
+                WantedRanges::Nothing => Vec::new(),
+                WantedRanges::Whole => panic!("{header}"),
             };
             for at in 0..size {
                 let held = parts.iter().filter(|part| part.from <= at && at < part.to).count();
@@ -172,7 +174,7 @@ mod tests {
 
         #[test]
         fn no_header_makes_a_part_that_is_not_there(header in "bytes=[0-9, -]{0,40}", size in 0..50_u64) {
-            if let Wanted::Parts(parts) = wanted(&header, size) {
+            if let WantedRanges::Parts(parts) = wanted(&header, size) {
                 prop_assert!(parts.len() <= MOST_RANGES);
                 prop_assert!(parts.iter().all(|part| part.from < part.to && part.to <= size));
             }

@@ -2,10 +2,10 @@
 
 /// A status code and its reason phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub u16, pub &'static str);
+pub struct HttpStatus(pub u16, pub &'static str);
 
 #[allow(missing_docs)]
-impl Status {
+impl HttpStatus {
     pub const OK: Self = Self(200, "OK");
     pub const PARTIAL: Self = Self(206, "Partial Content");
     pub const FOUND: Self = Self(302, "Found");

@@ -5,11 +5,11 @@ use std::{ffi::OsStr, path::PathBuf};
 
 use percent_encoding::percent_decode;
 
-use super::status::Status;
+use super::status::HttpStatus;
 
 /// A decoded request target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct RequestTarget {
     /// Relative to the root: without `..`, empty names or a leading slash. Empty for the root itself.
     pub path: PathBuf,
     /// `true` if the path ended with a slash, so that it names a directory.
@@ -18,9 +18,9 @@ pub struct Target {
     pub query: Option<String>,
 }
 
-impl Target {
+impl RequestTarget {
     /// Parses a request path, or the absolute URL that a client sends to a proxy.
-    pub fn parse(target: &str) -> Result<Self, Status> {
+    pub fn parse(target: &str) -> Result<Self, HttpStatus> {
         let (target, query) = match target.split_once('?') {
             Some((target, query)) => (target, Some(query.to_owned())),
             None => (target, None),
@@ -34,16 +34,16 @@ impl Target {
             None => target,
         };
         if !path.starts_with('/') || path.contains('#') {
-            return Err(Status::BAD_REQUEST);
+            return Err(HttpStatus::BAD_REQUEST);
         }
         let mut names: Vec<Vec<u8>> = Vec::new();
         for name in path.split('/') {
             let name = decoded(name)?;
             match &*name {
                 b"" | b"." => {}
-                b".." => drop(names.pop().ok_or(Status::BAD_REQUEST)?),
+                b".." => drop(names.pop().ok_or(HttpStatus::BAD_REQUEST)?),
                 // A file name cannot contain a slash.
-                name if name.contains(&b'/') => return Err(Status::NOT_FOUND),
+                name if name.contains(&b'/') => return Err(HttpStatus::NOT_FOUND),
                 _ => names.push(name),
             }
         }
@@ -60,15 +60,15 @@ impl Target {
 }
 
 /// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C string.
-fn decoded(name: &str) -> Result<Vec<u8>, Status> {
+fn decoded(name: &str) -> Result<Vec<u8>, HttpStatus> {
     let mut escapes = name.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
     let is_escape =
         |two: Option<&[u8]>| two.is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !escapes.all(is_escape) {
-        return Err(Status::BAD_REQUEST);
+        return Err(HttpStatus::BAD_REQUEST);
     }
     let bytes: Vec<u8> = percent_decode(name.as_bytes()).collect();
-    if bytes.contains(&0) { Err(Status::BAD_REQUEST) } else { Ok(bytes) }
+    if bytes.contains(&0) { Err(HttpStatus::BAD_REQUEST) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn no_spelling_leads_above_the_root() {
-        let path = |target| Target::parse(target).map(|target| target.path);
+        let path = |target| RequestTarget::parse(target).map(|target| target.path);
         for same in [
             "/a/b",
             "//a///b",
@@ -92,27 +92,27 @@ mod tests {
             assert_eq!(path(same).as_deref(), Ok(Path::new("a/b")), "{same}");
         }
         for above in ["/..", "/a/../..", "/%2e%2e/etc", "/../a", "a", "*", "", "/a#b"] {
-            assert_eq!(path(above), Err(Status::BAD_REQUEST), "{above}");
+            assert_eq!(path(above), Err(HttpStatus::BAD_REQUEST), "{above}");
         }
-        assert_eq!(path("/%2e%2e%2fetc"), Err(Status::NOT_FOUND));
+        assert_eq!(path("/%2e%2e%2fetc"), Err(HttpStatus::NOT_FOUND));
         for bad in ["/%", "/%1", "/%g0", "/%00", "/a%0"] {
-            assert_eq!(path(bad), Err(Status::BAD_REQUEST), "{bad}");
+            assert_eq!(path(bad), Err(HttpStatus::BAD_REQUEST), "{bad}");
         }
     }
 
     #[test]
     fn a_name_may_be_any_bytes() {
-        let target = Target::parse("/%ff%20%3F/?json").unwrap();
+        let target = RequestTarget::parse("/%ff%20%3F/?json").unwrap();
         assert_eq!(target.path.as_os_str().as_bytes(), b"\xff ?");
         assert_eq!((target.is_folder, target.query.as_deref()), (true, Some("json")));
-        assert!(Target::parse("/a/%2egit/b").unwrap().is_hidden());
-        assert!(!Target::parse("/a./b.").unwrap().is_hidden());
+        assert!(RequestTarget::parse("/a/%2egit/b").unwrap().is_hidden());
+        assert!(!RequestTarget::parse("/a./b.").unwrap().is_hidden());
     }
 
     proptest::proptest! {
         #[test]
         fn what_is_read_has_names_only(text in "[/.%2eEfF0-9a?]{0,24}") {
-            if let Ok(target) = Target::parse(&text) {
+            if let Ok(target) = RequestTarget::parse(&text) {
                 let mut parts = target.path.components();
                 proptest::prop_assert!(parts.all(|part| matches!(part, Component::Normal(_))));
             }

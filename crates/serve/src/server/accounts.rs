@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::Report;
 
 /// A counter that exists per mechanism: its name on the page and its value.
-type Column = (&'static str, fn(&Moved) -> String);
+type MetricColumn = (&'static str, fn(&MechanismCounts) -> String);
 
 /// The counters, shared by all workers.
 #[derive(Debug, Default)]
@@ -24,13 +24,13 @@ pub struct Accounts {
     pub bytes: AtomicU64,
     pub changed: AtomicU64,
     pub parked: AtomicU64,
-    pub cold: AtomicU64,
+    pub readaheads: AtomicU64,
     /// Connections closed to make room for new ones.
     pub evicted: AtomicU64,
     /// Connections refused because their client address had reached its limit.
     pub turned_away: AtomicU64,
     statuses: Statuses,
-    mechanisms: Mutex<BTreeMap<&'static str, Moved>>,
+    mechanisms: Mutex<BTreeMap<&'static str, MechanismCounts>>,
 }
 
 /// One atomic counter per status code, so that workers count without a lock.
@@ -44,7 +44,7 @@ impl Default for Statuses {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Moved {
+struct MechanismCounts {
     transfers: u64,
     bytes: u64,
     steps_down: u64,
@@ -90,7 +90,7 @@ impl Accounts {
             ("bytes_sent_total", "counter", load(&self.bytes)),
             ("answers_cut_short_by_a_change_total", "counter", load(&self.changed)),
             ("answers_parked_total", "counter", load(&self.parked)),
-            ("cold_stretches_total", "counter", load(&self.cold)),
+            ("cold_stretches_total", "counter", load(&self.readaheads)),
         ];
         // Writing into a `String` never fails.
         for (name, kind, value) in singles {
@@ -102,7 +102,7 @@ impl Accounts {
             let _ = writeln!(page, "thalweg_answers_total{{status=\"{status}\"}} {count}");
         }
         let mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let columns: [Column; 4] = [
+        let columns: [MetricColumn; 4] = [
             ("transfers_total", |moved| moved.transfers.to_string()),
             ("moved_bytes_total", |moved| moved.bytes.to_string()),
             ("moving_seconds_total", |moved| format!("{:.6}", moved.time.as_secs_f64())),

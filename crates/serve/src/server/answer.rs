@@ -8,47 +8,47 @@ use thalweg_tree::Hash;
 
 use super::{
     archive::Archive,
-    body::{Body, Part, Supply},
-    digests::Known,
-    header::Header,
-    lines::Lines,
+    body::{AnswerBody, BodyPart, Supply},
+    digests::KnownDigest,
+    header::AnswerHead,
+    lines::ManifestLines,
     listing::{self, Listing, ListingFormat},
     log::date,
-    open::{Found, refusal},
-    opened::Opened,
+    open::{ServedEntry, refusal},
+    opened::ServedFile,
     page,
-    site::Site,
+    site::ServedSite,
     store::Store,
-    walk::Tree,
+    walk::TreeWalk,
 };
 use crate::{
     http::{
         condition,
-        head::{Head, Method},
+        head::{RequestHead, RequestMethod},
         media::{Coding, accepted, content_type},
-        range::{Stretch, Wanted, wanted},
-        status::Status,
+        range::{ByteRange, WantedRanges, wanted},
+        status::HttpStatus,
     },
     manifest::{self, encoded},
 };
 
 /// An answer that is ready to be sent.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: Status,
+pub struct PreparedAnswer {
+    pub status: HttpStatus,
     pub head: Vec<u8>,
-    pub body: Body,
+    pub body: AnswerBody,
     /// `true` if another request may follow on this connection.
     pub keep_alive: bool,
     /// If set, the answer must wait until this hash of this file has been computed.
-    pub waits: Option<(Arc<Opened>, Hash)>,
+    pub waits: Option<(Arc<ServedFile>, Hash)>,
 }
 
 /// A request that is being processed.
-struct Asked<'a> {
-    site: &'a Arc<Site>,
+struct AnswerContext<'a> {
+    site: &'a Arc<ServedSite>,
     store: &'a RefCell<Store>,
-    head: &'a Head,
+    head: &'a RequestHead,
     now: SystemTime,
     keep_alive: bool,
 }
@@ -60,90 +60,98 @@ const METRICS: &str = "-/metrics";
 const RETRY_AFTER: u32 = 2;
 
 /// Answers a request. `keep_alive`: `true` if the server is willing to keep the connection open.
-pub fn answer(site: &Arc<Site>, store: &RefCell<Store>, head: &Head, keep_alive: bool) -> Answer {
+pub fn answer(
+    site: &Arc<ServedSite>,
+    store: &RefCell<Store>,
+    head: &RequestHead,
+    keep_alive: bool,
+) -> PreparedAnswer {
     let keep_alive = keep_alive && head.keep_alive && !head.has_body;
-    let asked = Asked { site, store, head, now: SystemTime::now(), keep_alive };
+    let asked = AnswerContext { site, store, head, now: SystemTime::now(), keep_alive };
     let mut answer = asked.answer().unwrap_or_else(|status| asked.refuse(status));
-    if head.method == Method::Head {
-        answer.body = Body::default();
+    if head.method == RequestMethod::Head {
+        answer.body = AnswerBody::default();
     }
     answer
 }
 
 /// Returns the answer to an invalid or incomplete request. The connection ends after it.
-pub fn refuse(status: Status) -> Answer {
+pub fn refuse(status: HttpStatus) -> PreparedAnswer {
     let (head, body) = error(status, &date(SystemTime::now()), "close");
-    Answer { status, head, body, keep_alive: false, waits: None }
+    PreparedAnswer { status, head, body, keep_alive: false, waits: None }
 }
 
-fn error(status: Status, date: &str, connection: &str) -> (Vec<u8>, Body) {
+fn error(status: HttpStatus, date: &str, connection: &str) -> (Vec<u8>, AnswerBody) {
     let text = format!("{} {}\n", status.0, status.1);
-    let mut head = Header::new(status, date).with("Connection", connection);
-    if status == Status::NOT_ALLOWED {
+    let mut head = AnswerHead::new(status, date).with("Connection", connection);
+    if status == HttpStatus::NOT_ALLOWED {
         head = head.with("Allow", "GET, HEAD");
     }
-    if status == Status::UNAVAILABLE {
+    if status == HttpStatus::UNAVAILABLE {
         head = head.with("Retry-After", RETRY_AFTER);
     }
     let head = head.with("Content-Type", "text/plain; charset=utf-8");
-    (head.with("Content-Length", text.len()).bytes(), Body::of([Part::Bytes(text.into_bytes())]))
+    (
+        head.with("Content-Length", text.len()).bytes(),
+        AnswerBody::of([BodyPart::Bytes(text.into_bytes())]),
+    )
 }
 
-impl Asked<'_> {
-    fn answer(&self) -> Result<Answer, Status> {
+impl AnswerContext<'_> {
+    fn answer(&self) -> Result<PreparedAnswer, HttpStatus> {
         let (site, target) = (self.site, &self.head.target);
         if site.metrics && target.path == Path::new(METRICS) {
             let text = site.accounts.page(site.names.held()).into_bytes();
             return Ok(self.text("text/plain; version=0.0.4", text));
         }
         if target.is_hidden() && !site.hidden {
-            return Err(Status::NOT_FOUND);
+            return Err(HttpStatus::NOT_FOUND);
         }
         if let Some(only) = site.root.only.as_ref().filter(|_| target.path.as_os_str().is_empty()) {
             return Ok(self.redirect(&format!("/{}", encoded(Path::new(only)))));
         }
         match self.find(&target.path)? {
-            Found::File(_) if target.is_folder => Err(Status::NOT_FOUND),
-            Found::File(file) => {
+            ServedEntry::File(_) if target.is_folder => Err(HttpStatus::NOT_FOUND),
+            ServedEntry::File(file) => {
                 Ok(self.digits(&file).unwrap_or_else(|| self.file(&target.path, file)))
             }
-            Found::Folder(_) if !target.is_folder => {
+            ServedEntry::Folder(_) if !target.is_folder => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
                 let path = encoded(&target.path);
                 // A name always follows the leading slash, so `//host` cannot redirect to another host.
                 Ok(self.redirect(&format!("/{path}/{}", query.unwrap_or_default())))
             }
-            Found::Folder(fd) => self.folder(&target.path, &fd),
+            ServedEntry::Folder(fd) => self.folder(&target.path, &fd),
         }
     }
 
-    fn find(&self, path: &Path) -> Result<Found, Status> {
+    fn find(&self, path: &Path) -> Result<ServedEntry, HttpStatus> {
         self.site.root.find(path, Some(self.store))
     }
 
-    fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<Answer, Status> {
+    fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<PreparedAnswer, HttpStatus> {
         let site = self.site;
         let question = self.head.target.query.as_deref().unwrap_or_default();
         let is_of_folder = matches!(question, "json" | "manifest" | "tar");
         if !is_of_folder {
             let index = path.join("index.html");
-            if let Ok(Found::File(file)) = self.find(&index) {
+            if let Ok(ServedEntry::File(file)) = self.find(&index) {
                 return Ok(self.file(&index, file));
             }
         }
         if !site.listing {
-            return Err(Status::FORBIDDEN);
+            return Err(HttpStatus::FORBIDDEN);
         }
         // Permission errors must become a status code, so the directory is opened before anything is sent.
         let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
         let site = Arc::clone(site);
-        let tree = |site| Tree::of(site, path.to_owned());
+        let tree = |site| TreeWalk::of(site, path.to_owned());
         let listing = |site, format| {
             Box::new(Listing::of(site, path.to_owned(), directory, format)) as Box<dyn Supply>
         };
         Ok(match question {
             "manifest" => {
-                let lines = Lines::of(tree(site), fstat(fd).map_err(refusal)?);
+                let lines = ManifestLines::of(tree(site), fstat(fd).map_err(refusal)?);
                 self.stream((manifest::MEDIA_TYPE, None), Box::new(lines))
             }
             "tar" => self.stream(("application/x-tar", None), Box::new(Archive::of(tree(site)))),
@@ -156,37 +164,37 @@ impl Asked<'_> {
     }
 
     /// Answers `?digest=blake3` with the hash of the file in hexadecimal digits.
-    fn digits(&self, file: &Arc<Opened>) -> Option<Answer> {
+    fn digits(&self, file: &Arc<ServedFile>) -> Option<PreparedAnswer> {
         let name = self.head.target.query.as_ref()?.strip_prefix("digest=")?;
         let hash = [("sha-256", Hash::Sha256), ("blake3", Hash::Blake3), ("xxh3", Hash::Xxh3)];
         let (_, hash) = hash.into_iter().find(|(known, _)| *known == name)?;
         self.site.digests.as_ref()?;
         if self.head.without_digest {
-            return Some(self.refuse(Status::UNAVAILABLE));
+            return Some(self.refuse(HttpStatus::UNAVAILABLE));
         }
         Some(match self.digest(file, hash) {
-            Known::Digest(digest) => {
+            KnownDigest::Digest(digest) => {
                 self.text("text/plain; charset=utf-8", format!("{digest}\n").into_bytes())
             }
-            Known::Nothing => self.refuse(Status::UNAVAILABLE),
-            Known::NotYet => self.later(file, hash),
+            KnownDigest::Nothing => self.refuse(HttpStatus::UNAVAILABLE),
+            KnownDigest::NotYet => self.later(file, hash),
         })
     }
 
     /// Returns the hash of a file, if the server offers hashes.
-    fn digest(&self, file: &Opened, hash: Hash) -> Known {
-        self.site.digests.as_ref().map_or(Known::Nothing, |digests| digests.known(file, hash))
+    fn digest(&self, file: &ServedFile, hash: Hash) -> KnownDigest {
+        self.site.digests.as_ref().map_or(KnownDigest::Nothing, |digests| digests.known(file, hash))
     }
 
     /// Returns an answer that waits for a hash.
-    fn later(&self, file: &Arc<Opened>, hash: Hash) -> Answer {
+    fn later(&self, file: &Arc<ServedFile>, hash: Hash) -> PreparedAnswer {
         let waits = Some((Arc::clone(file), hash));
-        let (status, head, body) = (Status::OK, Vec::new(), Body::default());
-        Answer { status, head, body, keep_alive: self.keep_alive, waits }
+        let (status, head, body) = (HttpStatus::OK, Vec::new(), AnswerBody::default());
+        PreparedAnswer { status, head, body, keep_alive: self.keep_alive, waits }
     }
 
     /// Answers with a file, a part of it, or 304.
-    fn file(&self, path: &Path, file: Arc<Opened>) -> Answer {
+    fn file(&self, path: &Path, file: Arc<ServedFile>) -> PreparedAnswer {
         let (file, coding) = self.in_coding(path, file);
         let size = file.version.size;
         let validator = file.version.validator(self.now);
@@ -201,23 +209,26 @@ impl Asked<'_> {
             head
         };
         let ranges = match validator.judge(self.head) {
-            condition::Answer::NotModified => {
+            condition::ConditionOutcome::NotModified => {
                 return self.with(
-                    Status::NOT_MODIFIED,
-                    described(Status::NOT_MODIFIED),
-                    Body::default(),
+                    HttpStatus::NOT_MODIFIED,
+                    described(HttpStatus::NOT_MODIFIED),
+                    AnswerBody::default(),
                 );
             }
-            condition::Answer::Failed => return self.refuse(Status::CONDITION_FAILED),
-            condition::Answer::Content { ranges } => ranges,
+            condition::ConditionOutcome::Failed => {
+                return self.refuse(HttpStatus::CONDITION_FAILED);
+            }
+            condition::ConditionOutcome::Content { ranges } => ranges,
         };
-        let range = self.head.range.as_ref().filter(|_| ranges && self.head.method == Method::Get);
+        let range =
+            self.head.range.as_ref().filter(|_| ranges && self.head.method == RequestMethod::Get);
         let known = || self.digest(&file, Hash::Sha256);
         let wants_digest = self.head.wants_digest && !self.head.without_digest;
         let digest = match wants_digest.then(known) {
-            Some(Known::NotYet) => return self.later(&file, Hash::Sha256),
-            Some(Known::Digest(digest)) => Some(digest),
-            Some(Known::Nothing) | None => None,
+            Some(KnownDigest::NotYet) => return self.later(&file, Hash::Sha256),
+            Some(KnownDigest::Digest(digest)) => Some(digest),
+            Some(KnownDigest::Nothing) | None => None,
         };
         let full = |status| {
             let mut head = described(status).with("Accept-Ranges", "bytes");
@@ -235,31 +246,37 @@ impl Asked<'_> {
             Some(_) => &content_type(path),
             None => file.kind(path),
         };
-        let part = |stretch| Part::File(Arc::clone(&file), stretch);
-        match range.map_or(Wanted::Whole, |range| wanted(range, size)) {
-            Wanted::Whole => {
-                let head = full(Status::OK).with("Content-Type", kind);
-                let whole = Stretch { from: 0, to: size };
-                self.sized(Status::OK, head, Body::of([part(whole)]))
+        let part = |stretch| BodyPart::File(Arc::clone(&file), stretch);
+        match range.map_or(WantedRanges::Whole, |range| wanted(range, size)) {
+            WantedRanges::Whole => {
+                let head = full(HttpStatus::OK).with("Content-Type", kind);
+                let whole = ByteRange { from: 0, to: size };
+                self.sized(HttpStatus::OK, head, AnswerBody::of([part(whole)]))
             }
-            Wanted::Nothing => {
-                let status = Status::RANGE_UNSATISFIABLE;
+            WantedRanges::Nothing => {
+                let status = HttpStatus::RANGE_UNSATISFIABLE;
                 let head = described(status).with("Content-Range", format_args!("bytes */{size}"));
-                self.sized(status, head, Body::default())
+                self.sized(status, head, AnswerBody::default())
             }
-            Wanted::Parts(parts) => match parts[..] {
+            WantedRanges::Parts(parts) => match parts[..] {
                 [only] => {
-                    let head = full(Status::PARTIAL).with("Content-Type", kind);
+                    let head = full(HttpStatus::PARTIAL).with("Content-Type", kind);
                     let head = head.with("Content-Range", content_range(only, size));
-                    self.sized(Status::PARTIAL, head, Body::of([part(only)]))
+                    self.sized(HttpStatus::PARTIAL, head, AnswerBody::of([part(only)]))
                 }
-                _ => self.several(full(Status::PARTIAL), kind, &file, &parts),
+                _ => self.several(full(HttpStatus::PARTIAL), kind, &file, &parts),
             },
         }
     }
 
     /// Answers with several ranges, each with its own part header (RFC 9110, 14.6).
-    fn several(&self, head: Header, kind: &str, file: &Arc<Opened>, parts: &[Stretch]) -> Answer {
+    fn several(
+        &self,
+        head: AnswerHead,
+        kind: &str,
+        file: &Arc<ServedFile>,
+        parts: &[ByteRange],
+    ) -> PreparedAnswer {
         // A part ends after the length in its `Content-Range`, so the boundary may occur inside the file.
         // It is derived from the entity tag, which a client cannot choose.
         let tag: String =
@@ -272,46 +289,50 @@ impl Asked<'_> {
             let text = format!(
                 "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
             );
-            pieces.push(Part::Bytes(text.into_bytes()));
-            pieces.push(Part::File(Arc::clone(file), *part));
+            pieces.push(BodyPart::Bytes(text.into_bytes()));
+            pieces.push(BodyPart::File(Arc::clone(file), *part));
         }
-        pieces.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
+        pieces.push(BodyPart::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
         let kind = format!("multipart/byteranges; boundary={boundary}");
-        self.sized(Status::PARTIAL, head.with("Content-Type", kind), Body::of(pieces))
+        self.sized(HttpStatus::PARTIAL, head.with("Content-Type", kind), AnswerBody::of(pieces))
     }
 
     /// Returns the compressed variant of a file, if it is served and the client accepts it. Never for range requests: their
     /// offsets refer to the file that the client named.
-    fn in_coding(&self, path: &Path, file: Arc<Opened>) -> (Arc<Opened>, Option<Coding>) {
+    fn in_coding(&self, path: &Path, file: Arc<ServedFile>) -> (Arc<ServedFile>, Option<Coding>) {
         let wished = self.head.accept_encoding.as_deref();
         let wished = wished.filter(|_| self.site.precompressed && self.head.range.is_none());
         for coding in accepted(wished.unwrap_or_default()) {
             let mut sibling = path.as_os_str().to_owned();
             sibling.push(coding.suffix);
-            if let Ok(Found::File(file)) = self.find(Path::new(&sibling)) {
+            if let Ok(ServedEntry::File(file)) = self.find(Path::new(&sibling)) {
                 return (file, Some(coding));
             }
         }
         (file, None)
     }
 
-    fn text(&self, kind: &str, text: Vec<u8>) -> Answer {
-        let head = self.header(Status::OK).with("Content-Type", kind);
+    fn text(&self, kind: &str, text: Vec<u8>) -> PreparedAnswer {
+        let head = self.header(HttpStatus::OK).with("Content-Type", kind);
         let head = head.with("Cache-Control", "no-cache");
-        self.sized(Status::OK, head, Body::of([Part::Bytes(text)]))
+        self.sized(HttpStatus::OK, head, AnswerBody::of([BodyPart::Bytes(text)]))
     }
 
-    fn redirect(&self, to: &str) -> Answer {
-        self.sized(Status::FOUND, self.header(Status::FOUND).with("Location", to), Body::default())
+    fn redirect(&self, to: &str) -> PreparedAnswer {
+        self.sized(
+            HttpStatus::FOUND,
+            self.header(HttpStatus::FOUND).with("Location", to),
+            AnswerBody::default(),
+        )
     }
 
-    fn refuse(&self, status: Status) -> Answer {
+    fn refuse(&self, status: HttpStatus) -> PreparedAnswer {
         let (head, body) = error(status, self.store.borrow_mut().date(self.now), self.connection());
-        Answer { status, head, body, keep_alive: self.keep_alive, waits: None }
+        PreparedAnswer { status, head, body, keep_alive: self.keep_alive, waits: None }
     }
 
-    fn header(&self, status: Status) -> Header {
-        let head = Header::new(status, self.store.borrow_mut().date(self.now));
+    fn header(&self, status: HttpStatus) -> AnswerHead {
+        let head = AnswerHead::new(status, self.store.borrow_mut().date(self.now));
         let head = head.with("X-Content-Type-Options", "nosniff");
         // HTTP/1.1 keeps connections open by default, so no header is needed.
         if self.keep_alive && !self.head.is_old {
@@ -325,18 +346,22 @@ impl Asked<'_> {
         if self.keep_alive { "keep-alive" } else { "close" }
     }
 
-    fn sized(&self, status: Status, head: Header, body: Body) -> Answer {
+    fn sized(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
         let head = head.with("Content-Length", body.len());
         self.with(status, head, body)
     }
 
     /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection ends the
     /// body.
-    fn stream(&self, (kind, policy): (&str, Option<&str>), supply: Box<dyn Supply>) -> Answer {
+    fn stream(
+        &self,
+        (kind, policy): (&str, Option<&str>),
+        supply: Box<dyn Supply>,
+    ) -> PreparedAnswer {
         let in_chunks = !self.head.is_old;
         let keep_alive = self.keep_alive && in_chunks;
-        let asked = Asked { keep_alive, ..*self };
-        let mut head = asked.header(Status::OK).with("Content-Type", kind);
+        let asked = AnswerContext { keep_alive, ..*self };
+        let mut head = asked.header(HttpStatus::OK).with("Content-Type", kind);
         if let Some(policy) = policy {
             head = head.with("Content-Security-Policy", policy);
         }
@@ -345,14 +370,20 @@ impl Asked<'_> {
         if in_chunks {
             head = head.with("Transfer-Encoding", "chunked");
         }
-        asked.with(Status::OK, head, Body::made_by(supply, in_chunks))
+        asked.with(HttpStatus::OK, head, AnswerBody::made_by(supply, in_chunks))
     }
 
-    fn with(&self, status: Status, head: Header, body: Body) -> Answer {
-        Answer { status, head: head.bytes(), body, keep_alive: self.keep_alive, waits: None }
+    fn with(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
+        PreparedAnswer {
+            status,
+            head: head.bytes(),
+            body,
+            keep_alive: self.keep_alive,
+            waits: None,
+        }
     }
 }
 
-fn content_range(part: Stretch, size: u64) -> String {
+fn content_range(part: ByteRange, size: u64) -> String {
     format!("bytes {}-{}/{size}", part.from, part.to - 1)
 }

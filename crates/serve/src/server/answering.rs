@@ -4,24 +4,24 @@ use std::time::Instant;
 
 use thalweg_core::Report;
 
-use super::{sending::Sending, site::Site};
-use crate::http::{head::Head, status::Status};
+use super::{sending::Sending, site::ServedSite};
+use crate::http::{head::RequestHead, status::HttpStatus};
 
 /// An answer that a connection is sending.
 pub struct Answering {
     pub sending: Sending,
-    pub status: Status,
+    pub status: HttpStatus,
     pub keep_alive: bool,
     pub request: String,
     pub began: Instant,
     pub mechanism: Option<(&'static str, u64)>,
     pub notes: Vec<String>,
     /// The request, and the number of retries left if the file changes before the first byte is sent.
-    pub again: Option<Box<(Head, usize)>>,
+    pub again: Option<Box<(RequestHead, usize)>>,
 }
 
 /// The state of a connection.
-pub enum Phase {
+pub enum ConnectionPhase {
     /// Waiting for a request.
     Waiting,
     Answering(Box<Answering>),
@@ -32,7 +32,7 @@ pub enum Phase {
 
 /// Adds the report of a transfer to the counters and to the log data of its answer.
 pub fn account(
-    site: &Site,
+    site: &ServedSite,
     mechanism: &mut Option<(&'static str, u64)>,
     notes: &mut Vec<String>,
     report: &Report,

@@ -5,16 +5,16 @@ use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
 use tar::{Builder, EntryType, Header};
 
 use super::{
-    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    tasks::Lane,
-    walk::{Entry, Kind, LeftOut, Next, Tree},
+    body::{BodyPart, BodyPiece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    tasks::HelperLane,
+    walk::{OmittedEntry, TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
-use crate::http::range::Stretch;
+use crate::http::range::ByteRange;
 
 /// The entries of an archive, a few at a time. An entry that cannot be read ends the archive short: a client would not
 /// notice a missing one.
 pub struct Archive {
-    tree: Tree,
+    tree: TreeWalk,
     /// Ends the answer short once the entries before it are sent.
     failed: Option<String>,
 }
@@ -27,13 +27,13 @@ const BLOCK: u64 = 512;
 
 impl Archive {
     /// Creates the archive of a tree.
-    pub fn of(tree: Tree) -> Self {
+    pub fn of(tree: TreeWalk) -> Self {
         Self { tree, failed: None }
     }
 
-    fn parts(&self, entry: &Entry) -> Result<Vec<Part>, String> {
+    fn parts(&self, entry: &WalkEntry) -> Result<Vec<BodyPart>, String> {
         let failed = |error: io::Error| error.to_string();
-        let missed = || LeftOut { path: entry.path.clone(), is_missed: true }.words();
+        let missed = || OmittedEntry { path: entry.path.clone(), is_missed: true }.words();
         let mut header = Header::new_gnu();
         header.set_mode(entry.stat.st_mode & 0o7777);
         header.set_uid(entry.stat.st_uid.into());
@@ -41,22 +41,22 @@ impl Archive {
         header.set_mtime(u64::try_from(entry.stat.st_mtime).unwrap_or(0));
         header.set_size(0);
         let mut blocks = Builder::new(Vec::new());
-        if !matches!(entry.kind, Kind::Shut) {
+        if !matches!(entry.kind, WalkKind::Shut) {
             append_exact_time(&mut blocks, entry.stat.st_mtime, entry.stat.st_mtime_nsec as u32)
                 .map_err(failed)?;
         }
         match &entry.kind {
-            Kind::Shut => return Err(missed()),
-            Kind::Folder => {
+            WalkKind::Shut => return Err(missed()),
+            WalkKind::Folder => {
                 header.set_entry_type(EntryType::Directory);
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
             }
-            Kind::Link(target) => {
+            WalkKind::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
                 let target = Path::new(OsStr::from_bytes(target));
                 blocks.append_link(&mut header, &entry.path, target).map_err(failed)?;
             }
-            Kind::File => {
+            WalkKind::File => {
                 let file = self.tree.open(&entry.path).ok_or_else(missed)?;
                 let size = file.version.size;
                 header.set_size(size);
@@ -64,30 +64,30 @@ impl Archive {
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
                 let head = std::mem::take(blocks.get_mut());
                 let padding = vec![0; (size.next_multiple_of(BLOCK) - size) as usize];
-                let body = Part::File(file, Stretch { from: 0, to: size });
-                return Ok(vec![Part::Bytes(head), body, Part::Bytes(padding)]);
+                let body = BodyPart::File(file, ByteRange { from: 0, to: size });
+                return Ok(vec![BodyPart::Bytes(head), body, BodyPart::Bytes(padding)]);
             }
         }
-        Ok(vec![Part::Bytes(std::mem::take(blocks.get_mut()))])
+        Ok(vec![BodyPart::Bytes(std::mem::take(blocks.get_mut()))])
     }
 }
 
 impl Archive {
-    fn fill(&mut self, turn: &SupplyTurn<'_>, piece: &mut Piece) -> Result<(), String> {
+    fn fill(&mut self, turn: &SupplyTurn<'_>, piece: &mut BodyPiece) -> Result<(), String> {
         let (mut files, mut bytes) = (0, 0);
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {
-                Next::Entry(entry) => {
+                WalkStep::Entry(entry) => {
                     let parts = self.parts(&entry)?;
-                    files += usize::from(matches!(entry.kind, Kind::File));
+                    files += usize::from(matches!(entry.kind, WalkKind::File));
                     bytes += parts.iter().map(memory).sum::<usize>();
                     piece.parts.extend(parts);
                 }
-                Next::LeftOut(left_out) if left_out.is_missed => return Err(left_out.words()),
-                Next::LeftOut(_) => {}
-                Next::Later => return Ok(()),
-                Next::End => {
-                    piece.parts.push(Part::Bytes(vec![0; 2 * BLOCK as usize]));
+                WalkStep::LeftOut(left_out) if left_out.is_missed => return Err(left_out.words()),
+                WalkStep::LeftOut(_) => {}
+                WalkStep::Later => return Ok(()),
+                WalkStep::End => {
+                    piece.parts.push(BodyPart::Bytes(vec![0; 2 * BLOCK as usize]));
                     piece.is_last = true;
                     return Ok(());
                 }
@@ -132,19 +132,19 @@ fn decimal(seconds: i64, nanos: u32) -> String {
     format!("{sign}{}.{:09}", total / 1_000_000_000, total % 1_000_000_000)
 }
 
-fn memory(part: &Part) -> usize {
+fn memory(part: &BodyPart) -> usize {
     match part {
-        Part::Bytes(bytes) => bytes.len(),
-        Part::File(..) => 0,
+        BodyPart::Bytes(bytes) => bytes.len(),
+        BodyPart::File(..) => 0,
     }
 }
 
 impl Supply for Archive {
-    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let mut piece = Piece::default();
+        let mut piece = BodyPiece::default();
         let filled = self.fill(turn, &mut piece);
         self.tree.rest();
         match filled {
@@ -155,7 +155,7 @@ impl Supply for Archive {
         Ok(piece)
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self) -> HelperLane {
         self.tree.lane()
     }
 

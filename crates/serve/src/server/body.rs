@@ -4,19 +4,19 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use thalweg_sys::Errno;
 
-use super::{opened::Opened, tasks::Lane};
-use crate::http::range::Stretch;
+use super::{opened::ServedFile, tasks::HelperLane};
+use crate::http::range::ByteRange;
 
 /// A part of a body.
 #[derive(Debug)]
-pub enum Part {
+pub enum BodyPart {
     /// Bytes in memory.
     Bytes(Vec<u8>),
     /// A range of a file, in the version that was opened.
-    File(Arc<Opened>, Stretch),
+    File(Arc<ServedFile>, ByteRange),
 }
 
-impl Part {
+impl BodyPart {
     /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
@@ -34,10 +34,10 @@ pub const TURN_BYTES: usize = 16 << 10;
 /// Produces a body piece by piece. Helper threads call it, so that no worker waits for a directory.
 pub trait Supply: Send {
     /// Produces the next piece. An error ends the answer before its last byte.
-    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String>;
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String>;
 
     /// Returns the lane of the helpers that produce the next piece.
-    fn lane(&self) -> Lane;
+    fn lane(&self) -> HelperLane;
 
     /// Returns `true` if the next piece is short work without disk access, so that a worker produces it directly.
     fn is_at_hand(&self) -> bool {
@@ -60,30 +60,30 @@ pub struct SupplyTurn<'t> {
 
 /// A piece of a body. A piece without parts only ends a turn.
 #[derive(Debug, Default)]
-pub struct Piece {
-    pub parts: Vec<Part>,
+pub struct BodyPiece {
+    pub parts: Vec<BodyPart>,
     /// `true` if this is the last piece.
     pub is_last: bool,
 }
 
 /// The body of an answer.
 #[derive(Default)]
-pub struct Body {
-    pub parts: VecDeque<Part>,
+pub struct AnswerBody {
+    pub parts: VecDeque<BodyPart>,
     supply: Option<Box<dyn Supply>>,
     in_chunks: bool,
     is_made: bool,
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for AnswerBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").field("parts", &self.parts).finish_non_exhaustive()
     }
 }
 
-impl Body {
+impl AnswerBody {
     /// Creates a body of existing parts.
-    pub fn of(parts: impl Into<VecDeque<Part>>) -> Self {
+    pub fn of(parts: impl Into<VecDeque<BodyPart>>) -> Self {
         Self { parts: parts.into(), ..Self::default() }
     }
 
@@ -94,7 +94,7 @@ impl Body {
 
     /// Returns the total length, in bytes, of the parts produced until now.
     pub fn len(&self) -> u64 {
-        self.parts.iter().map(Part::len).sum()
+        self.parts.iter().map(BodyPart::len).sum()
     }
 
     /// Returns `true` if a supply produces or produced the body. Such a body cannot be produced again from a given offset.
@@ -123,29 +123,29 @@ impl Body {
     }
 
     /// Appends a piece and puts its supply back.
-    pub fn add(&mut self, supply: Box<dyn Supply>, piece: Piece) {
-        let Piece { parts, is_last } = piece;
-        let len: u64 = parts.iter().map(Part::len).sum();
+    pub fn add(&mut self, supply: Box<dyn Supply>, piece: BodyPiece) {
+        let BodyPiece { parts, is_last } = piece;
+        let len: u64 = parts.iter().map(BodyPart::len).sum();
         let is_chunk = self.in_chunks && len > 0;
         if is_chunk {
-            self.parts.push_back(Part::Bytes(format!("{len:x}\r\n").into_bytes()));
+            self.parts.push_back(BodyPart::Bytes(format!("{len:x}\r\n").into_bytes()));
         }
         self.parts.extend(parts.into_iter().filter(|part| part.len() > 0));
         if is_chunk {
-            self.parts.push_back(Part::Bytes(b"\r\n".to_vec()));
+            self.parts.push_back(BodyPart::Bytes(b"\r\n".to_vec()));
         }
         if !is_last {
             self.supply = Some(supply);
         } else if self.in_chunks {
-            self.parts.push_back(Part::Bytes(b"0\r\n\r\n".to_vec()));
+            self.parts.push_back(BodyPart::Bytes(b"0\r\n\r\n".to_vec()));
         }
     }
 
     /// Returns the memory, in bytes, of the unsent parts and of the supply.
     pub fn held(&self) -> u64 {
         let bytes = self.parts.iter().map(|part| match part {
-            Part::Bytes(bytes) => bytes.capacity() as u64,
-            Part::File(..) => 0,
+            BodyPart::Bytes(bytes) => bytes.capacity() as u64,
+            BodyPart::File(..) => 0,
         });
         bytes.sum::<u64>() + self.supply.as_ref().map_or(0, |supply| supply.held())
     }

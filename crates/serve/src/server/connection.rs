@@ -19,24 +19,24 @@ use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{Errno, io};
 
 use super::{
-    answer::{Answer, answer, refuse},
-    answering::{Answering, Phase, account},
-    cold::Disks,
-    limits::Limits,
-    log::{Entry, date},
+    answer::{PreparedAnswer, answer, refuse},
+    answering::{Answering, ConnectionPhase, account},
+    limits::ConnectionLimits,
+    log::{LogEntry, date},
     options::Timeouts,
-    sending::{Sending, Sent, Way},
+    readahead::Disks,
+    sending::{SendContext, Sending, Sent},
     short::Short,
     tools::Tools,
 };
-use crate::http::{head::Head, input::Input, status::Status};
+use crate::http::{head::RequestHead, input::RequestBuffer, status::HttpStatus};
 
 /// A connection to a client.
-pub struct Connection {
+pub struct ServeConnection {
     socket: Rc<OwnedFd>,
     client: Option<SocketAddr>,
-    input: Input,
-    phase: Phase,
+    input: RequestBuffer,
+    phase: ConnectionPhase,
     /// `true` until a read or write has returned `EAGAIN` since the last event.
     readable: bool,
     writable: bool,
@@ -53,7 +53,7 @@ pub struct Connection {
 
 /// The next action for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAction {
     /// Wait until the socket is ready.
     Wait,
     /// Continue after the other connections have had their turn.
@@ -75,14 +75,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 // Number of attempts to answer with a file that changes repeatedly.
 const TRIES: usize = 3;
 
-impl Connection {
+impl ServeConnection {
     /// Creates the state of a connection that was just accepted.
     pub fn new(socket: OwnedFd, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
         Self {
             socket: Rc::new(socket),
             client,
-            input: Input::default(),
-            phase: Phase::Waiting,
+            input: RequestBuffer::default(),
+            phase: ConnectionPhase::Waiting,
             readable: true,
             writable: true,
             has_hung_up: false,
@@ -102,18 +102,18 @@ impl Connection {
     }
 
     /// Makes as much progress as possible without blocking.
-    pub fn advance(&mut self, tools: &mut Tools) -> Next {
+    pub fn advance(&mut self, tools: &mut Tools) -> NextAction {
         for _ in 0..TURN {
             let next = match self.phase {
-                Phase::Waiting => self.listen(tools),
-                Phase::Answering(_) => self.send(tools),
-                Phase::Parting => self.part(tools),
+                ConnectionPhase::Waiting => self.listen(tools),
+                ConnectionPhase::Answering(_) => self.send(tools),
+                ConnectionPhase::Parting => self.part(tools),
             };
             if let Some(next) = next {
                 return next;
             }
         }
-        Next::Go
+        NextAction::Go
     }
 
     /// Returns the address of the client, or `None` on a Unix socket.
@@ -122,40 +122,40 @@ impl Connection {
     }
 
     /// Checks the timeouts. If the client has not read for a second, its answer gives back its memory.
-    pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> Next {
-        if self.is_cold() {
+    pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> NextAction {
+        if self.is_pending() {
             // The server is waiting for a disk or a hash, so the client's timeout restarts.
             self.since = Instant::now();
             if self.waits_too_long_for_digest(timeouts) {
                 self.answer_without_digest(tools);
-                return Next::Go;
+                return NextAction::Go;
             }
         }
         let waited = self.since.elapsed();
         let is_late = match &mut self.phase {
-            Phase::Waiting if self.input.is_untouched() => waited >= timeouts.idle,
-            Phase::Waiting if waited >= timeouts.head => {
+            ConnectionPhase::Waiting if self.input.is_untouched() => waited >= timeouts.idle,
+            ConnectionPhase::Waiting if waited >= timeouts.head => {
                 let request = self.input.give_up();
-                self.begin(refuse(Status::TIMEOUT), request);
-                return Next::Go;
+                self.begin(refuse(HttpStatus::TIMEOUT), request);
+                return NextAction::Go;
             }
-            Phase::Waiting => false,
-            Phase::Answering(_) => waited >= timeouts.stalled,
-            Phase::Parting => waited >= PARTING,
+            ConnectionPhase::Waiting => false,
+            ConnectionPhase::Answering(_) => waited >= timeouts.stalled,
+            ConnectionPhase::Parting => waited >= PARTING,
         };
         if is_late {
             self.abandon(tools, "the client took nothing for too long");
-            return Next::Close;
+            return NextAction::Close;
         }
         if waited >= Duration::from_secs(1) {
             self.park(tools);
         }
-        Next::Wait
+        NextAction::Wait
     }
 
     /// Returns `true` if an answer has waited for a hash for as long as the client allows, at most an hour.
     fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
-        let Phase::Answering(answering) = &self.phase else { return false };
+        let ConnectionPhase::Answering(answering) = &self.phase else { return false };
         let wish = answering.again.as_ref().and_then(|again| again.0.wait);
         let wish = wish.map(|wish| wish.min(LONGEST_WAIT));
         answering.sending.waits_for_digest()
@@ -163,7 +163,7 @@ impl Connection {
     }
 
     fn answer_without_digest(&mut self, tools: &mut Tools) {
-        let Phase::Answering(answering) = &mut self.phase else { return };
+        let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
         let is_there = !self.has_hung_up;
         answering.sending.leave_digest(is_there);
         let Some((mut head, left)) = answering.again.take().map(|again| *again) else { return };
@@ -174,7 +174,7 @@ impl Connection {
 
     /// Releases the memory of an answer that waits for its client.
     pub fn park(&mut self, tools: &Tools) {
-        if let Phase::Answering(answering) = &mut self.phase {
+        if let ConnectionPhase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
             sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
         }
@@ -182,46 +182,46 @@ impl Connection {
 
     /// Returns `true` if a parked answer still holds memory.
     pub fn is_stuck(&self) -> bool {
-        matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_stuck())
+        matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_stuck())
     }
 
     /// Returns the memory, in bytes, that is held while the client reads nothing; 0 if the server is not waiting for it.
     pub fn held(&self) -> u64 {
         match &self.phase {
-            Phase::Answering(answering) if !self.writable => answering.sending.held(),
+            ConnectionPhase::Answering(answering) if !self.writable => answering.sending.held(),
             _ => 0,
         }
     }
 
-    fn is_cold(&self) -> bool {
-        matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_cold())
+    fn is_pending(&self) -> bool {
+        matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_pending())
     }
 
     /// Returns the time for which the connection has had no complete request or has been closing.
     pub fn without_request(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Waiting | Phase::Parting => Some(self.since.elapsed()),
-            Phase::Answering(_) => None,
+            ConnectionPhase::Waiting | ConnectionPhase::Parting => Some(self.since.elapsed()),
+            ConnectionPhase::Answering(_) => None,
         }
     }
 
     /// Returns `true` if no request and no answer is in progress.
     pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Waiting) && self.input.is_empty()
+        matches!(self.phase, ConnectionPhase::Waiting) && self.input.is_empty()
     }
 
     /// Ends an unfinished answer.
     pub fn abandon(&mut self, tools: &mut Tools, why: &str) {
-        if matches!(self.phase, Phase::Answering(_)) {
+        if matches!(self.phase, ConnectionPhase::Answering(_)) {
             self.cut_short(tools, why.to_owned());
         }
     }
 
     /// Reads until a request is complete.
-    fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
+    fn listen(&mut self, tools: &mut Tools) -> Option<NextAction> {
         let request = self.input.take();
         if request.is_none() {
-            self.let_go();
+            self.uncork();
         }
         match request {
             Some(Ok(head)) => self.respond(tools, head, TRIES),
@@ -229,20 +229,20 @@ impl Connection {
                 let request = self.input.give_up();
                 self.begin(refuse(status), request);
             }
-            None if tools.is_ending && self.input.is_empty() => return Some(Next::Close),
-            None if !self.readable => return Some(Next::Wait),
+            None if tools.is_ending && self.input.is_empty() => return Some(NextAction::Close),
+            None if !self.readable => return Some(NextAction::Wait),
             None => {
                 let was_untouched = self.input.is_untouched();
                 match self.read(tools) {
-                    Ok(0) => return Some(Next::Close),
+                    Ok(0) => return Some(NextAction::Close),
                     Ok(count) => {
                         if was_untouched {
                             self.since = Instant::now();
                         }
                         self.input.feed(&tools.buffer[..count]);
                     }
-                    Err(Errno::AGAIN) => return Some(Next::Wait),
-                    Err(_) => return Some(Next::Close),
+                    Err(Errno::AGAIN) => return Some(NextAction::Wait),
+                    Err(_) => return Some(NextAction::Close),
                 }
             }
         }
@@ -268,33 +268,33 @@ impl Connection {
     }
 
     /// Answers with the current version of the file. If the file changes while it is read into memory, retries.
-    fn respond(&mut self, tools: &mut Tools, head: Head, tries: usize) {
+    fn respond(&mut self, tools: &mut Tools, head: RequestHead, tries: usize) {
         for left in (0..tries).rev() {
             let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
-            let Answer { status, head: bytes, body, keep_alive, waits } = made;
+            let PreparedAnswer { status, head: bytes, body, keep_alive, waits } = made;
             if let Some(what) = waits {
-                let (crew, waiter) = (&tools.cold.crew, tools.cold.waiter());
+                let (helpers, waiter) = (&tools.readahead.helpers, tools.readahead.waiter());
                 let digests = tools.site.digests.as_ref();
-                let wait = digests.map(|digests| digests.ask_for(what, crew, waiter));
+                let wait = digests.map(|digests| digests.ask_for(what, helpers, waiter));
                 let sending = wait.map(Sending::waiting).unwrap_or_default();
                 return self.answering_later(sending, (status, keep_alive), (head, left));
             }
             let buffer = tools.store.get_mut().buffer();
-            match Sending::prepare(&bytes, body, buffer, &mut tools.cold.disks) {
-                Ok(sending) if sending.is_cold() => {
+            match Sending::prepare(&bytes, body, buffer, &mut tools.readahead.disks) {
+                Ok(sending) if sending.is_pending() => {
                     return self.answering_later(sending, (status, keep_alive), (head, left));
                 }
                 Ok(sending) => return self.answering(sending, status, keep_alive, head.line),
                 Err(Short::Changed) => {}
                 Err(short) => {
-                    self.begin(refuse(Status::ERROR), head.line);
+                    self.begin(refuse(HttpStatus::ERROR), head.line);
                     self.note(short.words());
                     return;
                 }
             }
         }
         tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
-        self.begin(refuse(Status::UNAVAILABLE), head.line);
+        self.begin(refuse(HttpStatus::UNAVAILABLE), head.line);
         self.note("changed".to_owned());
     }
 
@@ -302,27 +302,33 @@ impl Connection {
     fn answering_later(
         &mut self,
         sending: Sending,
-        (status, keep_alive): (Status, bool),
-        again: (Head, usize),
+        (status, keep_alive): (HttpStatus, bool),
+        again: (RequestHead, usize),
     ) {
         self.answering(sending, status, keep_alive, again.0.line.clone());
-        if let Phase::Answering(answering) = &mut self.phase {
+        if let ConnectionPhase::Answering(answering) = &mut self.phase {
             answering.again = Some(Box::new(again));
         }
     }
 
     /// Starts an answer without a file.
-    fn begin(&mut self, made: Answer, request: String) {
-        let Answer { status, head, body, keep_alive, .. } = made;
+    fn begin(&mut self, made: PreparedAnswer, request: String) {
+        let PreparedAnswer { status, head, body, keep_alive, .. } = made;
         let sending = Sending::prepare(&head, body, Vec::new(), &mut Disks::default());
         self.answering(sending.unwrap_or_default(), status, keep_alive, request);
     }
 
-    fn answering(&mut self, sending: Sending, status: Status, keep_alive: bool, request: String) {
+    fn answering(
+        &mut self,
+        sending: Sending,
+        status: HttpStatus,
+        keep_alive: bool,
+        request: String,
+    ) {
         self.since = Instant::now();
         let began = self.since;
         let (mechanism, notes) = (None, Vec::new());
-        self.phase = Phase::Answering(Box::new(Answering {
+        self.phase = ConnectionPhase::Answering(Box::new(Answering {
             sending,
             status,
             keep_alive,
@@ -335,15 +341,15 @@ impl Connection {
     }
 
     fn note(&mut self, note: String) {
-        if let Phase::Answering(answering) = &mut self.phase {
+        if let ConnectionPhase::Answering(answering) = &mut self.phase {
             answering.notes.push(note);
         }
     }
 
-    fn send(&mut self, tools: &mut Tools) -> Option<Next> {
-        let Phase::Answering(answering) = &mut self.phase else { return None };
+    fn send(&mut self, tools: &mut Tools) -> Option<NextAction> {
+        let ConnectionPhase::Answering(answering) = &mut self.phase else { return None };
         if !self.writable {
-            return Some(Next::Wait);
+            return Some(NextAction::Wait);
         }
         if self.has_hung_up && answering.sending.waits_for_digest() {
             // `EPOLLRDHUP` does not distinguish a closed connection from a closed sending side. No file is hashed for a client
@@ -351,29 +357,30 @@ impl Connection {
             self.answer_without_digest(tools);
             return None;
         }
-        if self.is_gone && answering.sending.is_cold() {
+        if self.is_gone && answering.sending.is_pending() {
             // The client has disconnected, so the result of the disk read is not needed.
             self.cut_short(tools, "the client is gone".to_owned());
-            return Some(Next::Close);
+            return Some(NextAction::Close);
         }
-        let limits = Limits { of_all: tools.site.limit.as_ref(), own: self.limit.as_deref() };
+        let limits =
+            ConnectionLimits { of_all: tools.site.limit.as_ref(), own: self.limit.as_deref() };
         if !limits.are_open() {
             // A rate limit delays the answer, not the client, so the client's timeout restarts.
             self.since = Instant::now();
-            self.let_go();
-            return Some(Next::Later);
+            self.uncork();
+            return Some(NextAction::Later);
         }
         let before = answering.sending.total;
         let more = answering.keep_alive && !self.input.is_empty();
         let Answering { sending, mechanism, notes, .. } = &mut **answering;
-        let sent = sending.advance(&mut Way {
+        let sent = sending.advance(&mut SendContext {
             socket: &self.socket,
             is_internet: self.client.is_some(),
             plans: &mut tools.plans,
             policy: &tools.policy,
             step: limits.step(STEP),
             more,
-            cold: &mut tools.cold,
+            readahead: &mut tools.readahead,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
@@ -386,36 +393,36 @@ impl Connection {
     }
 
     /// Decides what follows a step of sending.
-    fn after_step(&mut self, tools: &mut Tools, sent: Result<Sent, Short>) -> Option<Next> {
-        let Phase::Answering(answering) = &mut self.phase else { return None };
+    fn after_step(&mut self, tools: &mut Tools, sent: Result<Sent, Short>) -> Option<NextAction> {
+        let ConnectionPhase::Answering(answering) = &mut self.phase else { return None };
         match sent {
             Ok(Sent::All) => {
                 let keep_alive = answering.keep_alive;
-                self.tell(tools);
-                let phase = std::mem::replace(&mut self.phase, Phase::Waiting);
-                if let Phase::Answering(answering) = phase {
+                self.report(tools);
+                let phase = std::mem::replace(&mut self.phase, ConnectionPhase::Waiting);
+                if let ConnectionPhase::Answering(answering) = phase {
                     tools.store.get_mut().give(answering.sending.buffer());
                 }
                 if !keep_alive {
                     // Fails if the client has disconnected; the next read reports that as well.
                     let _ = shutdown(&*self.socket, Shutdown::Write);
-                    self.phase = Phase::Parting;
+                    self.phase = ConnectionPhase::Parting;
                 }
                 None
             }
-            Ok(Sent::Some) => Some(Next::Go),
+            Ok(Sent::Some) => Some(NextAction::Go),
             Ok(Sent::Blocked) => {
                 self.writable = false;
                 if let Some(buffer) = answering.sending.shrink() {
                     tools.store.get_mut().give(buffer);
                 }
-                Some(Next::Wait)
+                Some(NextAction::Wait)
             }
-            Ok(Sent::Cold) => {
+            Ok(Sent::Pending) => {
                 // Flush: the head and earlier answers need not wait for the body.
                 self.is_held_back = true;
-                self.let_go();
-                Some(Next::Wait)
+                self.uncork();
+                Some(NextAction::Wait)
             }
             Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
                 self.answer_anew(tools, &short);
@@ -426,13 +433,13 @@ impl Connection {
                     tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
                 }
                 self.cut_short(tools, short.words());
-                Some(Next::Close)
+                Some(NextAction::Close)
             }
         }
     }
 
     /// Disables corking, so that the last segment is sent immediately.
-    fn let_go(&mut self) {
+    fn uncork(&mut self) {
         if std::mem::take(&mut self.is_held_back) {
             let _ = set_tcp_nodelay(&*self.socket, true);
         }
@@ -440,48 +447,48 @@ impl Connection {
 
     /// Answers again if a file changed while the answer waited for a disk. This is possible because no byte was sent.
     fn answer_anew(&mut self, tools: &mut Tools, short: &Short) {
-        let Phase::Answering(answering) = &mut self.phase else { return };
+        let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
         let Some((head, left)) = answering.again.take().map(|again| *again) else { return };
         if matches!(short, Short::Changed | Short::Again) {
             return self.respond(tools, head, left);
         }
-        self.begin(refuse(Status::ERROR), head.line);
+        self.begin(refuse(HttpStatus::ERROR), head.line);
         self.note(short.words());
     }
 
     /// Ends an answer before its last byte, in a manner that the client recognizes as incomplete.
     fn cut_short(&mut self, tools: &mut Tools, why: String) {
-        if let Phase::Answering(answering) = &mut self.phase {
+        if let ConnectionPhase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
             sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
             notes.push(why);
         }
-        self.tell(tools);
-        self.phase = Phase::Parting;
+        self.report(tools);
+        self.phase = ConnectionPhase::Parting;
         self.is_held_back = true;
-        self.let_go();
+        self.uncork();
         // Closing now sends a reset. Unix sockets have no reset; there the client compares the length.
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }
 
     /// Discards further input until the client closes its side.
-    fn part(&mut self, tools: &mut Tools) -> Option<Next> {
+    fn part(&mut self, tools: &mut Tools) -> Option<NextAction> {
         if !self.readable {
-            return Some(Next::Wait);
+            return Some(NextAction::Wait);
         }
         match self.read(tools) {
-            Err(Errno::AGAIN) => Some(Next::Wait),
-            Ok(0) | Err(_) => Some(Next::Close),
+            Err(Errno::AGAIN) => Some(NextAction::Wait),
+            Ok(0) | Err(_) => Some(NextAction::Close),
             Ok(_) => None,
         }
     }
 
-    fn tell(&mut self, tools: &mut Tools) {
-        let Phase::Answering(answering) = &mut self.phase else { return };
+    fn report(&mut self, tools: &mut Tools) {
+        let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
         let bytes = answering.sending.total;
         tools.site.accounts.answered(answering.status.0, bytes);
-        if let Some(teller) = &tools.teller {
-            teller.tell(Entry {
+        if let Some(log_queue) = &tools.log_queue {
+            log_queue.report(LogEntry {
                 time: date(SystemTime::now()),
                 client: self.client,
                 request: std::mem::take(&mut answering.request),

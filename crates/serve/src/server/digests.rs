@@ -19,10 +19,10 @@ use thalweg_tree::{
 };
 
 use super::{
-    crew::Crew,
-    opened::Opened,
-    tasks::{Hand, HashSize, Lane, Task, Waiter},
-    version::Version,
+    helper_pool::HelperPool,
+    opened::ServedFile,
+    tasks::{HashSize, HelperLane, HelperResources, HelperTask, Waiter},
+    version::FileVersion,
 };
 
 /// Maximum number of cached hashes.
@@ -33,15 +33,15 @@ const WORTH_KEEPING: Duration = Duration::from_secs(30);
 const PIECE: usize = 256 << 10;
 
 /// A file version and a hash algorithm.
-type Key = (Version, u8);
+type DigestKey = (FileVersion, u8);
 
-fn key(file: &Opened, hash: Hash) -> Key {
+fn key(file: &ServedFile, hash: Hash) -> DigestKey {
     (file.version, hash as u8)
 }
 
 /// State of the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownDigest {
     Digest(Digest),
     /// The file could not be read, or it changed during the read.
     Nothing,
@@ -55,9 +55,9 @@ pub struct Digests(Arc<Mutex<DigestState>>);
 
 #[derive(Debug, Default)]
 struct DigestState {
-    known: HashMap<Key, Known>,
+    known: HashMap<DigestKey, KnownDigest>,
     /// Hashes that clients are waiting for.
-    wishes: HashMap<Key, Weak<Wish>>,
+    wishes: HashMap<DigestKey, Weak<Wish>>,
 }
 
 /// A hash that clients are waiting for.
@@ -107,42 +107,42 @@ impl Drop for DigestWait {
 
 impl Digests {
     /// Returns the cached hash of this file version.
-    pub fn known(&self, file: &Opened, hash: Hash) -> Known {
-        self.state().known.get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
+    pub fn known(&self, file: &ServedFile, hash: Hash) -> KnownDigest {
+        self.state().known.get(&key(file, hash)).copied().unwrap_or(KnownDigest::NotYet)
     }
 
     /// Requests the hash of a file. The waiter's mailbox receives its token when the computation is done.
     pub fn ask_for(
         &self,
-        (file, hash): (Arc<Opened>, Hash),
-        crew: &Crew,
+        (file, hash): (Arc<ServedFile>, Hash),
+        helpers: &HelperPool,
         waiter: Waiter,
     ) -> DigestWait {
         let (digests, key) = (self.clone(), key(&file, hash));
         let wish = self.wish(key);
-        let lane = Lane::Hash(HashSize::of(file.version.size));
+        let lane = HelperLane::Hash(HashSize::of(file.version.size));
         let of_work = Arc::clone(&wish);
-        let work = Box::new(move |hand: &mut Hand<'_>| {
+        let work = Box::new(move |hand: &mut HelperResources<'_>| {
             // Another request may already have computed the hash, and this client may have left.
-            if digests.known(&file, hash) != Known::NotYet || !of_work.is_wanted() {
+            if digests.known(&file, hash) != KnownDigest::NotYet || !of_work.is_wanted() {
                 return;
             }
             of_work.begun.get_or_init(Instant::now);
             let digest = digest(&file, hash, hand, &of_work);
             if digest.is_some() || of_work.is_wanted() {
-                digests.keep(key, digest.map_or(Known::Nothing, Known::Digest));
+                digests.keep(key, digest.map_or(KnownDigest::Nothing, KnownDigest::Digest));
             }
         });
-        let is_done = crew.give(Task { lane, work, waiter }).unwrap_or_else(|| {
+        let is_done = helpers.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| {
             // No thread can be started, so the answer is sent without the hash.
-            self.keep(key, Known::Nothing);
+            self.keep(key, KnownDigest::Nothing);
             Arc::new(true.into())
         });
         DigestWait { wish, is_done }
     }
 
     /// Counts one more waiting client.
-    fn wish(&self, key: Key) -> Arc<Wish> {
+    fn wish(&self, key: DigestKey) -> Arc<Wish> {
         let mut state = self.state();
         let known = state.wishes.get(&key).and_then(Weak::upgrade);
         let wish = known.unwrap_or_else(|| {
@@ -155,7 +155,7 @@ impl Digests {
         wish
     }
 
-    fn keep(&self, key: Key, known: Known) {
+    fn keep(&self, key: DigestKey, known: KnownDigest) {
         let all = &mut self.state().known;
         if all.len() >= KEPT {
             all.clear();
@@ -169,8 +169,13 @@ impl Digests {
 }
 
 /// Returns the hash, if the file did not change during the read.
-fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>, wish: &Wish) -> Option<Digest> {
-    let Hand { is_over, buffer } = hand;
+fn digest(
+    file: &ServedFile,
+    hash: Hash,
+    hand: &mut HelperResources<'_>,
+    wish: &Wish,
+) -> Option<Digest> {
+    let HelperResources { is_over, buffer } = hand;
     buffer.resize(buffer.capacity().max(PIECE));
     let go_on = || {
         let goes_on = wish.is_wanted() && !is_over.load(Ordering::Relaxed);

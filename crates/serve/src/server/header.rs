@@ -2,18 +2,18 @@
 
 use std::fmt::{Display, Write};
 
-use crate::http::status::Status;
+use crate::http::status::HttpStatus;
 
 // Initial capacity, in bytes; enough for most heads.
 const USUAL: usize = 512;
 
 /// A head that is being written.
 #[derive(Debug)]
-pub struct Header(String);
+pub struct AnswerHead(String);
 
-impl Header {
+impl AnswerHead {
     /// Starts a head with the status line. `date`: the current time as an HTTP date.
-    pub fn new(Status(code, words): Status, date: &str) -> Self {
+    pub fn new(HttpStatus(code, words): HttpStatus, date: &str) -> Self {
         let mut head = String::with_capacity(USUAL);
         // Writing into a `String` never fails.
         let _ = write!(head, "HTTP/1.1 {code} {words}\r\nServer: thalweg\r\nDate: {date}\r\n");

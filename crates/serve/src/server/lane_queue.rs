@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use super::tasks::Task;
+use super::tasks::HelperTask;
 
 /// A task and the flag that is set when it is done. The waiter holds the other reference to the flag.
-pub type Queued = (Task, Arc<AtomicBool>);
+pub type Queued = (HelperTask, Arc<AtomicBool>);
 
 /// The queue of a lane.
 #[derive(Default)]
@@ -89,15 +89,15 @@ mod tests {
     use super::*;
     use crate::server::{
         mailbox::Mailbox,
-        tasks::{Lane, Waiter},
+        tasks::{HelperLane, Waiter},
     };
 
-    fn task(client: u8, token: u64) -> Task {
+    fn task(client: u8, token: u64) -> HelperTask {
         let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         let mailbox = Arc::new(Mailbox::new(Arc::new(wake)));
         let client = Some(IpAddr::from([127, 0, 0, client]));
         let waiter = Waiter { token, mailbox, client };
-        Task { lane: Lane::Device(0), work: Box::new(|_| ()), waiter }
+        HelperTask { lane: HelperLane::Device(0), work: Box::new(|_| ()), waiter }
     }
 
     #[test]

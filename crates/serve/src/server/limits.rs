@@ -4,14 +4,14 @@ use thalweg_core::rate_limit::RateLimit;
 
 /// The rate limits that apply to one connection.
 #[derive(Clone, Copy)]
-pub struct Limits<'a> {
+pub struct ConnectionLimits<'a> {
     /// The limit of the whole site.
     pub of_all: Option<&'a RateLimit>,
     /// The limit of this connection.
     pub own: Option<&'a RateLimit>,
 }
 
-impl Limits<'_> {
+impl ConnectionLimits<'_> {
     fn each(&self) -> impl Iterator<Item = &RateLimit> {
         self.of_all.into_iter().chain(self.own)
     }
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_step_is_that_of_the_narrowest_limit() {
         let (wide, narrow) = (RateLimit::new(10_000), RateLimit::new(1000));
-        let step = |of_all, own| Limits { of_all, own }.step(5000);
+        let step = |of_all, own| ConnectionLimits { of_all, own }.step(5000);
         assert_eq!(step(None, None), 5000);
         assert_eq!(step(Some(&wide), None), 1000);
         assert_eq!(step(None, Some(&narrow)), 100);
@@ -57,22 +57,22 @@ mod tests {
     fn what_one_connection_sends_closes_its_own_limit_and_no_others() {
         let all = RateLimit::new(u64::MAX);
         let (one, other) = (RateLimit::new(1000), RateLimit::new(1000));
-        let of = |own| Limits { of_all: Some(&all), own: Some(own) };
+        let of = |own| ConnectionLimits { of_all: Some(&all), own: Some(own) };
         of(&one).spend(MUCH);
         // `MUCH` is less than `all` allows per second, so `all` recovers immediately.
         assert!(!of(&one).are_open() && !one.is_open());
-        assert!(other.is_open() && Limits { of_all: None, own: Some(&other) }.are_open());
+        assert!(other.is_open() && ConnectionLimits { of_all: None, own: Some(&other) }.are_open());
     }
 
     #[test]
     fn what_one_connection_sends_closes_the_limit_of_all() {
         let all = RateLimit::new(1000);
         let (one, other) = (RateLimit::new(u64::MAX), RateLimit::new(u64::MAX));
-        let of = |own| Limits { of_all: Some(&all), own: Some(own) };
+        let of = |own| ConnectionLimits { of_all: Some(&all), own: Some(own) };
         assert!(of(&other).are_open());
         of(&one).spend(MUCH);
         assert!(!of(&one).are_open() && !of(&other).are_open());
-        assert!(!Limits { of_all: Some(&all), own: None }.are_open());
-        assert!(Limits { of_all: None, own: None }.are_open());
+        assert!(!ConnectionLimits { of_all: Some(&all), own: None }.are_open());
+        assert!(ConnectionLimits { of_all: None, own: None }.are_open());
     }
 }

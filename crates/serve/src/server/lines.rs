@@ -10,44 +10,44 @@ use std::{
 use rustix::fs::Stat;
 
 use super::{
-    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    tasks::Lane,
-    version::Version,
-    walk::{Entry, Kind, Next, Tree},
+    body::{BodyPart, BodyPiece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    tasks::HelperLane,
+    version::FileVersion,
+    walk::{TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
-use crate::manifest::{Line, Meta, encoded};
+use crate::manifest::{ManifestLine, Meta, encoded};
 
 /// Produces the manifest of a tree, a few lines per turn.
-pub struct Lines {
+pub struct ManifestLines {
     // Metadata of the top directory, until its line is written.
     top: Option<Stat>,
-    tree: Tree,
+    tree: TreeWalk,
     entries: u64,
     bytes: u64,
     left_out: u64,
 }
 
-impl Lines {
+impl ManifestLines {
     /// Creates the manifest of `tree`. `top`: metadata of the top directory.
-    pub fn of(tree: Tree, top: Stat) -> Self {
+    pub fn of(tree: TreeWalk, top: Stat) -> Self {
         Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0 }
     }
 
-    fn line(&mut self, entry: &Entry) -> Line {
+    fn line(&mut self, entry: &WalkEntry) -> ManifestLine {
         let (path, meta) = (encoded(&entry.path), meta(&entry.stat));
         self.entries += 1;
         match &entry.kind {
-            Kind::Folder => Line::Folder { path, meta, unread: false },
-            Kind::Shut => Line::Folder { path, meta, unread: true },
-            Kind::File => {
-                let version = Version::of(&entry.stat);
+            WalkKind::Folder => ManifestLine::Folder { path, meta, unread: false },
+            WalkKind::Shut => ManifestLine::Folder { path, meta, unread: true },
+            WalkKind::File => {
+                let version = FileVersion::of(&entry.stat);
                 self.bytes += version.size;
                 let etag = version.etag(SystemTime::now());
-                Line::File { path, size: version.size, meta, etag }
+                ManifestLine::File { path, size: version.size, meta, etag }
             }
-            Kind::Link(target) => {
+            WalkKind::Link(target) => {
                 let target = encoded(Path::new(OsStr::from_bytes(target)));
-                Line::Link { path, target, meta }
+                ManifestLine::Link { path, target, meta }
             }
         }
     }
@@ -55,21 +55,21 @@ impl Lines {
     /// Writes lines until the turn is over. Returns `true` if the last line, which holds the totals, is written.
     fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         if let Some(stat) = self.top.take() {
-            let kind = Kind::Folder;
-            let line = self.line(&Entry { path: PathBuf::new(), kind, stat });
+            let kind = WalkKind::Folder;
+            let line = self.line(&WalkEntry { path: PathBuf::new(), kind, stat });
             write(&line, text)?;
         }
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {
-                Next::Entry(entry) => {
+                WalkStep::Entry(entry) => {
                     let line = self.line(&entry);
                     write(&line, text)?;
                 }
-                Next::LeftOut(_) => self.left_out += 1,
-                Next::Later => return Ok(false),
-                Next::End => {
+                WalkStep::LeftOut(_) => self.left_out += 1,
+                WalkStep::Later => return Ok(false),
+                WalkStep::End => {
                     let Self { entries, bytes, left_out, .. } = *self;
-                    write(&Line::End { entries, bytes, left_out }, text)?;
+                    write(&ManifestLine::End { entries, bytes, left_out }, text)?;
                     return Ok(true);
                 }
             }
@@ -81,7 +81,7 @@ impl Lines {
     }
 }
 
-fn write(line: &Line, text: &mut Vec<u8>) -> Result<(), String> {
+fn write(line: &ManifestLine, text: &mut Vec<u8>) -> Result<(), String> {
     serde_json::to_writer(&mut *text, line).map_err(|error| error.to_string())?;
     text.push(b'\n');
     Ok(())
@@ -97,15 +97,15 @@ fn meta(stat: &Stat) -> Meta {
     }
 }
 
-impl Supply for Lines {
-    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
+impl Supply for ManifestLines {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
         let mut text = Vec::new();
         let is_last = self.fill(turn, &mut text);
         self.tree.rest();
-        Ok(Piece { is_last: is_last?, parts: vec![Part::Bytes(text)] })
+        Ok(BodyPiece { is_last: is_last?, parts: vec![BodyPart::Bytes(text)] })
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self) -> HelperLane {
         self.tree.lane()
     }
 

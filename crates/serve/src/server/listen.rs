@@ -27,12 +27,12 @@ use rustix::{
     },
 };
 
-use super::{error::ServeError, options::Address};
+use super::{error::ServeError, options::ListenAddress};
 
 /// A listening address, with one descriptor per worker.
 pub struct Listening {
     /// The address at which clients can connect.
-    pub address: Address,
+    pub address: ListenAddress,
     /// One descriptor per worker.
     pub sockets: Vec<OwnedFd>,
     /// `true` if all descriptors refer to one socket, so that a connection wakes every worker.
@@ -46,7 +46,7 @@ const BACKLOG: i32 = 1024;
 /// Listens on the given addresses and uses the sockets that were passed in. If there are neither, listens on the default address
 /// or the next free port.
 pub fn listen_at(
-    addresses: &[Address],
+    addresses: &[ListenAddress],
     sockets: Vec<OwnedFd>,
     workers: usize,
 ) -> Result<Vec<Listening>, ServeError> {
@@ -61,8 +61,8 @@ pub fn listen_at(
 const PORTS: u16 = 100;
 
 fn at_next_free(workers: usize) -> Result<Listening, ServeError> {
-    let first = Address::default();
-    let Address::Tcp(usual) = first else { return at(&first, workers) };
+    let first = ListenAddress::default();
+    let ListenAddress::Tcp(usual) = first else { return at(&first, workers) };
     let mut address = usual;
     loop {
         match tcp(address, workers) {
@@ -77,9 +77,9 @@ fn at_next_free(workers: usize) -> Result<Listening, ServeError> {
     }
 }
 
-fn at(address: &Address, workers: usize) -> Result<Listening, ServeError> {
+fn at(address: &ListenAddress, workers: usize) -> Result<Listening, ServeError> {
     match address {
-        Address::Tcp(address) => {
+        ListenAddress::Tcp(address) => {
             let listening = match tcp(*address, workers) {
                 Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
                     tcp((Ipv4Addr::UNSPECIFIED, address.port()).into(), workers)
@@ -88,7 +88,7 @@ fn at(address: &Address, workers: usize) -> Result<Listening, ServeError> {
             };
             listening.map_err(|error| failed(&address.to_string(), error))
         }
-        Address::Unix(path) => {
+        ListenAddress::Unix(path) => {
             unix(path, workers).map_err(|error| failed(&path.to_string_lossy(), error))
         }
     }
@@ -122,7 +122,7 @@ fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listening> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listening { address: Address::Tcp(address), sockets, is_shared: false, name: None })
+    Ok(Listening { address: ListenAddress::Tcp(address), sockets, is_shared: false, name: None })
 }
 
 fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -149,7 +149,7 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listening> {
         answer => answer?,
     };
     listener.set_nonblocking(true)?;
-    let (address, name) = (Address::Unix(path.to_owned()), Some(path.to_owned()));
+    let (address, name) = (ListenAddress::Unix(path.to_owned()), Some(path.to_owned()));
     let sockets = copies(OwnedFd::from(listener), workers)?;
     Ok(Listening { address, sockets, is_shared: true, name })
 }
@@ -172,11 +172,11 @@ fn handed(socket: OwnedFd, workers: usize) -> Result<Listening, ServeError> {
     let address = getsockname(&socket).map_err(|errno| failed(errno.into()))?;
     let address = if let Ok(address) = SocketAddr::try_from(address.clone()) {
         set_tcp_nodelay(&socket, true).map_err(|errno| failed(errno.into()))?;
-        Address::Tcp(address)
+        ListenAddress::Tcp(address)
     } else {
         let name = SocketAddrUnix::try_from(address).map_err(|errno| failed(errno.into()))?;
         let name = name.path_bytes().unwrap_or_default().to_vec();
-        Address::Unix(PathBuf::from(OsString::from_vec(name)))
+        ListenAddress::Unix(PathBuf::from(OsString::from_vec(name)))
     };
     ioctl_fionbio(&socket, true).map_err(|errno| failed(errno.into()))?;
     let sockets = copies(socket, workers).map_err(failed)?;
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn every_address_is_those_of_ipv4_too() {
-        let listening = at(&Address::Tcp((Ipv6Addr::UNSPECIFIED, 0).into()), 2).unwrap();
-        let Address::Tcp(address) = listening.address else { panic!("an internet address") };
+        let listening = at(&ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, 0).into()), 2).unwrap();
+        let ListenAddress::Tcp(address) = listening.address else { panic!("an internet address") };
         TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).unwrap();
         if address.is_ipv6() {
             TcpStream::connect((Ipv6Addr::LOCALHOST, address.port())).unwrap();
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn an_address_that_is_taken_is_not_shared() {
-        let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let any = ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
         let ours = listen_at(std::slice::from_ref(&any), Vec::new(), 3).unwrap().remove(0);
         assert_eq!(ours.sockets.len(), 3);
         assert!(matches!(at(&ours.address, 2), Err(ServeError::Listen { .. })));
-        let Address::Tcp(address) = ours.address else { panic!() };
+        let ListenAddress::Tcp(address) = ours.address else { panic!() };
         drop(ours.sockets);
-        assert_eq!(tcp(address, 2).unwrap().address, Address::Tcp(address));
+        assert_eq!(tcp(address, 2).unwrap().address, ListenAddress::Tcp(address));
     }
 
     #[test]

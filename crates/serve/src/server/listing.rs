@@ -14,14 +14,14 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use thalweg_sys::Errno;
 
 use super::{
-    body::{Part, Piece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
-    entry::{Entry, Kind},
-    name_cache::{NameCursor, Names},
+    body::{BodyPart, BodyPiece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
+    entry::{ListingEntry, ListingKind},
+    name_cache::{NameCursor, NameLookup},
     open::kind,
     page,
-    site::Site,
-    tasks::Lane,
-    version::Version,
+    site::ServedSite,
+    tasks::HelperLane,
+    version::FileVersion,
 };
 use crate::manifest::encoded;
 
@@ -50,14 +50,14 @@ pub enum ListingFormat {
 
 /// A listing in progress.
 pub struct Listing {
-    site: Arc<Site>,
+    site: Arc<ServedSite>,
     path: PathBuf,
     directory: OwnedFd,
     format: ListingFormat,
     /// Type of the entries that are being listed now.
-    pass: Kind,
+    pass: ListingKind,
     cursor: NameCursor,
-    lane: Lane,
+    lane: HelperLane,
     has_begun: bool,
     has_entries: bool,
 }
@@ -69,30 +69,35 @@ const TURN_NAMES: usize = 64 << 10;
 
 impl Listing {
     /// Creates the listing of an open directory; `path` is relative to the root.
-    pub fn of(site: Arc<Site>, path: PathBuf, directory: OwnedFd, format: ListingFormat) -> Self {
-        let lane = Lane::list(&directory);
+    pub fn of(
+        site: Arc<ServedSite>,
+        path: PathBuf,
+        directory: OwnedFd,
+        format: ListingFormat,
+    ) -> Self {
+        let lane = HelperLane::list(&directory);
         let cursor = NameCursor::default();
-        let (pass, has_begun, has_entries) = (Kind::Folder, false, false);
+        let (pass, has_begun, has_entries) = (ListingKind::Folder, false, false);
         Self { site, path, directory, format, pass, cursor, lane, has_begun, has_entries }
     }
 
     /// Returns the entry that a request for the name would find. Symbolic links are followed. Returns `None` if the entry is not
     /// served.
-    fn entry(&self, name: &OsStr) -> Option<Entry> {
+    fn entry(&self, name: &OsStr) -> Option<ListingEntry> {
         let stat = stat(&self.directory, name).ok()?;
         let is_link = kind(&stat) == FileType::Symlink;
         let stat = if is_link { self.site.root.stat(&self.path.join(name)).ok()? } else { stat };
         let (is, slash) = match kind(&stat) {
-            FileType::Directory => (Kind::Folder, "/"),
-            FileType::RegularFile => (Kind::File, ""),
+            FileType::Directory => (ListingKind::Folder, "/"),
+            FileType::RegularFile => (ListingKind::File, ""),
             _ => return None,
         };
-        let version = Version::of(&stat);
-        Some(Entry {
+        let version = FileVersion::of(&stat);
+        Some(ListingEntry {
             name: name.to_string_lossy().into_owned(),
             path: encoded(Path::new(name)) + slash,
             kind: is,
-            size: (is == Kind::File).then_some(version.size),
+            size: (is == ListingKind::File).then_some(version.size),
             mtime: version.seconds(),
         })
     }
@@ -101,13 +106,13 @@ impl Listing {
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,
-            FileType::Directory => self.pass == Kind::Folder,
-            FileType::RegularFile => self.pass == Kind::File,
+            FileType::Directory => self.pass == ListingKind::Folder,
+            FileType::RegularFile => self.pass == ListingKind::File,
             _ => false,
         }
     }
 
-    fn write(&mut self, entry: &Entry, text: &mut Vec<u8>) -> Result<(), String> {
+    fn write(&mut self, entry: &ListingEntry, text: &mut Vec<u8>) -> Result<(), String> {
         match self.format {
             ListingFormat::Page => text.extend_from_slice(page::row(entry).as_bytes()),
             ListingFormat::Json => {
@@ -145,14 +150,14 @@ impl Listing {
             let names =
                 self.site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.go_on);
             let list = match names {
-                Ok(Names::Listed(list)) => list,
-                Ok(Names::Large) => {
-                    self.lane = Lane::sort(&self.directory);
+                Ok(NameLookup::Listed(list)) => list,
+                Ok(NameLookup::Large) => {
+                    self.lane = HelperLane::sort(&self.directory);
                     return Ok(false);
                 }
                 Err(errno) => return Err(failed(errno)),
             };
-            self.lane = Lane::list(&self.directory);
+            self.lane = HelperLane::list(&self.directory);
             self.begin(text);
             let first = list.place_after(&self.cursor.after);
             for place in first..list.count() {
@@ -174,8 +179,8 @@ impl Listing {
             }
             if list.is_partial() {
                 self.move_to(list.last().map(|name| (FileType::Unknown, name)));
-            } else if self.pass == Kind::Folder {
-                self.pass = Kind::File;
+            } else if self.pass == ListingKind::Folder {
+                self.pass = ListingKind::File;
                 self.cursor.after.clear();
             } else {
                 return Ok(true);
@@ -196,16 +201,16 @@ fn failed(errno: Errno) -> String {
 }
 
 impl Supply for Listing {
-    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Piece, String> {
+    fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
         let mut text = Vec::new();
         let is_last = self.fill(turn, &mut text)?;
         if is_last {
             self.end(&mut text);
         }
-        Ok(Piece { parts: vec![Part::Bytes(text)], is_last })
+        Ok(BodyPiece { parts: vec![BodyPart::Bytes(text)], is_last })
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self) -> HelperLane {
         self.lane
     }
 

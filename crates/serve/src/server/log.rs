@@ -22,14 +22,14 @@ mod quoted;
 use quoted::quoted;
 
 /// Destination and format of the log.
-pub struct Log {
+pub struct AccessLog {
     /// The format of the lines.
     pub format: Format,
     /// Receives each line in one write.
     pub out: Box<dyn Write + Send>,
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("format", &self.format).finish_non_exhaustive()
     }
@@ -46,7 +46,7 @@ pub enum Format {
 
 /// The log entry of one answer.
 #[derive(Debug, Serialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// Time at which the answer ended, as an HTTP date.
     pub time: String,
     /// Address of the client. `None` on a Unix socket.
@@ -69,20 +69,20 @@ pub struct Entry {
 
 /// The serialized form of an entry.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct LogLine<'a> {
     #[serde(flatten)]
-    entry: &'a Entry,
+    entry: &'a LogEntry,
     /// Number of entries dropped since the previous line, because the queue was full.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<NonZeroU64>,
 }
 
-impl Entry {
+impl LogEntry {
     /// Formats the entry. `left_out`: number of entries dropped since the previous line.
     fn line(&self, format: Format, left_out: u64) -> String {
         match format {
             Format::Json => {
-                let line = Line { entry: self, left_out: NonZeroU64::new(left_out) };
+                let line = LogLine { entry: self, left_out: NonZeroU64::new(left_out) };
                 serde_json::to_string(&line).unwrap_or_default() + "\n"
             }
             Format::Text => {
@@ -109,34 +109,34 @@ impl Entry {
 
 /// Passes entries to the log thread.
 #[derive(Clone, Debug)]
-pub struct Teller {
-    queue: SyncSender<Entry>,
+pub struct LogQueue {
+    queue: SyncSender<LogEntry>,
     left_out: Arc<AtomicU64>,
 }
 
 // Capacity of the queue.
 const QUEUE: usize = 4096;
 
-impl Teller {
-    /// Starts the log thread. It ends when the last `Teller` is dropped.
-    pub fn start(log: Log) -> io::Result<(Self, thread::JoinHandle<()>)> {
+impl LogQueue {
+    /// Starts the log thread. It ends when the last `LogQueue` is dropped.
+    pub fn start(log: AccessLog) -> io::Result<(Self, thread::JoinHandle<()>)> {
         let (queue, entries) = sync_channel(QUEUE);
         let left_out = Arc::new(AtomicU64::new(0));
-        let teller = Self { queue, left_out: Arc::clone(&left_out) };
+        let log_queue = Self { queue, left_out: Arc::clone(&left_out) };
         let write = move || write(log, &entries, &left_out);
         let thread = thread::Builder::new().name("log".to_owned()).spawn(write)?;
-        Ok((teller, thread))
+        Ok((log_queue, thread))
     }
 
     /// Queues an entry, or counts it as dropped if the queue is full.
-    pub fn tell(&self, entry: Entry) {
+    pub fn report(&self, entry: LogEntry) {
         if self.queue.try_send(entry).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn write(mut log: Log, entries: &Receiver<Entry>, left_out: &AtomicU64) {
+fn write(mut log: AccessLog, entries: &Receiver<LogEntry>, left_out: &AtomicU64) {
     for entry in entries {
         let text = entry.line(log.format, left_out.swap(0, Ordering::Relaxed));
         // Write errors are ignored: the reader of the log may have exited, and the server continues.
@@ -155,8 +155,8 @@ mod tests {
 
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> LogEntry {
+        LogEntry {
             time: "now".to_owned(),
             client: None,
             request: "GET /\u{1b}[31m\n HTTP/1.1".to_owned(),
@@ -181,12 +181,12 @@ mod tests {
     }
 
     /// Writes nothing until the test releases the other end.
-    struct Slow {
+    struct SlowWriter {
         held: Receiver<()>,
         written: Arc<Mutex<String>>,
     }
 
-    impl Write for Slow {
+    impl Write for SlowWriter {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
             let _ = self.held.recv();
             *self.written.lock().unwrap() += str::from_utf8(text).unwrap();
@@ -203,13 +203,13 @@ mod tests {
         for format in [Format::Text, Format::Json] {
             let (hold, held) = sync_channel(0);
             let written = Arc::new(Mutex::new(String::new()));
-            let out = Box::new(Slow { held, written: Arc::clone(&written) });
-            let (teller, thread) = Teller::start(Log { format, out }).unwrap();
-            let told = QUEUE as u64 + 10;
-            for _ in 0..told {
-                teller.tell(entry());
+            let out = Box::new(SlowWriter { held, written: Arc::clone(&written) });
+            let (log_queue, thread) = LogQueue::start(AccessLog { format, out }).unwrap();
+            let sent = QUEUE as u64 + 10;
+            for _ in 0..sent {
+                log_queue.report(entry());
             }
-            drop((hold, teller));
+            drop((hold, log_queue));
             thread.join().unwrap();
             let (mut lines, mut left_out) = (0, 0);
             for line in written.lock().unwrap().lines() {
@@ -226,7 +226,7 @@ mod tests {
                 lines += u64::from(format == Format::Json || counted.is_none());
             }
             assert!(left_out >= 9, "{left_out} counted");
-            assert_eq!(lines + left_out, told);
+            assert_eq!(lines + left_out, sent);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Mailbox {
     }
 
     /// Adds a connection and wakes the worker.
-    pub fn tell(&self, token: u64) {
+    pub fn notify(&self, token: u64) {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
         wake(&self.wake);
     }

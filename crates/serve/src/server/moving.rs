@@ -19,18 +19,18 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-use super::opened::Opened;
-use crate::http::range::Stretch;
+use super::opened::ServedFile;
+use crate::http::range::ByteRange;
 
 /// A transfer of a file range into a socket.
-pub struct Moving {
+pub struct OwnedTransfer {
     steps: Pin<Box<dyn Future<Output = Outcome>>>,
-    told: Rc<Told>,
+    control: Rc<TransferControl>,
     held: u64,
 }
 
 #[derive(Default)]
-struct Told {
+struct TransferControl {
     moved: Cell<u64>,
     is_blocked: Cell<bool>,
     is_to_stop: Cell<bool>,
@@ -39,7 +39,7 @@ struct Told {
 }
 
 /// Result of a step.
-pub enum Moved {
+pub enum TransferStep {
     /// The socket accepts more data.
     Some,
     /// The socket is full.
@@ -49,20 +49,20 @@ pub enum Moved {
 }
 
 /// Description of a transfer.
-pub struct Job {
-    pub file: Arc<Opened>,
+pub struct TransferJob {
+    pub file: Arc<ServedFile>,
     pub socket: Rc<OwnedFd>,
-    pub stretch: Stretch,
+    pub stretch: ByteRange,
     pub needs: Guarantees,
     pub plan: Arc<Plan>,
 }
 
-impl Moving {
+impl OwnedTransfer {
     /// Starts a transfer.
-    pub fn new(job: Job) -> Self {
-        let told = Rc::new(Told::default());
+    pub fn new(job: TransferJob) -> Self {
+        let control = Rc::new(TransferControl::default());
         let held = memory(&job.plan).min(job.stretch.len());
-        Self { steps: Box::pin(steps(job, Rc::clone(&told))), told, held }
+        Self { steps: Box::pin(steps(job, Rc::clone(&control))), control, held }
     }
 
     /// Returns the maximum size, in bytes, of its buffer or pipe.
@@ -72,25 +72,25 @@ impl Moving {
 
     /// Returns the number of bytes written to the socket.
     pub fn moved(&self) -> u64 {
-        self.told.moved.get()
+        self.control.moved.get()
     }
 
     /// Makes one step of at most `most` bytes.
-    pub fn advance(&mut self, most: u64) -> Moved {
-        self.told.most.set(most);
+    pub fn advance(&mut self, most: u64) -> TransferStep {
+        self.control.most.set(most);
         match self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => Moved::End(outcome),
-            Poll::Pending if self.told.is_blocked.get() => Moved::Blocked,
-            Poll::Pending => Moved::Some,
+            Poll::Ready(outcome) => TransferStep::End(outcome),
+            Poll::Pending if self.control.is_blocked.get() => TransferStep::Blocked,
+            Poll::Pending => TransferStep::Some,
         }
     }
 
     /// Stops the transfer early and returns its outcome so far.
     pub fn stop(mut self) -> Option<Outcome> {
-        self.told.is_to_stop.set(true);
+        self.control.is_to_stop.set(true);
         match self.advance(1) {
-            Moved::End(outcome) => Some(outcome),
-            Moved::Some | Moved::Blocked => None,
+            TransferStep::End(outcome) => Some(outcome),
+            TransferStep::Some | TransferStep::Blocked => None,
         }
     }
 }
@@ -104,8 +104,8 @@ fn memory(plan: &Plan) -> u64 {
     sizes.map(|knob| info.knob(tuning, knob.name)).sum()
 }
 
-async fn steps(job: Job, told: Rc<Told>) -> Outcome {
-    let Job { file, socket, stretch, needs, plan } = job;
+async fn steps(job: TransferJob, control: Rc<TransferControl>) -> Outcome {
+    let TransferJob { file, socket, stretch, needs, plan } = job;
     let end = |fd, kind, at| End { fd, kind, at };
     let transfer = Transfer {
         source: Source::Fd(end(file.as_fd(), Kind::File, Some(stretch.from))),
@@ -119,12 +119,12 @@ async fn steps(job: Job, told: Rc<Told>) -> Outcome {
         let error = Error { mechanism, call, errno, side: thalweg_core::Side::Sink, moved: 0 };
         return Outcome { report: Report::default(), stopped: false, error: Some(error) };
     };
-    while !told.is_to_stop.get() {
-        let step = run.advance(told.most.get());
-        told.moved.set(run.bytes());
+    while !control.is_to_stop.get() {
+        let step = run.advance(control.most.get());
+        control.moved.set(run.bytes());
         match step {
-            Step::Moved => told.is_blocked.set(false),
-            Step::Blocked(_) => told.is_blocked.set(true),
+            Step::Moved => control.is_blocked.set(false),
+            Step::Blocked(_) => control.is_blocked.set(true),
             Step::Done | Step::Failed(_) => break,
         }
         pause().await;

@@ -14,14 +14,14 @@ use thalweg_sys::Errno;
 
 use super::{
     names::{NameList, ReadRules},
-    version::Version,
+    version::FileVersion,
 };
 
 /// Position of an answer in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct NameCursor {
     /// Version of the directory at the start of the answer.
-    version: Option<Version>,
+    version: Option<FileVersion>,
     /// The last name that was used. Empty at the start.
     pub after: Vec<u8>,
 }
@@ -44,7 +44,7 @@ struct CacheState {
 
 #[derive(Debug)]
 struct CachedList {
-    version: Version,
+    version: FileVersion,
     /// The list contains only names greater than this one.
     after: Vec<u8>,
     list: Arc<NameList>,
@@ -54,7 +54,7 @@ struct CachedList {
 }
 
 /// A name list, or the reason why it is not available.
-pub enum Names {
+pub enum NameLookup {
     /// A list that contains the next names, if there are any.
     Listed(Arc<NameList>),
     /// The directory is large and not cached: it must be read in a separate lane.
@@ -86,19 +86,19 @@ impl NameCache {
         cursor: &mut NameCursor,
         may_sort: bool,
         go_on: impl Fn() -> Result<(), Errno>,
-    ) -> Result<Names, Errno> {
+    ) -> Result<NameLookup, Errno> {
         if let Some(list) = cursor.version.and_then(|version| self.cached(&version, &cursor.after))
         {
-            return Ok(Names::Listed(list));
+            return Ok(NameLookup::Listed(list));
         }
         let stat = fstat(directory)?;
-        let version = Version::of(&stat);
+        let version = FileVersion::of(&stat);
         cursor.version = Some(version);
         if let Some(list) = self.cached_new(&version, &cursor.after) {
-            return Ok(Names::Listed(list));
+            return Ok(NameLookup::Listed(list));
         }
         if stat.st_size >= LARGE && !may_sort {
-            return Ok(Names::Large);
+            return Ok(NameLookup::Large);
         }
         let is_settled = version.is_settled(SystemTime::now());
         let list = Arc::new(self.read(directory, &cursor.after, go_on)?);
@@ -111,13 +111,13 @@ impl NameCache {
             used: Instant::now(),
         };
         self.keep(cached);
-        Ok(Names::Listed(list))
+        Ok(NameLookup::Listed(list))
     }
 
     /// Returns `true` if all names of a directory are cached for a new answer and there are at most `most` of them.
     pub fn is_at_hand(&self, directory: impl AsFd, most: usize) -> bool {
         let Ok(stat) = fstat(directory) else { return false };
-        let list = self.cached_new(&Version::of(&stat), b"");
+        let list = self.cached_new(&FileVersion::of(&stat), b"");
         list.is_some_and(|list| !list.is_partial() && list.count() <= most)
     }
 
@@ -131,17 +131,17 @@ impl NameCache {
         self.lock().held()
     }
 
-    fn cached(&self, version: &Version, after: &[u8]) -> Option<Arc<NameList>> {
+    fn cached(&self, version: &FileVersion, after: &[u8]) -> Option<Arc<NameList>> {
         self.find(version, after, |_| true)
     }
 
-    fn cached_new(&self, version: &Version, after: &[u8]) -> Option<Arc<NameList>> {
+    fn cached_new(&self, version: &FileVersion, after: &[u8]) -> Option<Arc<NameList>> {
         self.find(version, after, |cached| cached.is_settled)
     }
 
     fn find(
         &self,
-        version: &Version,
+        version: &FileVersion,
         after: &[u8],
         is_right: impl Fn(&CachedList) -> bool,
     ) -> Option<Arc<NameList>> {
@@ -253,8 +253,8 @@ mod tests {
 
     fn names(cache: &NameCache, directory: &OwnedFd, cursor: &mut NameCursor) -> Arc<NameList> {
         match cache.names(directory, cursor, true, || Ok(())) {
-            Ok(Names::Listed(list)) => list,
-            Ok(Names::Large) => panic!("large"),
+            Ok(NameLookup::Listed(list)) => list,
+            Ok(NameLookup::Large) => panic!("large"),
             Err(errno) => panic!("{errno}"),
         }
     }

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_when_it_is_told_to() {
+    fn reading_ends_when_it_is_cancelled() {
         let place = tempfile::tempdir().unwrap();
         for name in 0..3000 {
             File::create(place.path().join(name.to_string())).unwrap();

@@ -21,11 +21,11 @@ use thalweg_sys::Errno;
 
 use super::{
     error::ServeError,
-    opened::{Opened, READ},
+    opened::{READ, ServedFile},
     store::Store,
-    version::Version,
+    version::FileVersion,
 };
-use crate::http::status::Status;
+use crate::http::status::HttpStatus;
 
 /// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Follow {
 
 /// The served directory or file.
 #[derive(Debug)]
-pub struct Root {
+pub struct ServedRoot {
     folder: OwnedFd,
     /// If a file is served: its name in `folder`. No other name is served.
     pub only: Option<OsString>,
@@ -52,9 +52,9 @@ pub struct Root {
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
+pub enum ServedEntry {
     /// A regular file.
-    File(Arc<Opened>),
+    File(Arc<ServedFile>),
     /// A directory, as an `O_PATH` descriptor.
     Folder(OwnedFd),
 }
@@ -63,7 +63,7 @@ pub enum Found {
 const TRIES: usize = 16;
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-impl Root {
+impl ServedRoot {
     /// Opens the directory or file to be served.
     pub fn open(path: &Path, follow: Follow) -> Result<Self, ServeError> {
         let failed = |errno| ServeError::Root { path: path.to_owned(), errno };
@@ -89,15 +89,19 @@ impl Root {
     }
 
     /// Finds a path below the root. A file that is open in the store is not opened again.
-    pub fn find(&self, path: &Path, store: Option<&RefCell<Store>>) -> Result<Found, Status> {
+    pub fn find(
+        &self,
+        path: &Path,
+        store: Option<&RefCell<Store>>,
+    ) -> Result<ServedEntry, HttpStatus> {
         if self.only.as_deref().is_some_and(|only| path.as_os_str() != only) {
-            return Err(Status::NOT_FOUND);
+            return Err(HttpStatus::NOT_FOUND);
         }
-        let open = |stat: &Stat| store?.borrow_mut().file(path, &Version::of(stat));
+        let open = |stat: &Stat| store?.borrow_mut().file(path, &FileVersion::of(stat));
         if store.is_some()
             && let Some(file) = self.glance(path).as_ref().and_then(open)
         {
-            return Ok(Found::File(file));
+            return Ok(ServedEntry::File(file));
         }
         let found = self.resolve(path, PATH).and_then(look);
         let (stat, fd) = match found {
@@ -108,10 +112,10 @@ impl Root {
         }
         .map_err(refusal)?;
         match kind(&stat) {
-            FileType::Directory => Ok(Found::Folder(fd)),
+            FileType::Directory => Ok(ServedEntry::Folder(fd)),
             FileType::RegularFile => {
                 if let Some(file) = open(&stat) {
-                    return Ok(Found::File(file));
+                    return Ok(ServedEntry::File(file));
                 }
                 let file = match self.open_found(path, &fd, &stat) {
                     Err(Errno::MFILE | Errno::NFILE)
@@ -125,18 +129,18 @@ impl Root {
                 if let Some(store) = store {
                     store.borrow_mut().keep(path, &file);
                 }
-                Ok(Found::File(file))
+                Ok(ServedEntry::File(file))
             }
             // Opening a FIFO waits for a writer, and opening a device may have any effect: neither is opened.
-            _ => Err(Status::NOT_FOUND),
+            _ => Err(HttpStatus::NOT_FOUND),
         }
     }
 
     /// Opens the regular file that was found for reading.
-    fn open_found(&self, path: &Path, found: &OwnedFd, stat: &Stat) -> Result<Opened, Errno> {
-        match Opened::again(found.as_fd(), stat)? {
+    fn open_found(&self, path: &Path, found: &OwnedFd, stat: &Stat) -> Result<ServedFile, Errno> {
+        match ServedFile::again(found.as_fd(), stat)? {
             Some(file) => Ok(file),
-            None => Opened::by_name(self.resolve(path, READ)?, stat),
+            None => ServedFile::by_name(self.resolve(path, READ)?, stat),
         }
     }
 
@@ -214,14 +218,14 @@ pub fn kind(stat: &Stat) -> FileType {
 }
 
 /// Returns the status for a path that could not be opened.
-pub fn refusal(errno: Errno) -> Status {
+pub fn refusal(errno: Errno) -> HttpStatus {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV => {
-            Status::NOT_FOUND
+            HttpStatus::NOT_FOUND
         }
-        Errno::ACCESS | Errno::PERM => Status::FORBIDDEN,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Status::UNAVAILABLE,
-        _ => Status::ERROR,
+        Errno::ACCESS | Errno::PERM => HttpStatus::FORBIDDEN,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => HttpStatus::UNAVAILABLE,
+        _ => HttpStatus::ERROR,
     }
 }
 
@@ -246,10 +250,10 @@ mod tests {
         place
     }
 
-    fn found(root: &Root, path: &str) -> Result<&'static str, u16> {
+    fn found(root: &ServedRoot, path: &str) -> Result<&'static str, u16> {
         match root.find(Path::new(path), None) {
-            Ok(Found::File(_)) => Ok("file"),
-            Ok(Found::Folder(_)) => Ok("folder"),
+            Ok(ServedEntry::File(_)) => Ok("file"),
+            Ok(ServedEntry::Folder(_)) => Ok("folder"),
             Err(status) => Err(status.0),
         }
     }
@@ -258,7 +262,7 @@ mod tests {
     fn links_lead_as_far_as_they_may() {
         let place = place();
         for follow in [Follow::None, Follow::Inside, Follow::Any] {
-            let root = Root::open(&place.path().join("root"), follow).unwrap();
+            let root = ServedRoot::open(&place.path().join("root"), follow).unwrap();
             let if_at_least = |least: Follow, kind| {
                 if follow as u8 >= least as u8 { Ok(kind) } else { Err(404) }
             };
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn without_openat2_no_link_leads_anywhere() {
         let place = place();
-        let root = Root::open(&place.path().join("root"), Follow::Inside).unwrap();
+        let root = ServedRoot::open(&place.path().join("root"), Follow::Inside).unwrap();
         root.must_walk.store(true, Ordering::Relaxed);
         assert_eq!(found(&root, ""), Ok("folder"));
         assert_eq!(found(&root, "folder/file"), Ok("file"));
@@ -295,10 +299,10 @@ mod tests {
         let path = Path::new("folder/file");
         for must_walk in [false, true] {
             fs::write(at("file"), "text").unwrap();
-            let root = Root::open(&place.path().join("root"), Follow::Inside).unwrap();
+            let root = ServedRoot::open(&place.path().join("root"), Follow::Inside).unwrap();
             root.must_walk.store(must_walk, Ordering::Relaxed);
             let stat = root.stat(path).unwrap();
-            let again = || Opened::by_name(root.resolve(path, READ)?, &stat).map(|_| ());
+            let again = || ServedFile::by_name(root.resolve(path, READ)?, &stat).map(|_| ());
             assert_eq!(again(), Ok(()));
             fs::write(at("new"), "text").unwrap();
             fs::rename(at("new"), at("file")).unwrap();
@@ -315,11 +319,11 @@ mod tests {
         let place = place();
         let at = |name: &str| place.path().join("root").join(name);
         for follow in [Follow::None, Follow::Inside, Follow::Any] {
-            let root = Root::open(&place.path().join("root"), follow).unwrap();
+            let root = ServedRoot::open(&place.path().join("root"), follow).unwrap();
             let store = RefCell::default();
             let find = |path: &str| match root.find(Path::new(path), Some(&store)) {
-                Ok(Found::File(file)) => Ok(file),
-                Ok(Found::Folder(_)) => panic!(),
+                Ok(ServedEntry::File(file)) => Ok(file),
+                Ok(ServedEntry::Folder(_)) => panic!(),
                 Err(status) => Err(status.0),
             };
             for name in ["plain", "folder/file"] {
@@ -355,13 +359,14 @@ mod tests {
     #[test]
     fn of_a_file_that_was_named_nothing_else_is_served() {
         let place = place();
-        let root = Root::open(&place.path().join("root/folder/file"), Follow::Inside).unwrap();
+        let root =
+            ServedRoot::open(&place.path().join("root/folder/file"), Follow::Inside).unwrap();
         assert_eq!(found(&root, "file"), Ok("file"));
         for nothing in ["", ".", "folder", "file/x", "./file/"] {
             assert_eq!(found(&root, nothing), Err(404), "{nothing}");
         }
         assert!(matches!(
-            Root::open(&place.path().join("root/fifo"), Follow::Any),
+            ServedRoot::open(&place.path().join("root/fifo"), Follow::Any),
             Err(ServeError::Kind(_))
         ));
     }

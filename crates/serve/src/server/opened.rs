@@ -9,15 +9,15 @@ use std::{
 use rustix::fs::{Mode, OFlags, Stat, fstat, open};
 use thalweg_sys::Errno;
 
-use super::version::Version;
+use super::version::FileVersion;
 use crate::http::media::content_type;
 
 /// A regular file, open for reading.
 #[derive(Debug)]
-pub struct Opened {
+pub struct ServedFile {
     fd: OwnedFd,
     /// The version immediately before the file was opened.
-    pub version: Version,
+    pub version: FileVersion,
     kind: OnceLock<String>,
     is_sealed: OnceLock<bool>,
 }
@@ -26,7 +26,7 @@ pub struct Opened {
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
-impl Opened {
+impl ServedFile {
     /// Opens the file of an `O_PATH` descriptor through /proc, which guarantees that it is that file even if its name was reused.
     /// The version is the one at the lookup. Returns `None` if /proc is not mounted.
     pub fn again(found: BorrowedFd<'_>, stat: &Stat) -> Result<Option<Self>, Errno> {
@@ -45,7 +45,7 @@ impl Opened {
     }
 
     fn new(fd: OwnedFd, found: &Stat) -> Self {
-        let version = Version::of(found);
+        let version = FileVersion::of(found);
         Self { fd, version, kind: OnceLock::new(), is_sealed: OnceLock::new() }
     }
 
@@ -62,11 +62,11 @@ impl Opened {
 
     /// Returns `true` if the file is still the version that was opened.
     pub fn is_unchanged(&self) -> bool {
-        fstat(&self.fd).is_ok_and(|stat| Version::of(&stat) == self.version)
+        fstat(&self.fd).is_ok_and(|stat| FileVersion::of(&stat) == self.version)
     }
 }
 
-impl AsFd for Opened {
+impl AsFd for ServedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

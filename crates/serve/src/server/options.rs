@@ -5,18 +5,18 @@ use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, time::Duration};
 use thalweg_core::{Guarantees, Profile, Request};
 use thalweg_sys::user::User;
 
-use super::{Follow, Log};
+use super::{AccessLog, Follow};
 
 /// Default memory limit for data that waits for slow clients, in bytes.
 pub const MEMORY: u64 = 64 << 20;
 
 /// Configuration of a server.
 #[derive(Debug)]
-pub struct Options {
+pub struct ServeOptions {
     /// The directory or file to be served.
     pub root: PathBuf,
-    /// Addresses to listen on. Empty: [`Address::default`], or the next free port.
-    pub listen: Vec<Address>,
+    /// Addresses to listen on. Empty: [`ListenAddress::default`], or the next free port.
+    pub listen: Vec<ListenAddress>,
     /// Listening sockets passed in by a service manager. If there are any, the default address is not used.
     pub handed: Vec<OwnedFd>,
     /// Number of workers. `None`: one per core.
@@ -55,10 +55,10 @@ pub struct Options {
     /// listings. Above it, the answers that have waited longest for their clients release their memory.
     pub memory: u64,
     /// Destination of the access log.
-    pub log: Option<Log>,
+    pub log: Option<AccessLog>,
 }
 
-impl Options {
+impl ServeOptions {
     /// Returns the default configuration for a directory or a file.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -89,14 +89,14 @@ impl Options {
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     /// An IP address of this machine and a port; 0 selects a free port.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-impl Default for Address {
+impl Default for ListenAddress {
     fn default() -> Self {
         Self::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000)))
     }

@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use thalweg_core::quantity;
 
-use super::entry::{Entry, Kind};
+use super::entry::{ListingEntry, ListingKind};
 use crate::{http::condition::in_seconds, manifest::encoded};
 
 /// Content security policy of the page: it may load nothing.
@@ -43,8 +43,8 @@ pub fn top(path: &Path) -> String {
 }
 
 /// Returns the row of an entry.
-pub fn row(entry: &Entry) -> String {
-    let slash = if entry.kind == Kind::Folder { "/" } else { "" };
+pub fn row(entry: &ListingEntry) -> String {
+    let slash = if entry.kind == ListingKind::Folder { "/" } else { "" };
     let size = entry.size.map(quantity::bytes).unwrap_or_default();
     format!(
         "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}\n",
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn no_name_is_markup_or_leads_elsewhere() {
         let name = "<script>\"'&javascript:";
-        let entry = Entry {
+        let entry = ListingEntry {
             name: name.to_owned(),
             path: encoded(Path::new(name)),
-            kind: Kind::File,
+            kind: ListingKind::File,
             size: Some(2048),
             mtime: 784_111_777,
         };

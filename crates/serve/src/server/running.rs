@@ -20,38 +20,38 @@ use thalweg_sys::{fault, signal, usage};
 use super::{
     accounts::Accounts,
     addresses::Addresses,
-    cold::{Colds, Disks},
-    crew::Crew,
     digests::Digests,
     error::ServeError,
+    helper_pool::HelperPool,
     listen::{Listening, listen_at},
-    log::Teller,
+    log::LogQueue,
     mailbox::{Mailbox, wake},
     name_cache::NameCache,
-    open::{Found, Root},
-    options::{Address, Options},
-    site::Site,
+    open::{ServedEntry, ServedRoot},
+    options::{ListenAddress, ServeOptions},
+    readahead::{Disks, Readahead},
+    site::ServedSite,
     tools::Tools,
     unsent::Unsent,
-    waiting::Waiting,
-    worker::{ENDING, NOW, Parts, RUNNING, Worker},
+    waiting::WaitingMemory,
+    worker::{ENDING, NOW, RUNNING, ServeWorker, WorkerParts},
 };
 use crate::{
-    http::status::Status,
+    http::status::HttpStatus,
     plans::{Plans, Policy},
 };
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
-pub struct Running {
-    addresses: Vec<Address>,
+pub struct RunningServer {
+    addresses: Vec<ListenAddress>,
     /// Paths of Unix sockets, which are removed at the end.
     names: Vec<PathBuf>,
     stage: Arc<AtomicU8>,
     wakes: Vec<Arc<OwnedFd>>,
     workers: Vec<JoinHandle<()>>,
     log: Option<JoinHandle<()>>,
-    site: Arc<Site>,
+    site: Arc<ServedSite>,
 }
 
 // Descriptors that a connection may need: its socket, its file and a pipe.
@@ -64,17 +64,17 @@ const BUFFER: usize = 64 << 10;
 const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 1 << 20, pipes: 4 };
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Running {
+impl RunningServer {
     /// Starts a server.
-    pub fn start(options: Options) -> Result<Self, ServeError> {
+    pub fn start(options: ServeOptions) -> Result<Self, ServeError> {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or_else(processors).max(1);
         let open_files = usage::raise_open_files().ok().flatten().unwrap_or(u64::MAX);
         let most = usize::try_from(open_files / DESCRIPTORS).unwrap_or(usize::MAX).max(1);
         let most = options.max_connections.unwrap_or(most).max(1);
-        let root = Root::open(&options.root, options.follow)?;
+        let root = ServedRoot::open(&options.root, options.follow)?;
         let request = thalweg_core::Request { stepwise: true, ..options.request };
-        let site = Arc::new(Site {
+        let site = Arc::new(ServedSite {
             root,
             hidden: options.hidden,
             listing: options.listing,
@@ -98,40 +98,40 @@ impl Running {
         if let Some(user) = &options.user {
             user.enter().map_err(|errno| ServeError::User { name: user.name(), errno })?;
         }
-        let log = options.log.map(Teller::start).transpose().map_err(ServeError::Worker)?;
-        let (teller, log) = log.unzip();
+        let log = options.log.map(LogQueue::start).transpose().map_err(ServeError::Worker)?;
+        let (log_queue, log) = log.unzip();
         let names = listening.iter().filter_map(|listening| listening.name.clone()).collect();
         let addresses = listening.iter().map(|listening| listening.address.clone()).collect();
         let stage = Arc::new(AtomicU8::new(RUNNING));
         let (wakes, workers) = (Vec::new(), Vec::new());
         let mut server =
             Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
-        let crew = Arc::new(Crew::default());
+        let helpers = Arc::new(HelperPool::default());
         let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
-            server.start_worker(|stage, wake| Parts {
+            server.start_worker(|stage, wake| WorkerParts {
                 listeners,
                 tools: Tools {
                     site: Arc::clone(&site),
                     policy: site.policy(),
                     plans: Plans::default(),
                     store: RefCell::default(),
-                    cold: Colds {
+                    readahead: Readahead {
                         disks: Disks::default(),
-                        crew: Arc::clone(&crew),
+                        helpers: Arc::clone(&helpers),
                         mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
                         token: 0,
                         client: None,
                         count: 0,
                     },
-                    teller: teller.clone(),
+                    log_queue: log_queue.clone(),
                     buffer: vec![0; BUFFER],
                     is_ending: false,
                 },
                 timeouts: options.timeouts,
                 most,
-                waiting: Waiting::within(memory),
+                waiting: WaitingMemory::within(memory),
                 unsent,
                 stage,
                 wake,
@@ -142,24 +142,24 @@ impl Running {
 
     fn start_worker(
         &mut self,
-        parts: impl FnOnce(Arc<AtomicU8>, Arc<OwnedFd>) -> Parts + Send,
+        parts: impl FnOnce(Arc<AtomicU8>, Arc<OwnedFd>) -> WorkerParts + Send,
     ) -> Result<(), ServeError> {
         let failed = |errno| ServeError::Worker(io::Error::from(errno));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(failed)?);
         let parts = parts(Arc::clone(&self.stage), Arc::clone(&wake));
-        let (told, answer) = std::sync::mpsc::channel();
+        let (started, answer) = std::sync::mpsc::channel();
         let faults = fault::inherit();
         let work = move || {
             // Signals must be delivered to the thread that handles them.
             let _ = signal::leave_interrupts_to_others();
             buffer_pool::keep(SPARES);
-            match Worker::new(parts) {
+            match ServeWorker::new(parts) {
                 Ok(worker) => {
-                    let _ = told.send(Ok(()));
+                    let _ = started.send(Ok(()));
                     let _ = worker.run();
                 }
-                Err(errno) => drop(told.send(Err(errno))),
+                Err(errno) => drop(started.send(Err(errno))),
             }
         };
         let run = move || faults.enter(work);
@@ -174,7 +174,7 @@ impl Running {
     }
 
     /// Returns the addresses at which clients can connect.
-    pub fn addresses(&self) -> &[Address] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -217,23 +217,23 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Returns the size of the file that a server with these options would send for this path.
-pub fn size_of(options: &Options, path: &Path) -> Result<u64, ServeError> {
-    let root = Root::open(&options.root, options.follow)?;
+pub fn size_of(options: &ServeOptions, path: &Path) -> Result<u64, ServeError> {
+    let root = ServedRoot::open(&options.root, options.follow)?;
     let path = root.only.as_deref().map_or(path, Path::new);
-    let nothing = |Status(code, words)| ServeError::Answer {
+    let nothing = |HttpStatus(code, words)| ServeError::Answer {
         path: path.to_owned(),
         answer: format!("{code} {words}"),
     };
     match root.find(path, None) {
-        Ok(Found::File(file)) => Ok(file.version.size),
-        Ok(Found::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
+        Ok(ServedEntry::File(file)) => Ok(file.version.size),
+        Ok(ServedEntry::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
         Err(status) => Err(nothing(status)),
     }
 }

@@ -14,18 +14,18 @@ use thalweg_core::{Error, Report};
 use thalweg_sys::{Errno, io, net};
 
 use super::{
-    body::{Body, Part},
-    cold::{self, Colds, Disks, Got},
+    body::{AnswerBody, BodyPart},
     digests::DigestWait,
     errand::Errand,
-    gathered::{Gathered, ONE_SEND},
-    moving::{self, Moved, Moving},
-    opened::Opened,
+    moving::{self, OwnedTransfer, TransferStep},
+    opened::ServedFile,
+    readahead::{self, Disks, Got, Readahead},
+    send_buffer::{ONE_SEND, SendBuffer},
     short::Short,
 };
 use crate::{
-    http::range::Stretch,
-    plans::{Known, Plans, Policy},
+    http::range::ByteRange,
+    plans::{KnownEnd, Plans, Policy},
 };
 
 /// The last bytes of a large body. They are read, then the file's version is checked, and only then are they sent.
@@ -37,22 +37,22 @@ const PARKED: u64 = 4 << 10;
 /// An answer that is being sent.
 #[derive(Default)]
 pub struct Sending {
-    out: Gathered,
+    out: SendBuffer,
     // Number of bytes in `out` that belong to the body.
     of_body: usize,
     /// The last file range in `out`, and its offset there. It can be read again, so its memory can be released.
-    last: Option<(Arc<Opened>, Stretch, usize)>,
-    body: Body,
-    large: Option<Large>,
-    cold: Option<Cold>,
+    last: Option<(Arc<ServedFile>, ByteRange, usize)>,
+    body: AnswerBody,
+    large: Option<LargePart>,
+    pending: Option<PendingWork>,
     /// Number of bytes written to the socket, including the head.
     pub total: u64,
 }
 
 /// Work that must be done before an answer can continue.
-enum Cold {
+enum PendingWork {
     /// A range must be read, and no helper was asked yet.
-    Wanted(Arc<Opened>, Stretch),
+    Wanted(Arc<ServedFile>, ByteRange),
     /// A helper is reading the range.
     Asked(Arc<AtomicBool>),
     /// A helper is computing the hash for the head.
@@ -64,19 +64,19 @@ enum Cold {
 }
 
 /// A file range that a mechanism moves to the socket, except for its tail.
-struct Large {
-    file: Arc<Opened>,
+struct LargePart {
+    file: Arc<ServedFile>,
     at: u64,
     end: u64,
     /// Offset up to which the file was found in the page cache.
-    warm: u64,
-    moving: Option<Moving>,
+    cached_to: u64,
+    moving: Option<OwnedTransfer>,
     /// Total duration of its steps.
     spent: Duration,
 }
 
 /// The destination of an answer, and the resources for sending it.
-pub struct Way<'w> {
+pub struct SendContext<'w> {
     pub socket: &'w Rc<OwnedFd>,
     pub is_internet: bool,
     pub plans: &'w mut Plans,
@@ -85,7 +85,7 @@ pub struct Way<'w> {
     pub step: u64,
     /// `true` if another answer follows immediately (`MSG_MORE`).
     pub more: bool,
-    pub cold: &'w mut Colds,
+    pub readahead: &'w mut Readahead,
     /// Receives the report of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
 }
@@ -100,7 +100,7 @@ pub enum Sent {
     /// The socket is full.
     Blocked,
     /// A helper is working for this answer; the mailbox receives the connection's token when it is done.
-    Cold,
+    Pending,
 }
 
 impl Sending {
@@ -108,11 +108,11 @@ impl Sending {
     /// another answer is still possible.
     pub fn prepare(
         head: &[u8],
-        body: Body,
+        body: AnswerBody,
         buffer: Vec<u8>,
         disks: &mut Disks,
     ) -> Result<Self, Short> {
-        let mut sending = Self { out: Gathered::within(buffer), body, ..Self::default() };
+        let mut sending = Self { out: SendBuffer::within(buffer), body, ..Self::default() };
         sending.out.push(head);
         sending.gather(disks)?;
         Ok(sending)
@@ -120,22 +120,22 @@ impl Sending {
 
     /// Creates an answer with a head that needs a hash. After the wait the answer must be created again ([`Short::Again`]).
     pub fn waiting(wait: DigestWait) -> Self {
-        Self { cold: Some(Cold::Head(wait)), ..Self::default() }
+        Self { pending: Some(PendingWork::Head(wait)), ..Self::default() }
     }
 
     /// Returns `true` if the answer waits for a helper.
-    pub fn is_cold(&self) -> bool {
-        self.cold.is_some()
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Returns `true` if the answer waits for a hash.
     pub fn waits_for_digest(&self) -> bool {
-        matches!(self.cold, Some(Cold::Head(_)))
+        matches!(self.pending, Some(PendingWork::Head(_)))
     }
 
     /// Ends the wait for a hash. `is_kept`: finish a computation that has begun, because the client may ask again.
     pub fn leave_digest(&mut self, is_kept: bool) {
-        if let Some(Cold::Head(wait)) = self.cold.take()
+        if let Some(PendingWork::Head(wait)) = self.pending.take()
             && is_kept
         {
             wait.leave();
@@ -143,11 +143,11 @@ impl Sending {
     }
 
     /// Sends until the socket is full or the turn is over.
-    pub fn advance(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
+    pub fn advance(&mut self, way: &mut SendContext<'_>) -> Result<Sent, Short> {
         let (mut was_large, mut may_go_on) = (false, true);
         loop {
-            if self.is_still_cold(way)? {
-                return Ok(Sent::Cold);
+            if self.is_still_pending(way)? {
+                return Ok(Sent::Pending);
             }
             if !self.out.unsent().is_empty() {
                 let out = self.out.unsent();
@@ -177,14 +177,14 @@ impl Sending {
                         was_large = true;
                         continue;
                     }
-                    Sent::Cold => {}
+                    Sent::Pending => {}
                     other => return Ok(other),
                 }
             }
-            if self.cold.is_none() {
-                self.gather(&mut way.cold.disks)?;
+            if self.pending.is_none() {
+                self.gather(&mut way.readahead.disks)?;
             }
-            if self.cold.is_some() {
+            if self.pending.is_some() {
                 continue;
             }
             if self.out.unsent().is_empty() && self.large.is_none() {
@@ -203,14 +203,14 @@ impl Sending {
             large.leave(account);
         }
         let Some((file, stretch, begin)) = self.last.take() else { return };
-        if let Some(Large { file, at, end, .. }) = self.large.take() {
+        if let Some(LargePart { file, at, end, .. }) = self.large.take() {
             // The large part follows the data in `out`.
-            self.body.parts.push_front(Part::File(file, Stretch { from: at, to: end }));
+            self.body.parts.push_front(BodyPart::File(file, ByteRange { from: at, to: end }));
         }
         let kept = self.out.sent_so_far().max(begin);
         let from = stretch.from + (kept - begin) as u64;
         if from < stretch.to {
-            self.body.parts.push_front(Part::File(file, Stretch { from, to: stretch.to }));
+            self.body.parts.push_front(BodyPart::File(file, ByteRange { from, to: stretch.to }));
         }
         self.out.cut(kept);
         self.out.shrink();
@@ -219,7 +219,7 @@ impl Sending {
     /// Returns the memory, in bytes, that is held while the client reads nothing.
     pub fn held(&self) -> u64 {
         let moving = self.large.as_ref().and_then(|large| large.moving.as_ref());
-        self.out.held() as u64 + self.body.held() + moving.map_or(0, Moving::held)
+        self.out.held() as u64 + self.body.held() + moving.map_or(0, OwnedTransfer::held)
     }
 
     /// Returns `true` if the answer holds memory that cannot be released: produced bytes cannot be produced again.
@@ -252,38 +252,43 @@ impl Sending {
     }
 
     /// Asks helpers for the work that the answer needs. Returns `true` if the answer must still wait.
-    fn is_still_cold(&mut self, way: &mut Way<'_>) -> Result<bool, Short> {
+    fn is_still_pending(&mut self, way: &mut SendContext<'_>) -> Result<bool, Short> {
         loop {
-            match self.cold.take() {
+            match self.pending.take() {
                 None => return Ok(false),
-                Some(Cold::Wanted(file, stretch)) => {
-                    let done = cold::ask_for((file, stretch), &way.cold.crew, way.cold.waiter());
-                    way.cold.count += 1;
-                    self.cold = Some(Cold::Asked(done));
+                Some(PendingWork::Wanted(file, stretch)) => {
+                    let done = readahead::ask_for(
+                        (file, stretch),
+                        &way.readahead.helpers,
+                        way.readahead.waiter(),
+                    );
+                    way.readahead.count += 1;
+                    self.pending = Some(PendingWork::Asked(done));
                 }
-                Some(Cold::Asked(done)) if done.load(Ordering::Acquire) => {
+                Some(PendingWork::Asked(done)) if done.load(Ordering::Acquire) => {
                     self.has_read(way)?;
                 }
-                Some(Cold::Head(wait)) if wait.is_over() => return Err(Short::Again),
-                Some(Cold::Piece) => {
+                Some(PendingWork::Head(wait)) if wait.is_over() => return Err(Short::Again),
+                Some(PendingWork::Piece) => {
                     let Some(supply) = self.body.take_supply() else { continue };
-                    let errand = Errand::start(supply, &way.cold.crew, way.cold.waiter());
+                    let errand =
+                        Errand::start(supply, &way.readahead.helpers, way.readahead.waiter());
                     let none = || Short::Supply("no thread can be started".to_owned());
-                    self.cold = Some(Cold::Making(errand.ok_or_else(none)?));
+                    self.pending = Some(PendingWork::Making(errand.ok_or_else(none)?));
                 }
-                Some(Cold::Making(errand)) => match errand.take() {
+                Some(PendingWork::Making(errand)) => match errand.take() {
                     None => {
-                        self.cold = Some(Cold::Making(errand));
+                        self.pending = Some(PendingWork::Making(errand));
                         return Ok(true);
                     }
                     Some(made) => {
                         let (supply, piece) = made.map_err(Short::Supply)?;
                         self.body.add(supply, piece.map_err(Short::Supply)?);
-                        self.gather(&mut way.cold.disks)?;
+                        self.gather(&mut way.readahead.disks)?;
                     }
                 },
                 Some(waiting) => {
-                    self.cold = Some(waiting);
+                    self.pending = Some(waiting);
                     return Ok(true);
                 }
             }
@@ -291,13 +296,13 @@ impl Sending {
     }
 
     /// Continues after a helper has read the requested range.
-    fn has_read(&mut self, way: &mut Way<'_>) -> Result<(), Short> {
-        if let Some(large) = self.large.as_mut().filter(|large| large.is_cold()) {
-            large.warm = large.reached().saturating_add(way.step);
+    fn has_read(&mut self, way: &mut SendContext<'_>) -> Result<(), Short> {
+        if let Some(large) = self.large.as_mut().filter(|large| large.may_be_uncached()) {
+            large.cached_to = large.reached().saturating_add(way.step);
             return Ok(());
         }
         // Data that is not in the page cache even now is read directly, which may block.
-        self.gather_more(&mut way.cold.disks, true)
+        self.gather_more(&mut way.readahead.disks, true)
     }
 
     fn gather(&mut self, disks: &mut Disks) -> Result<(), Short> {
@@ -311,41 +316,41 @@ impl Sending {
             if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {
                 // Body bytes in memory are sent without waiting for the piece. A head alone waits.
                 if self.of_body == 0 {
-                    self.cold = Some(Cold::Piece);
+                    self.pending = Some(PendingWork::Piece);
                 }
                 return Ok(());
             }
             let room = ONE_SEND.saturating_sub(self.of_body) as u64;
             let Some(part) = self.body.parts.front() else { return Ok(()) };
             let fits = part.len() <= room;
-            let may_be_large = matches!(part, Part::File(..)) && part.len() > ONE_SEND as u64;
+            let may_be_large = matches!(part, BodyPart::File(..)) && part.len() > ONE_SEND as u64;
             if !fits && self.of_body > 0 && !may_be_large {
                 return Ok(());
             }
             match self.body.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => {
+                Some(BodyPart::Bytes(bytes)) => {
                     self.out.push(&bytes);
                     self.of_body += bytes.len();
                 }
-                Some(Part::File(file, stretch)) if fits => {
+                Some(BodyPart::File(file, stretch)) if fits => {
                     let begin = self.out.len();
                     if !read(&file, stretch, &mut self.out, (disks, may_wait))? {
                         self.out.cut(begin);
-                        self.body.parts.push_front(Part::File(Arc::clone(&file), stretch));
-                        self.cold = Some(Cold::Wanted(file, stretch));
+                        self.body.parts.push_front(BodyPart::File(Arc::clone(&file), stretch));
+                        self.pending = Some(PendingWork::Wanted(file, stretch));
                         return Ok(());
                     }
                     may_wait = false;
                     self.of_body += stretch.len() as usize;
                     self.last = Some((file, stretch, begin));
                 }
-                Some(Part::File(file, stretch)) => {
+                Some(BodyPart::File(file, stretch)) => {
                     let (at, end) = (stretch.from, stretch.to);
-                    self.large = Some(Large {
+                    self.large = Some(LargePart {
                         file,
                         at,
                         end,
-                        warm: at,
+                        cached_to: at,
                         moving: None,
                         spent: Duration::ZERO,
                     });
@@ -357,17 +362,17 @@ impl Sending {
     }
 
     /// Makes one step of the large part. When all but the tail is in the socket, the tail becomes a part in memory.
-    fn move_on(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
+    fn move_on(&mut self, way: &mut SendContext<'_>) -> Result<Sent, Short> {
         let Some(large) = &mut self.large else { return Ok(Sent::All) };
         let tail = large.tail();
         if large.at < tail.from {
-            if large.is_cold() {
+            if large.may_be_uncached() {
                 let next = large.next(way.step);
-                if way.cold.disks.is_cold(&large.file, next) {
-                    self.cold = Some(Cold::Wanted(Arc::clone(&large.file), next));
-                    return Ok(Sent::Cold);
+                if way.readahead.disks.needs_readahead(&large.file, next) {
+                    self.pending = Some(PendingWork::Wanted(Arc::clone(&large.file), next));
+                    return Ok(Sent::Pending);
                 }
-                large.warm = next.to;
+                large.cached_to = next.to;
             }
             let before = large.reached();
             let sent = large.advance(tail.from, way);
@@ -376,40 +381,40 @@ impl Sending {
         }
         let file = Arc::clone(&large.file);
         self.large = None;
-        self.body.parts.push_front(Part::File(file, tail));
+        self.body.parts.push_front(BodyPart::File(file, tail));
         Ok(Sent::All)
     }
 }
 
-impl Large {
+impl LargePart {
     fn reached(&self) -> u64 {
-        self.at + self.moving.as_ref().map_or(0, Moving::moved)
+        self.at + self.moving.as_ref().map_or(0, OwnedTransfer::moved)
     }
 
-    fn tail(&self) -> Stretch {
-        Stretch { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
+    fn tail(&self) -> ByteRange {
+        ByteRange { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
     }
 
     /// Returns `true` if the next bytes may not be in the page cache.
-    fn is_cold(&self) -> bool {
-        self.reached() >= self.warm
+    fn may_be_uncached(&self) -> bool {
+        self.reached() >= self.cached_to
     }
 
     /// Returns the range that is moved next, including the tail if the range reaches it.
-    fn next(&self, step: u64) -> Stretch {
+    fn next(&self, step: u64) -> ByteRange {
         let from = self.reached();
         let to = from.saturating_add(step);
-        Stretch { from, to: if to >= self.tail().from { self.end } else { to } }
+        ByteRange { from, to: if to >= self.tail().from { self.end } else { to } }
     }
 
     /// Makes one step towards this offset.
-    fn advance(&mut self, to: u64, way: &mut Way<'_>) -> Result<Sent, Short> {
+    fn advance(&mut self, to: u64, way: &mut SendContext<'_>) -> Result<Sent, Short> {
         let moving = self.moving.get_or_insert_with(|| {
-            let stretch = Stretch { from: self.at, to };
+            let stretch = ByteRange { from: self.at, to };
             let (device, is_sealed) = (self.file.version.device(), self.file.is_sealed());
-            let file = (Known::File { device, is_sealed }, self.file.as_fd());
-            let socket = (Known::Socket { is_internet: way.is_internet }, way.socket.as_fd());
-            Moving::new(moving::Job {
+            let file = (KnownEnd::File { device, is_sealed }, self.file.as_fd());
+            let socket = (KnownEnd::Socket { is_internet: way.is_internet }, way.socket.as_fd());
+            OwnedTransfer::new(moving::TransferJob {
                 file: Arc::clone(&self.file),
                 socket: Rc::clone(way.socket),
                 stretch,
@@ -417,18 +422,18 @@ impl Large {
                 plan: way.plans.plan(way.policy, file, socket, stretch.len()),
             })
         });
-        let most = self.warm.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
+        let most = self.cached_to.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
         let began = Instant::now();
         let mut moved = moving.advance(most);
-        if matches!(moved, Moved::Some) && self.at + moving.moved() >= to {
+        if matches!(moved, TransferStep::Some) && self.at + moving.moved() >= to {
             // All bytes are moved; the next step only ends the transfer.
             moved = moving.advance(most);
         }
         self.spent += began.elapsed();
         let mut outcome = match moved {
-            Moved::Some => return Ok(Sent::Some),
-            Moved::Blocked => return Ok(Sent::Blocked),
-            Moved::End(outcome) => outcome,
+            TransferStep::Some => return Ok(Sent::Some),
+            TransferStep::Blocked => return Ok(Sent::Blocked),
+            TransferStep::End(outcome) => outcome,
         };
         self.moving = None;
         self.at += outcome.report.bytes;
@@ -468,9 +473,9 @@ impl Large {
 /// Reads a range into memory and checks that the file is still the version that was opened. Returns `false` if the read would
 /// block and `may_wait` is `false`.
 fn read(
-    file: &Opened,
-    stretch: Stretch,
-    into: &mut Gathered,
+    file: &ServedFile,
+    stretch: ByteRange,
+    into: &mut SendBuffer,
     (disks, may_wait): (&mut Disks, bool),
 ) -> Result<bool, Short> {
     let len = stretch.len() as usize;
@@ -486,7 +491,7 @@ fn read(
         match got {
             Ok(Got::Bytes(0)) => return Err(Short::Changed),
             Ok(Got::Bytes(count)) => done += count,
-            Ok(Got::Cold) => return Ok(false),
+            Ok(Got::Uncached) => return Ok(false),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Short::File(errno)),
         }

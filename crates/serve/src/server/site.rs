@@ -8,14 +8,15 @@ use std::sync::{
 use thalweg_core::{Profile, rate_limit::RateLimit};
 
 use super::{
-    accounts::Accounts, addresses::Addresses, digests::Digests, name_cache::NameCache, open::Root,
+    accounts::Accounts, addresses::Addresses, digests::Digests, name_cache::NameCache,
+    open::ServedRoot,
 };
 use crate::plans::Policy;
 
 /// Configuration and state that all workers share.
 #[derive(Debug)]
-pub struct Site {
-    pub root: Root,
+pub struct ServedSite {
+    pub root: ServedRoot,
     pub hidden: bool,
     pub listing: bool,
     pub precompressed: bool,
@@ -38,7 +39,7 @@ pub struct Site {
     pub most_paths: u64,
 }
 
-impl Site {
+impl ServedSite {
     /// Returns the current rules for choosing mechanisms.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.lock().unwrap_or_else(PoisonError::into_inner))

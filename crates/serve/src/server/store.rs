@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{gathered::ONE_SEND, log::date, opened::Opened, version::Version};
+use super::{log::date, opened::ServedFile, send_buffer::ONE_SEND, version::FileVersion};
 
 /// Maximum number of files kept open.
 const FILES: usize = 64;
@@ -17,32 +17,32 @@ const BUFFERS: usize = 4;
 /// Resources of one worker.
 #[derive(Debug, Default)]
 pub struct Store {
-    files: HashMap<PathBuf, Kept>,
+    files: HashMap<PathBuf, KeptFile>,
     turn: u64,
     buffers: Vec<Vec<u8>>,
     date: (u64, String),
 }
 
 #[derive(Debug)]
-struct Kept {
-    file: Arc<Opened>,
+struct KeptFile {
+    file: Arc<ServedFile>,
     last: u64,
 }
 
 impl Store {
     /// Returns the open file of this path, if it is still this version.
-    pub fn file(&mut self, path: &Path, version: &Version) -> Option<Arc<Opened>> {
+    pub fn file(&mut self, path: &Path, version: &FileVersion) -> Option<Arc<ServedFile>> {
         let kept = self.files.get_mut(path).filter(|kept| kept.file.version == *version)?;
         kept.last = self.turn;
         Some(Arc::clone(&kept.file))
     }
 
     /// Keeps a file open for the next requests.
-    pub fn keep(&mut self, path: &Path, file: &Arc<Opened>) {
+    pub fn keep(&mut self, path: &Path, file: &Arc<ServedFile>) {
         if self.files.len() >= FILES {
             self.files.clear();
         }
-        let kept = Kept { file: Arc::clone(file), last: self.turn };
+        let kept = KeptFile { file: Arc::clone(file), last: self.turn };
         self.files.insert(path.to_owned(), kept);
     }
 

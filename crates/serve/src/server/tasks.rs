@@ -17,7 +17,7 @@ const MEDIUM_HASH: u64 = 256 << 20;
 
 /// A class of tasks with a limit on the number of concurrent helpers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
+pub enum HelperLane {
     /// Reads from a device.
     Device(u64),
     /// Examines directory entries on a device.
@@ -49,7 +49,7 @@ impl HashSize {
     }
 }
 
-impl Lane {
+impl HelperLane {
     /// Returns the lane for examining entries of this directory.
     pub fn list(directory: impl AsFd) -> Self {
         Self::List(fstat(directory).map_or(0, |stat| stat.st_dev))
@@ -71,7 +71,7 @@ impl Lane {
 }
 
 /// Resources of a helper thread for its task: the shutdown flag and a reusable buffer.
-pub struct Hand<'h> {
+pub struct HelperResources<'h> {
     pub is_over: &'h AtomicBool,
     pub buffer: &'h mut Buffer,
 }
@@ -86,8 +86,8 @@ pub struct Waiter {
 }
 
 /// A task, and the connection that waits for it.
-pub struct Task {
-    pub lane: Lane,
-    pub work: Box<dyn FnOnce(&mut Hand<'_>) + Send>,
+pub struct HelperTask {
+    pub lane: HelperLane,
+    pub work: Box<dyn FnOnce(&mut HelperResources<'_>) + Send>,
     pub waiter: Waiter,
 }

@@ -2,18 +2,18 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use super::{cold::Colds, log::Teller, site::Site, store::Store};
+use super::{log::LogQueue, readahead::Readahead, site::ServedSite, store::Store};
 use crate::plans::{Plans, Policy};
 
 /// Resources for answering requests.
 pub struct Tools {
-    pub site: Arc<Site>,
+    pub site: Arc<ServedSite>,
     /// The policy by which `plans` were made.
     pub policy: Arc<Policy>,
     pub plans: Plans,
     pub store: RefCell<Store>,
-    pub cold: Colds,
-    pub teller: Option<Teller>,
+    pub readahead: Readahead,
+    pub log_queue: Option<LogQueue>,
     /// Receive buffer.
     pub buffer: Vec<u8>,
     /// `true` if the server is shutting down: connections are not kept open.

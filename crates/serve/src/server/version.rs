@@ -14,32 +14,32 @@ use crate::http::condition::{Validator, in_seconds};
 
 /// State of a file at one moment. Equal versions have equal contents, within the resolution of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version {
+pub struct FileVersion {
     device: u64,
     inode: u64,
     /// In bytes.
     pub size: u64,
-    modified: Moment,
-    changed: Moment,
+    modified: FileTime,
+    changed: FileTime,
 }
 
 /// A timestamp of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Moment {
+struct FileTime {
     seconds: i64,
     nanos: u32,
 }
 
-impl Moment {
+impl FileTime {
     fn nanos(self) -> i128 {
         i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos)
     }
 }
 
-impl Version {
+impl FileVersion {
     /// Reads the version from the result of `fstat`.
     pub fn of(stat: &Stat) -> Self {
-        let moment = |seconds, nanos| Moment { seconds, nanos: nanos as u32 };
+        let moment = |seconds, nanos| FileTime { seconds, nanos: nanos as u32 };
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_young_file_has_a_weak_tag_and_an_old_one_a_strong_tag() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let version = Version::of(&stat(file.path()).unwrap());
+        let version = FileVersion::of(&stat(file.path()).unwrap());
         let changed = UNIX_EPOCH + Duration::from_nanos(version.changed.nanos() as u64);
         assert!(version.etag(changed).starts_with("W/\""));
         let later = changed + Duration::from_secs(3);
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn every_change_makes_another_version() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let look = || Version::of(&stat(file.path()).unwrap());
+        let look = || FileVersion::of(&stat(file.path()).unwrap());
         let first = look();
         std::fs::write(file.path(), "longer").unwrap();
         assert_ne!(look(), first);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// Memory held per connection of one worker, by token.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingMemory {
     most: u64,
     held: u64,
     /// Held bytes, and the position in the waiting order.
@@ -15,7 +15,7 @@ pub struct Waiting {
     places: u64,
 }
 
-impl Waiting {
+impl WaitingMemory {
     /// Creates an empty account with a limit of `most` bytes.
     pub fn within(most: u64) -> Self {
         Self { most, held: 0, each: HashMap::new(), order: VecDeque::new(), places: 0 }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_longest_waiting_goes_first_and_who_went_on_waits_anew() {
-        let mut waiting = Waiting::within(25);
+        let mut waiting = WaitingMemory::within(25);
         assert!(!waiting.count(1, 10) && !waiting.count(2, 10));
         waiting.count(1, 0);
         waiting.count(1, 10);
@@ -83,7 +83,7 @@ mod tests {
         fn what_is_held_is_the_sum_and_never_stays_above_the_most(
             steps in prop::collection::vec((0..20_u64, 0..100_u64), 0..400),
         ) {
-            let mut waiting = Waiting::within(500);
+            let mut waiting = WaitingMemory::within(500);
             let mut each = HashMap::new();
             for (token, held) in steps {
                 each.insert(token, held);

@@ -14,18 +14,18 @@ use thalweg_core::shown;
 use super::{
     body::SupplyTurn,
     listing,
-    name_cache::{NameCursor, Names},
+    name_cache::{NameCursor, NameLookup},
     names::NameList,
-    open::{self, Found},
-    opened::Opened,
+    open::{self, ServedEntry},
+    opened::ServedFile,
     path_queue::PathQueue,
-    site::Site,
-    tasks::Lane,
+    site::ServedSite,
+    tasks::HelperLane,
 };
 
 /// The entries below a directory that are served.
-pub struct Tree {
-    site: Arc<Site>,
+pub struct TreeWalk {
+    site: Arc<ServedSite>,
     top: PathBuf,
     /// Directories below the top that have not been read.
     waiting: PathQueue,
@@ -34,7 +34,7 @@ pub struct Tree {
     open: Option<OpenDirectory>,
     /// During a turn: the names of the open directory, and the position of the next one.
     names: Option<(Arc<NameList>, usize)>,
-    lane: Lane,
+    lane: HelperLane,
 }
 
 struct OpenDirectory {
@@ -45,15 +45,15 @@ struct OpenDirectory {
 }
 
 /// A file, a directory or a symbolic link.
-pub struct Entry {
+pub struct WalkEntry {
     /// Relative to the top.
     pub path: PathBuf,
-    pub kind: Kind,
+    pub kind: WalkKind,
     pub stat: Stat,
 }
 
 /// Type of an entry.
-pub enum Kind {
+pub enum WalkKind {
     File,
     Folder,
     /// A directory without read permission: its entries are not listed.
@@ -63,41 +63,41 @@ pub enum Kind {
 }
 
 /// An omitted entry: it cannot be read, or its type is not served.
-pub struct LeftOut {
+pub struct OmittedEntry {
     pub path: PathBuf,
     /// `true` if it is a file or a directory.
     pub is_missed: bool,
 }
 
 /// Result of one step of a walk.
-pub enum Next {
-    Entry(Entry),
-    LeftOut(LeftOut),
+pub enum WalkStep {
+    Entry(WalkEntry),
+    LeftOut(OmittedEntry),
     /// A large directory must be read in another lane.
     Later,
     /// The walk is complete.
     End,
 }
 
-impl Tree {
+impl TreeWalk {
     /// Creates a walk of the directory at this path.
-    pub fn of(site: Arc<Site>, top: PathBuf) -> Self {
+    pub fn of(site: Arc<ServedSite>, top: PathBuf) -> Self {
         let mut waiting = PathQueue::default();
         waiting.push(Path::new(""));
-        let lane = Lane::List(0);
+        let lane = HelperLane::List(0);
         Self { site, top, waiting, counted: 0, open: None, names: None, lane }
     }
 
     /// Opens a file of the tree.
-    pub fn open(&self, path: &Path) -> Option<Arc<Opened>> {
+    pub fn open(&self, path: &Path) -> Option<Arc<ServedFile>> {
         match self.site.root.find(&self.top.join(path), None) {
-            Ok(Found::File(file)) => Some(file),
+            Ok(ServedEntry::File(file)) => Some(file),
             _ => None,
         }
     }
 
     /// Returns the lane of the next turn.
-    pub fn lane(&self) -> Lane {
+    pub fn lane(&self) -> HelperLane {
         self.lane
     }
 
@@ -112,34 +112,34 @@ impl Tree {
     }
 
     /// Returns the next entry. An error ends the answer before its last byte.
-    pub fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<Next, String> {
+    pub fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<WalkStep, String> {
         loop {
             let Some(open) = &mut self.open else {
-                let Some(path) = self.waiting.pop() else { return Ok(Next::End) };
+                let Some(path) = self.waiting.pop() else { return Ok(WalkStep::End) };
                 let Some(directory) = self.read(&path) else {
-                    return Ok(Next::LeftOut(LeftOut { path, is_missed: true }));
+                    return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                 };
-                self.lane = Lane::list(&directory);
+                self.lane = HelperLane::list(&directory);
                 self.open = Some(OpenDirectory { path, directory, cursor: NameCursor::default() });
                 continue;
             };
             let (list, place) = match &mut self.names {
                 Some((list, place)) => (list, place),
                 None => match open.list(&self.site, turn) {
-                    Ok(Names::Listed(list)) => {
-                        self.lane = Lane::list(&open.directory);
+                    Ok(NameLookup::Listed(list)) => {
+                        self.lane = HelperLane::list(&open.directory);
                         let place = list.place_after(&open.cursor.after);
                         let (list, place) = self.names.insert((list, place));
                         (list, place)
                     }
-                    Ok(Names::Large) => {
-                        self.lane = Lane::sort(&open.directory);
-                        return Ok(Next::Later);
+                    Ok(NameLookup::Large) => {
+                        self.lane = HelperLane::sort(&open.directory);
+                        return Ok(WalkStep::Later);
                     }
                     Err(_) => {
                         (turn.go_on)().map_err(|_| "the client is gone".to_owned())?;
                         let path = self.open.take().map(|open| open.path).unwrap_or_default();
-                        return Ok(Next::LeftOut(LeftOut { path, is_missed: true }));
+                        return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                     }
                 },
             };
@@ -161,12 +161,12 @@ impl Tree {
     }
 
     /// Returns an entry, and queues it if it is a directory.
-    fn found(&mut self, entry: Result<Entry, LeftOut>) -> Result<Next, String> {
+    fn found(&mut self, entry: Result<WalkEntry, OmittedEntry>) -> Result<WalkStep, String> {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(left_out) => return Ok(Next::LeftOut(left_out)),
+            Err(left_out) => return Ok(WalkStep::LeftOut(left_out)),
         };
-        if matches!(entry.kind, Kind::Folder) {
+        if matches!(entry.kind, WalkKind::Folder) {
             self.waiting.push(&entry.path);
             let held = self.waiting.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
@@ -174,47 +174,51 @@ impl Tree {
                 return Err("directories that wait need more memory than is allowed".to_owned());
             }
         }
-        Ok(Next::Entry(entry))
+        Ok(WalkStep::Entry(entry))
     }
 
     fn read(&self, path: &Path) -> Option<OwnedFd> {
         match self.site.root.find(&self.top.join(path), None) {
-            Ok(Found::Folder(fd)) => listing::open(fd, OsStr::new(".")).ok(),
+            Ok(ServedEntry::Folder(fd)) => listing::open(fd, OsStr::new(".")).ok(),
             _ => None,
         }
     }
 }
 
-impl Drop for Tree {
+impl Drop for TreeWalk {
     fn drop(&mut self) {
         self.site.count_paths(&mut self.counted, 0);
     }
 }
 
 impl OpenDirectory {
-    fn list(&mut self, site: &Site, turn: &SupplyTurn<'_>) -> Result<Names, thalweg_sys::Errno> {
+    fn list(
+        &mut self,
+        site: &ServedSite,
+        turn: &SupplyTurn<'_>,
+    ) -> Result<NameLookup, thalweg_sys::Errno> {
         site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.go_on)
     }
 
-    fn entry(&self, name: &OsStr) -> Result<Entry, LeftOut> {
+    fn entry(&self, name: &OsStr) -> Result<WalkEntry, OmittedEntry> {
         let path = self.path.join(name);
-        let left_out = |is_missed| Err(LeftOut { path: path.clone(), is_missed });
+        let left_out = |is_missed| Err(OmittedEntry { path: path.clone(), is_missed });
         let Ok(stat) = listing::stat(&self.directory, name) else { return left_out(true) };
         let kind = match open::kind(&stat) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory if !listing::may_be_read(&self.directory, name) => Kind::Shut,
-            FileType::Directory => Kind::Folder,
+            FileType::RegularFile => WalkKind::File,
+            FileType::Directory if !listing::may_be_read(&self.directory, name) => WalkKind::Shut,
+            FileType::Directory => WalkKind::Folder,
             FileType::Symlink => match rustix::fs::readlinkat(&self.directory, name, Vec::new()) {
-                Ok(target) => Kind::Link(target.into_bytes()),
+                Ok(target) => WalkKind::Link(target.into_bytes()),
                 Err(_) => return left_out(true),
             },
             _ => return left_out(false),
         };
-        Ok(Entry { path, kind, stat })
+        Ok(WalkEntry { path, kind, stat })
     }
 }
 
-impl LeftOut {
+impl OmittedEntry {
     /// Returns the text for the log.
     pub fn words(&self) -> String {
         format!("cannot read '{}'", shown(&self.path))

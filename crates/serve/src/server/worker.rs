@@ -28,13 +28,13 @@ use thalweg_sys::{
 
 use super::{
     answer::refuse,
-    connection::{Connection, Next},
+    connection::{NextAction, ServeConnection},
     options::Timeouts,
     tools::Tools,
     unsent::Unsent,
-    waiting::Waiting,
+    waiting::WaitingMemory,
 };
-use crate::http::status::Status;
+use crate::http::status::HttpStatus;
 
 /// Stages of the shutdown. A worker checks the stage whenever it is woken.
 pub const RUNNING: u8 = 0;
@@ -44,12 +44,12 @@ pub const ENDING: u8 = 1;
 pub const NOW: u8 = 2;
 
 /// Resources of a worker.
-pub struct Parts {
+pub struct WorkerParts {
     pub listeners: Vec<(OwnedFd, bool)>,
     pub tools: Tools,
     pub timeouts: Timeouts,
     pub most: usize,
-    pub waiting: Waiting,
+    pub waiting: WaitingMemory,
     pub unsent: Option<Unsent>,
     pub stage: Arc<AtomicU8>,
     /// Eventfd that is written to when the stage changes.
@@ -57,10 +57,10 @@ pub struct Parts {
 }
 
 /// A worker thread.
-pub struct Worker {
-    parts: Parts,
+pub struct ServeWorker {
+    parts: WorkerParts,
     epoll: OwnedFd,
-    slots: Vec<Slot>,
+    slots: Vec<ConnectionSlot>,
     free: Vec<u32>,
     /// Connections that can continue immediately.
     ready: VecDeque<u64>,
@@ -74,8 +74,8 @@ pub struct Worker {
     used: Usage,
 }
 
-struct Slot {
-    connection: Option<Connection>,
+struct ConnectionSlot {
+    connection: Option<ServeConnection>,
     /// Generation of the slot: distinguishes its connection from earlier ones in an event.
     turn: u32,
     /// `true` if the connection is in `ready` or `later`.
@@ -98,9 +98,9 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// Interval of the timeout checks.
 const TICK: Duration = Duration::from_secs(1);
 
-impl Worker {
+impl ServeWorker {
     /// Creates the epoll instance and registers the listening sockets.
-    pub fn new(parts: Parts) -> Result<Self, Errno> {
+    pub fn new(parts: WorkerParts) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &parts.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         let mut worker = Self {
@@ -206,13 +206,13 @@ impl Worker {
     fn woken(&mut self) {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
         self.parts.tools.look_at_policy();
-        for token in self.parts.tools.cold.mailbox.take() {
+        for token in self.parts.tools.readahead.mailbox.take() {
             self.advance(token);
         }
     }
 
     /// Returns the slot of a token, if it still holds that connection.
-    fn slot(&mut self, token: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, token: u64) -> Option<&mut ConnectionSlot> {
         let slot = self.slots.get_mut(token as u32 as usize)?;
         if slot.turn == (token >> 32) as u32 { Some(slot) } else { None }
     }
@@ -224,8 +224,8 @@ impl Worker {
             return;
         }
         let Some(connection) = &mut slot.connection else { return };
-        self.parts.tools.cold.token = token;
-        self.parts.tools.cold.client = connection.client();
+        self.parts.tools.readahead.token = token;
+        self.parts.tools.readahead.client = connection.client();
         let next = connection.advance(&mut self.parts.tools);
         let held = connection.held();
         self.follow(token, next);
@@ -254,18 +254,18 @@ impl Worker {
     }
 
     /// Performs the next action of a connection.
-    fn follow(&mut self, token: u64, next: Next) {
+    fn follow(&mut self, token: u64, next: NextAction) {
         let index = token as u32 as usize;
         let slot = &mut self.slots[index];
         match next {
-            Next::Wait => {}
-            Next::Close => self.close(index),
-            Next::Go | Next::Later if slot.is_queued => {}
-            Next::Go => {
+            NextAction::Wait => {}
+            NextAction::Close => self.close(index),
+            NextAction::Go | NextAction::Later if slot.is_queued => {}
+            NextAction::Go => {
                 slot.is_queued = true;
                 self.ready.push_back(token);
             }
-            Next::Later => {
+            NextAction::Later => {
                 slot.is_queued = true;
                 self.later.push(token);
             }
@@ -303,7 +303,7 @@ impl Worker {
         self.parts.listeners.clear();
         self.parts.tools.is_ending = true;
         for index in 0..self.slots.len() {
-            if self.slots[index].connection.as_ref().is_some_and(Connection::is_idle) {
+            if self.slots[index].connection.as_ref().is_some_and(ServeConnection::is_idle) {
                 self.close(index);
             }
         }
@@ -348,7 +348,7 @@ impl Worker {
         for _ in 0..self.slots.len().min(LOOKED_AT) {
             self.hand = (self.hand + 1) % self.slots.len();
             let connection = self.slots[self.hand].connection.as_ref();
-            let waited = connection.and_then(Connection::without_request);
+            let waited = connection.and_then(ServeConnection::without_request);
             if let Some(waited) = waited.filter(|waited| *waited >= RESPITE)
                 && oldest.is_none_or(|(_, longest)| longest < waited)
             {
@@ -364,7 +364,7 @@ impl Worker {
     /// Refuses a connection from an address that has reached its limit.
     fn turn_away(&self, socket: &OwnedFd) {
         self.parts.tools.site.accounts.turned_away.fetch_add(1, Ordering::Relaxed);
-        let answer = refuse(Status::UNAVAILABLE);
+        let answer = refuse(HttpStatus::UNAVAILABLE);
         // Errors are ignored: the client may have disconnected, or have sent so much that the kernel resets the connection.
         let _ = net::send(socket, &answer.head);
         let _ = shutdown(socket, Shutdown::Write);
@@ -372,7 +372,7 @@ impl Worker {
 
     fn welcome(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { connection: None, turn: 0, is_queued: false });
+            self.slots.push(ConnectionSlot { connection: None, turn: 0, is_queued: false });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
@@ -396,7 +396,7 @@ impl Worker {
             let _ = net::limit_unsent(&socket, most);
         }
         let limit = self.parts.tools.site.limit_each;
-        slot.connection = Some(Connection::new(socket, client, limit));
+        slot.connection = Some(ServeConnection::new(socket, client, limit));
         self.advance(token);
     }
 
@@ -439,15 +439,15 @@ impl Worker {
             let turn = self.slots[index].turn;
             let Some(connection) = &mut self.slots[index].connection else { continue };
             let token = u64::from(turn) << 32 | index as u64;
-            self.parts.tools.cold.token = token;
-            self.parts.tools.cold.client = connection.client();
+            self.parts.tools.readahead.token = token;
+            self.parts.tools.readahead.client = connection.client();
             let next = connection.tick(&mut self.parts.tools, &self.parts.timeouts);
             let held = connection.held();
             self.follow(token, next);
             self.parts.waiting.count(token, held);
         }
-        let cold = std::mem::take(&mut self.parts.tools.cold.count);
-        self.parts.tools.site.accounts.cold.fetch_add(cold, Ordering::Relaxed);
+        let count = std::mem::take(&mut self.parts.tools.readahead.count);
+        self.parts.tools.site.accounts.readaheads.fetch_add(count, Ordering::Relaxed);
     }
 }
 

@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thalweg_serve::server::Address;
+use thalweg_serve::server::ListenAddress;
 use thalweg_sys::{
     Errno,
     fault::{Call, Counts, Effect, Outcome, Rule, Script},
 };
 
-use crate::serving::{Client, Place};
+use crate::serving::{Client, TestSite};
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Nothing is asserted of how much sooner it is.
@@ -29,7 +29,7 @@ fn descriptors() -> usize {
 fn serves_three(rules: Vec<Rule>, what: &str) -> Outcome<()> {
     let before = descriptors();
     let outcome = Script::new(rules).run(|| {
-        let place = Place::with(|options| (options.threads, options.metrics) = (Some(1), true));
+        let place = TestSite::with(|options| (options.threads, options.metrics) = (Some(1), true));
         place.file("file", "text");
         let mut clients: Vec<Client> = (0..3).map(|_| place.connect()).collect();
         for _ in 0..2 {
@@ -90,7 +90,7 @@ fn a_client_for_whom_there_is_nothing_waits_and_is_served() {
 }
 
 #[test]
-fn waiting_that_is_interrupted_or_tells_of_little_loses_no_event() {
+fn waiting_that_is_interrupted_or_reports_few_events_loses_none() {
     let _alone = thalweg_testing::alone();
     for effect in [Effect::Errno(Errno::INTR), Effect::Zero, Effect::Short(1)] {
         let fired: u64 = (1..=8)
@@ -114,7 +114,7 @@ fn is_rested_from(errno: Errno) -> (Duration, Counts) {
     let began = Instant::now();
     let rules = (1..=REFUSED).map(|nth| Rule::once(Call::Accept, nth, Effect::Errno(errno)));
     let outcome = Script::new(rules.collect()).run(|| {
-        let place = Place::with(|options| options.threads = Some(1));
+        let place = TestSite::with(|options| options.threads = Some(1));
         place.file("file", "text");
         assert_eq!(place.get("/file", "").text(), "text");
         began.elapsed()
@@ -144,9 +144,9 @@ fn at_a_socket_of_two_workers_one_that_can_take_nobody_keeps_nobody_waiting_for_
         let outcome = Script::new(vec![rule]).run(|| {
             let folder = tempfile::tempdir().unwrap();
             let name = folder.path().join("socket");
-            let place = Place::with(|options| {
+            let place = TestSite::with(|options| {
                 options.threads = Some(2);
-                options.listen = vec![Address::Unix(name.clone())];
+                options.listen = vec![ListenAddress::Unix(name.clone())];
             });
             place.file("file", "text");
             let mut clients: Vec<UnixStream> =

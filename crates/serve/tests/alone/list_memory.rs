@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, io::Write as _};
 use thalweg_testing::peak_resident;
 
-use crate::trees::{get, liar::Liar, options};
+use crate::trees::{get, liar::LyingServer, options};
 
 #[test]
 fn a_long_list_costs_no_memory_that_grows_with_it() {
@@ -20,7 +20,7 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     let answer = format!("{head}{}\r\n\r\n{text}", text.len()).into_bytes();
     drop(text);
     let length = answer.len() as u64;
-    let server = Liar::new(move |_, stream| drop(stream.write_all(&answer)));
+    let server = LyingServer::new(move |_, stream| drop(stream.write_all(&answer)));
     let place = tempfile::tempdir().unwrap();
     let before = peak_resident();
     let error = get(&server.url("d/"), &place.path().join("dst"), &options()).unwrap_err();

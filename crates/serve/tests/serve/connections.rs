@@ -17,21 +17,37 @@ use thalweg_core::{
     atomic_file::{Destination, Until},
     rate_limit::RateLimit,
 };
-use thalweg_serve::client::{Connections, Error, Failed, Fetched, Options, Target, Way, fetch};
+use thalweg_serve::client::{
+    BodySettings, Connections, FetchError, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch,
+};
 
-use crate::support::fetch::Quiet;
-use crate::support::liar::{Asked, Liar, await_hang_up, full, honest, partial_to, send};
+use crate::support::fetch::QuietWatcher;
+use crate::support::liar::{
+    LyingServer, ReceivedRequest, await_hang_up, full, honest, partial_to, send,
+};
 use crate::support::noise::noise;
 
 const LEN: usize = 12_000_000;
 
-fn by(connections: usize) -> Options {
-    Options { connections: Connections::Exactly(connections), ..crate::support::fetch::options() }
+fn by(connections: usize) -> FetchOptions {
+    FetchOptions {
+        connections: Connections::Exactly(connections),
+        ..crate::support::fetch::options()
+    }
 }
 
-fn get(server: &Liar, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+fn get(
+    server: &LyingServer,
+    path: &Path,
+    options: &FetchOptions,
+) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &Quiet::default())
+    fetch(
+        &FetchUrl::parse(&server.url("x")).unwrap(),
+        destination,
+        options,
+        &QuietWatcher::default(),
+    )
 }
 
 /// Sends some at a time, so that others have time to begin.
@@ -57,7 +73,8 @@ fn several_connections_bring_one_file_and_each_names_it() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 1);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
+    let server =
+        LyingServer::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
     let fetched = get(&server, &path, &by(4)).unwrap();
     is_whole(&path, &bytes);
     assert_eq!(fetched.report.bytes, LEN as u64);
@@ -79,7 +96,7 @@ fn a_server_that_allows_one_connection_is_fetched_from_by_one() {
         let path = place.path().join("f");
         let bytes = noise(LEN, 2);
         let (own, busy) = (bytes.clone(), AtomicUsize::new(0));
-        let server = Liar::new(move |asked, stream| {
+        let server = LyingServer::new(move |asked, stream| {
             if busy.fetch_add(1, Ordering::SeqCst) == 0 {
                 slowly(stream, &honest(asked, &own, "\"a\""));
             } else {
@@ -87,7 +104,7 @@ fn a_server_that_allows_one_connection_is_fetched_from_by_one() {
             }
             busy.fetch_sub(1, Ordering::SeqCst);
         });
-        get(&server, &path, &Options { retries: 1, ..by(4) }).unwrap();
+        get(&server, &path, &FetchOptions { retries: 1, ..by(4) }).unwrap();
         is_whole(&path, &bytes);
     }
 }
@@ -101,7 +118,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
     let (count, is_whole_now) = (sent.clone(), Arc::new(AtomicBool::new(false)));
     let sends_all = is_whole_now.clone();
     // In the first run all answers end early, wherever they are.
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         if sends_all.load(Ordering::SeqCst) {
             count.fetch_add(body.len(), Ordering::SeqCst);
@@ -113,7 +130,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
             thread::sleep(Duration::from_millis(300));
         }
     });
-    let failed = get(&server, &path, &Options { retries: 0, ..by(4) }).unwrap_err();
+    let failed = get(&server, &path, &FetchOptions { retries: 0, ..by(4) }).unwrap_err();
     assert!(failed.kept && failed.there > 0, "{failed:?}");
     assert!(!path.exists());
     is_whole_now.store(true, Ordering::SeqCst);
@@ -124,7 +141,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
 }
 
 /// Answers whose later ranges are of other versions than the first.
-type Lie = fn(&Asked, &[u8], &[u8]) -> (String, Vec<u8>);
+type Lie = fn(&ReceivedRequest, &[u8], &[u8]) -> (String, Vec<u8>);
 
 #[test]
 fn pieces_of_two_files_are_never_put_together() {
@@ -161,14 +178,17 @@ fn pieces_of_two_files_are_never_put_together() {
         let (old, new) = (noise(LEN, 4), noise(LEN, 5));
         let (own_old, own_new) = (old.clone(), new.clone());
         let server =
-            Liar::new(move |asked, stream| slowly(stream, &lie(asked, &own_old, &own_new)));
+            LyingServer::new(move |asked, stream| slowly(stream, &lie(asked, &own_old, &own_new)));
         match get(&server, &path, &by(4)) {
             Ok(_) => {
                 let there = fs::read(&path).unwrap();
                 assert!(there == old || there == new, "{name}");
             }
             Err(failed) => {
-                assert!(matches!(failed.error, Error::Changing | Error::Broken(_)), "{failed:?}");
+                assert!(
+                    matches!(failed.error, FetchError::Changing | FetchError::Broken(_)),
+                    "{failed:?}"
+                );
                 assert!(!path.exists(), "{name}");
             }
         }
@@ -181,7 +201,7 @@ fn a_range_that_was_not_asked_for_is_an_error() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 6);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.range() {
+    let server = LyingServer::new(move |asked, stream| match asked.range() {
         Some((from, _)) if asked.turn > 0 => {
             let from = from - 1;
             slowly(stream, &(partial_to(from, LEN, LEN, "\"a\""), own[from..].to_vec()));
@@ -189,7 +209,7 @@ fn a_range_that_was_not_asked_for_is_an_error() {
         _ => slowly(stream, &honest(asked, &own, "\"a\"")),
     });
     let failed = get(&server, &path, &by(3)).unwrap_err();
-    assert!(matches!(failed.error, Error::Broken(_)), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Broken(_)), "{failed:?}");
     assert!(!path.exists());
 }
 
@@ -199,7 +219,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 7);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let answer = honest(asked, &own, "\"a\"");
         if asked.turn == 1 {
             send(stream, &answer, 50_000);
@@ -209,7 +229,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
         }
     });
     // Long enough for the others on a machine that stands still.
-    let options = Options { patience: Duration::from_secs(5), ..by(2) };
+    let options = FetchOptions { stall: Duration::from_secs(5), ..by(2) };
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
 }
@@ -221,7 +241,7 @@ fn one_that_raises_the_rate_is_added_by_itself() {
     let bytes = noise(2 * LEN, 8);
     let own = bytes.clone();
     // Each connection gets 4 MB in a second, however many there are.
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         drop(stream.write_all(head.as_bytes()));
         for piece in body.chunks(40_000) {
@@ -231,7 +251,7 @@ fn one_that_raises_the_rate_is_added_by_itself() {
             thread::sleep(Duration::from_millis(10));
         }
     });
-    get(&server, &path, &Options { connections: Connections::Auto, ..by(1) }).unwrap();
+    get(&server, &path, &FetchOptions { connections: Connections::Auto, ..by(1) }).unwrap();
     is_whole(&path, &bytes);
     assert!(server.asked().len() > 1);
 }
@@ -242,10 +262,11 @@ fn several_connections_keep_one_limit_together() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 9);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let limit = Some(Arc::new(RateLimit::new(LEN as u64 / 2)));
     let options = by(4);
-    let options = Options { way: Way { limit, ..options.way.clone() }, ..options };
+    let options = FetchOptions { way: BodySettings { limit, ..options.way.clone() }, ..options };
     let began = Instant::now();
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);

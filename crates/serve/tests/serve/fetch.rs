@@ -16,8 +16,8 @@ use thalweg_core::{
     rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Connections, Error, Expected, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way,
-    fetch,
+    BodySettings, Connections, Expected, FetchError, FetchFailure, FetchOptions, FetchProgress,
+    FetchUrl, FetchWatcher, Fetched, Policy, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -25,19 +25,19 @@ use thalweg_sys::{
 };
 use thalweg_tree::{Hash, hashing::hash_file};
 
-use crate::support::fetch::{Quiet, options};
-use crate::support::liar::{Liar, await_hang_up, full, honest, partial, send};
+use crate::support::fetch::{QuietWatcher, options};
+use crate::support::liar::{LyingServer, await_hang_up, full, honest, partial, send};
 use crate::support::noise::noise;
 
 pub const LEN: usize = 1_000_000;
 
-pub fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+pub fn get(url: &str, path: &Path, options: &FetchOptions) -> Result<Fetched, Box<FetchFailure>> {
     let destination = Destination::open_until(path, Until::Part).unwrap();
-    fetch(&Target::parse(url).unwrap(), destination, options, &Quiet::default())
+    fetch(&FetchUrl::parse(url).unwrap(), destination, options, &QuietWatcher::default())
 }
 
-fn once() -> Options {
-    Options { retries: 0, ..options() }
+fn once() -> FetchOptions {
+    FetchOptions { retries: 0, ..options() }
 }
 
 /// The names in a folder, sorted.
@@ -61,7 +61,7 @@ fn a_file_is_asked_for_once_and_is_whole() {
         let bytes = noise(len, 1);
         let own = bytes.clone();
         let server =
-            Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+            LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
         let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
         assert_eq!(
             (fetched.bytes, fetched.resumed, fetched.report.bytes),
@@ -86,13 +86,13 @@ fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
         let _ = stream.read(&mut [0; 4096]).unwrap();
         send(&mut stream, &(partial(0, LEN, "\"a\""), noise(LEN, 2)), 300_000);
     });
-    let options = Options { retries: 1, connections: Connections::Exactly(1), ..options() };
-    let (watcher, path) = (Quiet::default(), place.path().join("f"));
+    let options = FetchOptions { retries: 1, connections: Connections::Exactly(1), ..options() };
+    let (watcher, path) = (QuietWatcher::default(), place.path().join("f"));
     let destination = Destination::open_until(&path, Until::Part).unwrap();
-    let failed = fetch(&Target::parse(&url).unwrap(), destination, &options, &watcher);
+    let failed = fetch(&FetchUrl::parse(&url).unwrap(), destination, &options, &watcher);
     server.join().unwrap();
     let failed = failed.unwrap_err();
-    assert!(matches!(failed.error, Error::Network { doing: "connect to", .. }), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Network { doing: "connect to", .. }), "{failed:?}");
     assert!(failed.kept);
     let news = watcher.0.into_inner().unwrap();
     assert!(news.iter().any(|news| news.contains("again in")), "{news:?}");
@@ -103,7 +103,7 @@ fn a_connection_that_ends_early_is_gone_on_with() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 2);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         send(stream, &honest(asked, &own, "\"a\""), 300_000);
     });
     let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
@@ -121,12 +121,12 @@ fn a_later_run_moves_only_what_is_missing() {
     let path = place.path().join("f");
     let bytes = noise(LEN, 3);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn == 0 { 700_000 } else { LEN };
         send(stream, &honest(asked, &own, "\"a\""), most);
     });
     let failed = get(&server.url("x"), &path, &once()).unwrap_err();
-    assert!(failed.kept && matches!(failed.error, Error::Short { .. }), "{failed:?}");
+    assert!(failed.kept && matches!(failed.error, FetchError::Short { .. }), "{failed:?}");
     assert_eq!((failed.there, failed.size), (700_000, Some(LEN as u64)));
     assert_eq!(names(place.path()), [".f.thalweg-journal", ".f.thalweg-part"]);
     let fetched = get(&server.url("x"), &path, &once()).unwrap();
@@ -134,17 +134,17 @@ fn a_later_run_moves_only_what_is_missing() {
     is_whole(place.path(), &bytes);
 }
 
-type Spoil = fn(&Path);
+type SpoilDownload = fn(&Path);
 
 #[test]
 fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
     let bytes = noise(LEN, 4);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn % 2 == 0 { 700_000 } else { LEN };
         send(stream, &honest(asked, &own, "\"a\""), most);
     });
-    let shorter: Spoil = |at| {
+    let shorter: SpoilDownload = |at| {
         fs::File::options()
             .write(true)
             .open(at.join(".f.thalweg-part"))
@@ -152,16 +152,20 @@ fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
             .set_len(9)
             .unwrap();
     };
-    let garbled: Spoil = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
-    let gone: Spoil = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
-    let rebooted: Spoil = |at| {
+    let garbled: SpoilDownload = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
+    let gone: SpoilDownload = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
+    let rebooted: SpoilDownload = |at| {
         let path = at.join(".f.thalweg-journal");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replacen("\"boot_id\":\"", "\"boot_id\":\"x", 1)).unwrap();
     };
-    for (path, spoil) in
-        [("y", (|_| {}) as Spoil), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
-    {
+    for (path, spoil) in [
+        ("y", (|_| {}) as SpoilDownload),
+        ("x", shorter),
+        ("x", garbled),
+        ("x", gone),
+        ("x", rebooted),
+    ] {
         let place = tempfile::tempdir().unwrap();
         get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
         spoil(place.path());
@@ -176,7 +180,7 @@ fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
     let place = tempfile::tempdir().unwrap();
     let (old, new) = (noise(LEN, 5), noise(LEN + 7, 6));
     let own = new.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &old, "\"a\""), 400_000),
         _ => send(stream, &honest(asked, &own, "\"b\""), LEN * 2),
     });
@@ -188,12 +192,12 @@ fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
 #[test]
 fn a_file_that_changes_every_time_is_given_up_and_never_put_together() {
     let place = tempfile::tempdir().unwrap();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let etag = format!("\"{}\"", asked.turn);
         send(stream, &honest(asked, &noise(LEN, asked.turn as u64), &etag), 400_000);
     });
     let failed = get(&server.url("x"), &place.path().join("f"), &options()).unwrap_err();
-    assert!(matches!(failed.error, Error::Changing), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Changing), "{failed:?}");
     assert!(!place.path().join("f").exists());
 }
 
@@ -202,7 +206,7 @@ fn a_server_that_does_not_take_its_own_tag_is_asked_without_condition() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 7);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let most = if asked.turn == 0 { 400_000 } else { LEN };
         let answer = match asked.get("if-range") {
             Some(_) => (full(LEN, "\"a\""), own.clone()),
@@ -222,7 +226,7 @@ fn a_wrong_total_in_mid_file_means_another_file() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 8);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &own, "\"a\""), 400_000),
         1 => send(stream, &(partial(400_000, LEN + 1, "\"a\""), own[400_000..].to_vec()), LEN),
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
@@ -246,30 +250,30 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
     let announced = [b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n".to_vec(), chunked.clone()].concat();
     for answer in [chunked, until_close, announced] {
         let place = tempfile::tempdir().unwrap();
-        let server = Liar::always(answer);
+        let server = LyingServer::always(answer);
         let fetched = get(&server.url("x"), &place.path().join("f"), &once()).unwrap();
         assert_eq!(fetched.report.bytes, bytes.len() as u64);
         is_whole(place.path(), &bytes);
     }
 }
 
-/// The most bytes that came from one telling to the next.
+/// The largest number of bytes between two reports of progress.
 #[derive(Default)]
 struct Largest(Mutex<(u64, u64)>);
 
-impl Watcher for Largest {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for Largest {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let (before, most) = &mut *self.0.lock().unwrap();
         *most = now.there.saturating_sub(*before).max(*most);
         *before = now.there;
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 
-    fn tell(&self, _: &str) {}
+    fn report(&self, _: &str) {}
 }
 
 /// What is written at once is paid for at once: with a limit of all connections the others would wait for it.
@@ -277,19 +281,19 @@ impl Watcher for Largest {
 fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
     let bytes = noise(LEN, 9);
     let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{LEN:X}\r\n");
-    let server = Liar::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
+    let server = LyingServer::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
     let step = RateLimit::new(LEN as u64).step();
     for of_all in [true, false] {
         let place = tempfile::tempdir().unwrap();
         let own = once();
         let way = if of_all {
-            Way { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
+            BodySettings { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
         } else {
-            Way { limit_each: Some(LEN as u64), ..own.way.clone() }
+            BodySettings { limit_each: Some(LEN as u64), ..own.way.clone() }
         };
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, seen) = (Target::parse(&server.url("x")).unwrap(), Largest::default());
-        fetch(&target, destination, &Options { way, ..own }, &seen).unwrap();
+        let (target, seen) = (FetchUrl::parse(&server.url("x")).unwrap(), Largest::default());
+        fetch(&target, destination, &FetchOptions { way, ..own }, &seen).unwrap();
         is_whole(place.path(), &bytes);
         let most = seen.0.lock().unwrap().1;
         assert!((1..=step).contains(&most), "{most} bytes at once");
@@ -297,18 +301,19 @@ fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
 }
 
 #[test]
-fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
+fn an_unknown_length_is_reported_unless_a_digest_vouches_for_the_file() {
     let bytes = b"some bytes";
-    let server = Liar::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
+    let server = LyingServer::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
     let sha256 = "0d22cdcc10e6d049dbe1af5123d50873fdfc1a4f58306e58cb6241be9472014d";
     let expected = vec![Expected::of_digits(Hash::Sha256, sha256, "a test").unwrap()];
-    for (expected, told) in [(Vec::new(), 1), (expected, 0)] {
+    for (expected, count) in [(Vec::new(), 1), (expected, 0)] {
         let place = tempfile::tempdir().unwrap();
         let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-        let (target, watcher) = (Target::parse(&server.url("x")).unwrap(), Quiet::default());
-        let options = Options { expected, ..once() };
+        let (target, watcher) =
+            (FetchUrl::parse(&server.url("x")).unwrap(), QuietWatcher::default());
+        let options = FetchOptions { expected, ..once() };
         fetch(&target, destination, &options, &watcher).unwrap();
-        assert_eq!(watcher.0.lock().unwrap().len(), told);
+        assert_eq!(watcher.0.lock().unwrap().len(), count);
         is_whole(place.path(), bytes);
     }
 }
@@ -318,7 +323,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 10);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => drop(
             stream.write_all(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"),
         ),
@@ -329,7 +334,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
     });
     // Long enough for the other answers on a machine that stands still.
-    let options = Options { patience: Duration::from_secs(5), ..options() };
+    let options = FetchOptions { stall: Duration::from_secs(5), ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert_eq!(server.asked()[2].from(), Some(100_000));
@@ -340,7 +345,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
     let bytes = noise(LEN, 13);
     for status in [400, 403, 501] {
         let (place, own) = (tempfile::tempdir().unwrap(), bytes.clone());
-        let server = Liar::new(move |asked, stream| {
+        let server = LyingServer::new(move |asked, stream| {
             if asked.path == "/no" || asked.get("range").is_some() {
                 let head = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
                 return drop(stream.write_all(head.as_bytes()));
@@ -350,7 +355,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
         get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
         is_whole(place.path(), &bytes);
         let failed = get(&server.url("no"), &place.path().join("g"), &options()).unwrap_err();
-        assert!(matches!(failed.error, Error::Status { status: s, .. } if s == status));
+        assert!(matches!(failed.error, FetchError::Status { status: s, .. } if s == status));
         assert_eq!(server.asked().len(), 4);
     }
 }
@@ -358,7 +363,7 @@ fn a_server_that_refuses_ranges_is_asked_once_more_without() {
 #[test]
 fn what_is_there_stays_if_a_later_range_is_refused() {
     let (place, bytes) = (tempfile::tempdir().unwrap(), noise(LEN, 14));
-    let server = Liar::new(move |asked, stream| match asked.turn {
+    let server = LyingServer::new(move |asked, stream| match asked.turn {
         0 => send(stream, &honest(asked, &bytes, "\"a\""), 400_000),
         _ => drop(stream.write_all(b"HTTP/1.1 403 Expired\r\nContent-Length: 0\r\n\r\n")),
     });
@@ -370,7 +375,7 @@ fn what_is_there_stays_if_a_later_range_is_refused() {
 fn digests_are_compared_before_anything_gets_its_name() {
     let bytes = noise(LEN, 12);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         let said = "Repr-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";
         let head = if asked.path == "/said" {
@@ -385,15 +390,16 @@ fn digests_are_compared_before_anything_gets_its_name() {
     let digits = "0".repeat(64);
     for hash in [Hash::Sha256, Hash::Blake3] {
         let expected = vec![Expected::of_digits(hash, &digits, "--hash says").unwrap()];
-        let failed = get(&server.url("x"), &path, &Options { expected, ..options() }).unwrap_err();
-        assert!(matches!(failed.error, Error::Differs { .. }) && !failed.kept, "{failed:?}");
+        let failed =
+            get(&server.url("x"), &path, &FetchOptions { expected, ..options() }).unwrap_err();
+        assert!(matches!(failed.error, FetchError::Differs { .. }) && !failed.kept, "{failed:?}");
         assert!(names(place.path()).is_empty());
     }
     let failed = get(&server.url("said"), &path, &options()).unwrap_err();
-    assert!(matches!(failed.error, Error::Differs { .. }), "{failed:?}");
-    let verify = Options { verify: true, ..options() };
+    assert!(matches!(failed.error, FetchError::Differs { .. }), "{failed:?}");
+    let verify = FetchOptions { verify: true, ..options() };
     let failed = get(&server.url("x"), &path, &verify).unwrap_err();
-    assert!(matches!(failed.error, Error::Unsupported(_)), "{failed:?}");
+    assert!(matches!(failed.error, FetchError::Unsupported(_)), "{failed:?}");
     assert!(names(place.path()).is_empty());
 }
 
@@ -404,11 +410,12 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     // More than a few writes, however large this machine's buffers are.
     let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
-    let server =
-        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let server = LyingServer::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), own.len())
+    });
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
-    let plain = Options {
-        way: Way { policy: Policy { request, ..options().way.policy }, ..options().way },
+    let plain = FetchOptions {
+        way: BodySettings { policy: Policy { request, ..options().way.policy }, ..options().way },
         ..options()
     };
     // The first writes are those of the journal and of what came with the head.
@@ -416,7 +423,7 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
         Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
     let failed =
         Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
-    let Error::Moved(error) = &failed.error else { panic!("{failed:?}") };
+    let FetchError::Moved(error) = &failed.error else { panic!("{failed:?}") };
     assert!(failed.kept && failed.there > 0, "{failed:?}");
     // What is said to be kept is what the message says was moved.
     assert_eq!(error.moved, failed.there);
@@ -430,10 +437,11 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
 fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
     let bytes = noise(LEN, 14);
     let own = bytes.clone();
-    let server =
-        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
+    let server = LyingServer::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), own.len())
+    });
     let digits = hash_of(&bytes);
-    let checked = Options {
+    let checked = FetchOptions {
         expected: vec![Expected::of_digits(Hash::Blake3, &digits, "--blake3 says").unwrap()],
         verify: true,
         ..options()
@@ -459,6 +467,6 @@ fn hash_of(bytes: &[u8]) -> String {
     let mut buffer = [0; 4096];
     let fd = std::os::fd::AsFd::as_fd(&file);
     let room = (&mut buffer[..], u64::MAX);
-    let failed = |errno: Errno| Error::Usage(errno.to_string());
+    let failed = |errno: Errno| FetchError::Usage(errno.to_string());
     hash_file(fd, Hash::Blake3, room, &|| Ok(()), failed).unwrap().1.to_string()
 }

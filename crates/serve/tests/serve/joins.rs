@@ -12,16 +12,16 @@ use std::{
 };
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{Connections, Failed, Fetched, Options, Target, fetch};
+use thalweg_serve::client::{Connections, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch};
 
-use crate::support::fetch::Quiet;
-use crate::support::liar::{Asked, Liar, send};
+use crate::support::fetch::QuietWatcher;
+use crate::support::liar::{LyingServer, ReceivedRequest, send};
 use crate::support::noise::noise;
 use thalweg_testing::Dice;
 
 /// A version of the file with the headers by which an honest server identifies it.
 #[derive(Debug)]
-struct Version {
+struct ScriptedVersion {
     bytes: Vec<u8>,
     tag: Option<String>,
     modified: Option<String>,
@@ -37,7 +37,7 @@ const CONSTANTS: [&str; 3] = [
 ];
 
 /// Dates differ where a server can be expected to know, and are equal where versions can have one date.
-fn version(number: u64, len: usize, (style, dice): (u64, &mut Dice)) -> Version {
+fn version(number: u64, len: usize, (style, dice): (u64, &mut Dice)) -> ScriptedVersion {
     let tag = match dice.below(4) {
         _ if style == 3 => Some(format!("\"1-{len:x}\"")),
         0 => None,
@@ -51,16 +51,16 @@ fn version(number: u64, len: usize, (style, dice): (u64, &mut Dice)) -> Version 
         2 => Some(CONSTANTS[dice.below(3) as usize].to_owned()),
         _ => None,
     };
-    Version { bytes: noise(len, number + 1), tag, modified, date: DATE }
+    ScriptedVersion { bytes: noise(len, number + 1), tag, modified, date: DATE }
 }
 
-struct Case {
-    versions: Vec<Version>,
+struct JoinCase {
+    versions: Vec<ScriptedVersion>,
     dice: Mutex<Dice>,
     current: AtomicU64,
 }
 
-impl Case {
+impl JoinCase {
     fn new(seed: u64, is_big: bool) -> Self {
         let mut dice = Dice::seeded(seed);
         let len = if is_big { 2_500_000 } else { 2 + dice.below(5000) as usize };
@@ -73,7 +73,7 @@ impl Case {
         Self { versions, dice: Mutex::new(dice), current: AtomicU64::new(0) }
     }
 
-    fn answer(&self, asked: &Asked, stream: &mut TcpStream) {
+    fn answer(&self, asked: &ReceivedRequest, stream: &mut TcpStream) {
         let (answer, most) = {
             let mut dice = self.dice.lock().unwrap();
             if dice.below(10) < 3 {
@@ -95,7 +95,11 @@ impl Case {
     }
 }
 
-fn respond(version: &Version, asked: &Asked, dice: &mut Dice) -> (String, Vec<u8>) {
+fn respond(
+    version: &ScriptedVersion,
+    asked: &ReceivedRequest,
+    dice: &mut Dice,
+) -> (String, Vec<u8>) {
     let len = version.bytes.len();
     match dice.below(40) {
         0 => return ("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(), Vec::new()),
@@ -138,14 +142,18 @@ fn respond(version: &Version, asked: &Asked, dice: &mut Dice) -> (String, Vec<u8
     (format!("HTTP/1.1 {status} X\r\n{lines}Content-Length: {}\r\n\r\n", body.len()), body)
 }
 
-fn run(case: &Arc<Case>, path: &Path, options: &Options) -> Vec<Result<Fetched, Box<Failed>>> {
+fn run(
+    case: &Arc<JoinCase>,
+    path: &Path,
+    options: &FetchOptions,
+) -> Vec<Result<Fetched, Box<FetchFailure>>> {
     let own = Arc::clone(case);
-    let server = Liar::new(move |asked, stream| own.answer(asked, stream));
-    let target = Target::parse(&server.url("x")).unwrap();
+    let server = LyingServer::new(move |asked, stream| own.answer(asked, stream));
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
     let mut all = Vec::new();
     for _ in 0..4 {
         let destination = Destination::open_until(path, Until::Part).unwrap();
-        let ended = fetch(&target, destination, options, &Quiet::default());
+        let ended = fetch(&target, destination, options, &QuietWatcher::default());
         let is_done = ended.is_ok();
         all.push(ended);
         if is_done {
@@ -161,8 +169,8 @@ fn check(seed: u64) -> (bool, bool) {
     // Pauses between tries are long: most cases try again by running again.
     let retries = if seed % 8 == 1 { 2 } else { 0 };
     let connections = Connections::Exactly(if is_big { 3 } else { 1 });
-    let options = Options { retries, connections, ..crate::support::fetch::options() };
-    let (case, place) = (Arc::new(Case::new(seed, is_big)), tempfile::tempdir().unwrap());
+    let options = FetchOptions { retries, connections, ..crate::support::fetch::options() };
+    let (case, place) = (Arc::new(JoinCase::new(seed, is_big)), tempfile::tempdir().unwrap());
     let path = place.path().join("f");
     let ends = run(&case, &path, &options);
     if let Ok(fetched) = ends.last().unwrap() {

@@ -3,19 +3,19 @@
 use std::{io::Write, thread, time::Duration};
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{Error, Options, Target, fetch};
+use thalweg_serve::client::{FetchError, FetchOptions, FetchUrl, fetch};
 
-use crate::support::fetch::Quiet;
-use crate::support::liar::Liar;
+use crate::support::fetch::QuietWatcher;
+use crate::support::liar::LyingServer;
 
 fn gets_no_name(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    let server = Liar::always(text.as_bytes().to_vec());
-    let options = Options { retries: 0, ..crate::support::fetch::options() };
+    let server = LyingServer::always(text.as_bytes().to_vec());
+    let options = FetchOptions { retries: 0, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&path, Until::Part).unwrap();
-    let target = Target::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
+    let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
     assert!(!path.exists());
     assert!(!failed.kept || failed.there > 0, "{failed:?}");
 }
@@ -83,17 +83,33 @@ lies! {
 #[test]
 fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     let place = tempfile::tempdir().unwrap();
-    let server = Liar::new(|_, stream| {
+    let server = LyingServer::new(|_, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
         while stream.write_all(b"a").is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
     });
-    let patience = Duration::from_millis(500);
-    let options = Options { retries: 0, patience, ..crate::support::fetch::options() };
+    let stall = Duration::from_millis(500);
+    let options = FetchOptions { retries: 0, stall, ..crate::support::fetch::options() };
     let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-    let target = Target::parse(&server.url("x")).unwrap();
-    let failed = fetch(&target, destination, &options, &Quiet::default()).unwrap_err();
-    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
+    let target = FetchUrl::parse(&server.url("x")).unwrap();
+    let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
+    assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_chunked_body_that_ends_early_reports_the_bytes_received() {
+    for rest in ["5\r\n01234\r\n", "5\r\n01234", "5\r\n01234\r\n3", "5\r\n01234\r\n0\r\nTrailer: x"]
+    {
+        let place = tempfile::tempdir().unwrap();
+        let text = ok(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));
+        let server = LyingServer::always(text.into_bytes());
+        let options = FetchOptions { retries: 0, ..crate::support::fetch::options() };
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let target = FetchUrl::parse(&server.url("x")).unwrap();
+        let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
+        let FetchError::Short { got, .. } = &failed.error else { panic!("{failed:?}") };
+        assert_eq!(*got, thalweg_core::quantity::exact(5), "{rest:?}");
+    }
 }

@@ -12,29 +12,29 @@ use thalweg_core::{
     Cancelled,
     atomic_file::{Destination, Until},
 };
-use thalweg_serve::client::{Expected, Options, Progress, Target, Watcher, fetch};
+use thalweg_serve::client::{Expected, FetchOptions, FetchProgress, FetchUrl, FetchWatcher, fetch};
 use thalweg_tree::Hash;
 
 use crate::support::fetch::options;
-use crate::support::liar::{Liar, honest, send};
+use crate::support::liar::{LyingServer, honest, send};
 
 const TEXT: &[u8] = b"the text of the server";
 const SHA256: &str = "e3424172fab13d20400607567e29772a88823d7c7e0b22650de9561b658af515";
 
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct KeptMessages(Mutex<Vec<String>>);
 
-impl Watcher for Told {
-    fn progress(&self, _: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for KeptMessages {
+    fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.0.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
     }
 }
 
@@ -51,17 +51,17 @@ fn give_away(path: &Path) {
     chownat(CWD, path, other, None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-fn server() -> Liar {
-    Liar::new(|asked, stream| send(stream, &honest(asked, TEXT, "\"a\""), TEXT.len() * 2))
+fn server() -> LyingServer {
+    LyingServer::new(|asked, stream| send(stream, &honest(asked, TEXT, "\"a\""), TEXT.len() * 2))
 }
 
 /// Fetches `f`, and returns what was reported.
-fn get(server: &Liar, folder: &Path, options: &Options) -> String {
+fn get(server: &LyingServer, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
-    let told = Told::default();
-    fetch(&Target::parse(&server.url("x")).unwrap(), destination, options, &told).unwrap();
+    let messages = KeptMessages::default();
+    fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &messages).unwrap();
     assert_eq!(fs::read(folder.join("f")).unwrap(), TEXT);
-    told.0.into_inner().unwrap().join("\n")
+    messages.0.into_inner().unwrap().join("\n")
 }
 
 /// The journal that a fetch of `url` would have left when all of the file was there.
@@ -87,8 +87,8 @@ fn a_partial_file_with_a_journal_of_another_user_is_not_continued() {
         fs::write(&notes, journal(&server.url("x"))).unwrap();
         give_away(if gives_journal { &notes } else { &part });
         let kept = fs::File::options().write(true).open(&part).unwrap();
-        let told = get(&server, at, &options());
-        assert!(told.contains("belongs to user 65534: left alone, not resumed"), "{told}");
+        let messages = get(&server, at, &options());
+        assert!(messages.contains("belongs to user 65534: left alone, not resumed"), "{messages}");
         let found = fs::metadata(at.join("f")).unwrap();
         assert_eq!((found.uid(), found.nlink()), (0, 1));
         assert_ne!(found.ino(), kept.metadata().unwrap().ino());
@@ -143,7 +143,7 @@ fn a_digest_is_never_of_a_file_that_another_user_keeps_open() {
     give_away(&part);
     let kept = fs::File::options().write(true).open(&part).unwrap();
     let expected = vec![Expected::of_digits(Hash::Sha256, SHA256, "a test").unwrap()];
-    get(&server, at, &Options { expected, ..options() });
+    get(&server, at, &FetchOptions { expected, ..options() });
     std::os::unix::fs::FileExt::write_at(&kept, b"evil", 0).unwrap();
     assert_eq!(fs::read(at.join("f")).unwrap(), TEXT);
 }

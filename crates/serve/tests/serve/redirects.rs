@@ -2,29 +2,30 @@
 
 use std::io::Write;
 
-use thalweg_serve::client::{Extra, Options};
+use thalweg_serve::client::{Extra, FetchOptions};
 
 use super::fetch::{LEN, get, is_whole};
 use crate::support::{
     fetch::options,
-    liar::{Liar, honest, send},
+    liar::{LyingServer, honest, send},
     noise::noise,
 };
 
 #[test]
-fn redirects_are_followed_and_secrets_are_not_told_to_others() {
+fn redirects_are_followed_and_secrets_stay_with_their_server() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(1000, 11);
     let own = bytes.clone();
-    let other = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let other =
+        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
     let (there, turn) = (other.url("there"), "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: ");
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let location = if asked.path == "/x" { "/y".to_owned() } else { there.clone() };
         drop(stream.write_all(format!("{turn}{location}\r\n\r\n").as_bytes()));
     });
     let headers =
         vec![("Authorization".to_owned(), "secret".to_owned()), ("X".to_owned(), "y".to_owned())];
-    let options = Options { extra: Extra { headers, wants_digest: false }, ..options() };
+    let options = FetchOptions { extra: Extra { headers, wants_digest: false }, ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("secret")));
@@ -36,9 +37,10 @@ fn redirects_are_followed_and_secrets_are_not_told_to_others() {
 
 #[test]
 fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
-    let other = Liar::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
+    let other =
+        LyingServer::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));
     let there = other.url("there");
-    let server = Liar::new(move |asked, stream| {
+    let server = LyingServer::new(move |asked, stream| {
         let host = asked.get("host").unwrap();
         let location = match asked.path.as_str() {
             "/x" => format!("http://{host}/y"),

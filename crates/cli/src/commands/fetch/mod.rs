@@ -13,8 +13,8 @@ use thalweg_core::{
     shown,
 };
 use thalweg_serve::client::{
-    Answered, Error, Expected, Extra, Failed, Fetched, Netrc, Options, Policy, Proxies, Target,
-    Trust, Way, fetch, header,
+    Answered, BodySettings, Expected, Extra, FetchError, FetchFailure, FetchOptions, FetchUrl,
+    Fetched, Netrc, Policy, Proxies, TlsTrust, fetch, header,
 };
 use thalweg_tree::Hash;
 
@@ -46,8 +46,8 @@ impl Subcommand for FetchArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let options = options(self)?;
         let (urls, destination) = self.split();
-        let targets: Result<Vec<Target>, Error> =
-            urls.iter().map(|url| Target::parse(url)).collect();
+        let targets: Result<Vec<FetchUrl>, FetchError> =
+            urls.iter().map(|url| FetchUrl::parse(url)).collect();
         let targets = with_users(targets.map_err(|error| failure(&error, ""))?, self)?;
         if self.is_of_trees() {
             return tree::run(self, &targets, destination, options);
@@ -87,12 +87,12 @@ impl Subcommand for FetchArgs {
 }
 
 /// Adds user names and passwords from ~/.netrc to URLs without a user.
-fn with_users(targets: Vec<Target>, args: &FetchArgs) -> Result<Vec<Target>, Failure> {
+fn with_users(targets: Vec<FetchUrl>, args: &FetchArgs) -> Result<Vec<FetchUrl>, Failure> {
     let home = std::env::var_os("HOME").filter(|_| !args.no_netrc);
     let Some(home) = home.filter(|home| !home.is_empty()) else { return Ok(targets) };
     let netrc = Netrc::read(&Path::new(&home).join(".netrc"));
     let netrc = netrc.map_err(|error| failure(&error, ""))?;
-    let with_user = |target: Target| match netrc.of(&target.host().0) {
+    let with_user = |target: FetchUrl| match netrc.of(&target.host().0) {
         Some((user, password)) => target.for_user(user, password),
         None => target,
     };
@@ -126,7 +126,7 @@ impl Place {
     }
 }
 
-fn places(targets: &[Target], destination: Option<&Path>) -> Result<Vec<Place>, Failure> {
+fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>, Failure> {
     let folder = match destination {
         None => Some(Path::new(".")),
         Some(path) => Some(path).filter(|path| path.is_dir()),
@@ -139,7 +139,7 @@ fn places(targets: &[Target], destination: Option<&Path>) -> Result<Vec<Place>, 
             Err(usage(format!("{path} is no folder, and several files are to be fetched")))
         }
         (Some(folder), _) => {
-            let inside = |target: &Target| {
+            let inside = |target: &FetchUrl| {
                 let name = target.name().ok_or_else(|| {
                     let why =
                         "the URL names no file; name a destination, or fetch the directory with -r";
@@ -152,23 +152,23 @@ fn places(targets: &[Target], destination: Option<&Path>) -> Result<Vec<Place>, 
     }
 }
 
-fn options(args: &FetchArgs) -> Result<Options, Failure> {
-    let headers: Result<Vec<_>, Error> = args.header.iter().map(|text| header(text)).collect();
+fn options(args: &FetchArgs) -> Result<FetchOptions, Failure> {
+    let headers: Result<Vec<_>, FetchError> = args.header.iter().map(|text| header(text)).collect();
     let given = [
         (Hash::Sha256, &args.sha256, "--sha256 says"),
         (Hash::Blake3, &args.blake3, "--blake3 says"),
     ];
     let given =
         given.into_iter().filter_map(|(hash, digits, by)| Some((hash, digits.as_ref()?, by)));
-    let expected: Result<Vec<_>, Error> =
+    let expected: Result<Vec<_>, FetchError> =
         given.map(|(hash, digits, by)| Expected::of_digits(hash, digits, by)).collect();
-    let usage = |error: Error| failure(&error, "");
-    Ok(Options {
-        trust: Trust::of(args.cacert.clone()),
+    let usage = |error: FetchError| failure(&error, "");
+    Ok(FetchOptions {
+        trust: TlsTrust::of(args.cacert.clone()),
         proxies: Proxies::of_environment(|name| std::env::var(name).ok()).map_err(usage)?,
         connections: args.connections,
         extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
-        way: Way {
+        way: BodySettings {
             policy: Policy {
                 request: args.choice.request(),
                 profile: Saved::use_if_current(!args.choice.no_profile, Moves::Streams).current,
@@ -177,7 +177,7 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
             limit: args.limit.filter(|limit| *limit > 0).map(|limit| RateLimit::new(limit).into()),
             limit_each: args.limit_each.filter(|limit| *limit > 0),
         },
-        patience: args.stall,
+        stall: args.stall,
         retries: args.retries.unwrap_or(RETRIES),
         answered: args.retries.map_or_else(Answered::default, |_| Answered::assumed()),
         expected: expected.map_err(usage)?,
@@ -187,7 +187,12 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
 }
 
 impl FetchArgs {
-    fn fetch(&self, target: &Target, place: &Place, options: &Options) -> Result<(), Failure> {
+    fn fetch(
+        &self,
+        target: &FetchUrl,
+        place: &Place,
+        options: &FetchOptions,
+    ) -> Result<(), Failure> {
         let path = place.path();
         if place.is_output() && (options.verify || !options.expected.is_empty()) {
             let why = "standard output is not read back: --verify, --sums, --sha256 and --blake3 \
@@ -285,12 +290,12 @@ fn answer(fetched: &Fetched) -> Answer {
 }
 
 /// Formats the error of one file: URL or path, reason, offset, and advice.
-fn of_failed(failed: &Failed, target: &Target, path: &Path) -> Failure {
+fn of_failed(failed: &FetchFailure, target: &FetchUrl, path: &Path) -> Failure {
     let mut failure = failure(&failed.error, &format!("'{}': ", shown(&target.to_string())));
-    if let Error::Destination(error) = failed.error {
+    if let FetchError::Destination(error) = failed.error {
         failure = Failure::of_destination(error, path);
     }
-    if let Error::Moved(error) = &failed.error {
+    if let FetchError::Moved(error) = &failed.error {
         let sink = if path.as_os_str() == "-" { OUTPUT.into() } else { shown(path).to_string() };
         failure.message = transfer_error(error, &target.to_string(), &sink);
     }
@@ -309,17 +314,17 @@ fn of_failed(failed: &Failed, target: &Target, path: &Path) -> Failure {
     failure
 }
 
-fn failure(error: &Error, what: &str) -> Failure {
+fn failure(error: &FetchError, what: &str) -> Failure {
     let exit = match error {
-        Error::OutOfDate(_) => Exit::Incomplete,
-        Error::Usage(_) => Exit::Usage,
-        Error::Unsupported(_) => Exit::Unsupported,
-        Error::Differs { .. } => Exit::Differ,
+        FetchError::OutOfDate(_) => Exit::Incomplete,
+        FetchError::Usage(_) => Exit::Usage,
+        FetchError::Unsupported(_) => Exit::Unsupported,
+        FetchError::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,
     };
     let next = match error {
-        Error::Moved(error) => advice(error.errno),
-        Error::Unreached { .. } => {
+        FetchError::Moved(error) => advice(error.errno),
+        FetchError::Unreached { .. } => {
             "; check the host and the port; --retries 5 waits for a server that is starting"
         }
         _ => "",

@@ -1,6 +1,6 @@
 //! `--sums`: digests from a list.
 
-use thalweg_serve::client::{Error, Options, Sums, Target};
+use thalweg_serve::client::{DigestList, FetchError, FetchOptions, FetchUrl};
 
 use super::{FetchArgs, failure};
 use crate::{
@@ -9,23 +9,25 @@ use crate::{
 };
 
 /// Reads the list from a file or a server.
-pub fn read(args: &FetchArgs, options: &Options) -> Result<Option<Sums>, Failure> {
+pub fn read(args: &FetchArgs, options: &FetchOptions) -> Result<Option<DigestList>, Failure> {
     let Some(from) = &args.sums else { return Ok(None) };
-    let failed = |error: Error| failure(&error, &format!("--sums '{from}': "));
+    let failed = |error: FetchError| failure(&error, &format!("--sums '{from}': "));
     if from.contains("://") {
-        let target = Target::parse(from).map_err(failed)?;
-        return Sums::fetch(&target, options, &|| interrupt::check()).map(Some).map_err(failed);
+        let target = FetchUrl::parse(from).map_err(failed)?;
+        return DigestList::fetch(&target, options, &|| interrupt::check())
+            .map(Some)
+            .map_err(failed);
     }
     let text = std::fs::read(from).map_err(|error| Failure::of_io("read", from, &error))?;
-    Ok(Some(Sums::parse(&text, from)))
+    Ok(Some(DigestList::parse(&text, from)))
 }
 
 /// Adds the digest from the list for this file to the options.
 pub fn expecting(
-    sums: Option<&Sums>,
-    target: &Target,
-    options: &Options,
-) -> Result<Options, Failure> {
+    sums: Option<&DigestList>,
+    target: &FetchUrl,
+    options: &FetchOptions,
+) -> Result<FetchOptions, Failure> {
     let mut options = options.clone();
     if let Some(sums) = sums {
         let name = target.name().ok_or_else(|| {

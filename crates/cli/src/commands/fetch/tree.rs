@@ -10,8 +10,8 @@ use std::{
 
 use thalweg_core::{Cancelled, Report, Side, failed::quoted, shown};
 use thalweg_serve::client::{
-    Error, Options, Target,
-    tree::{Missed, Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+    FetchError, FetchOptions, FetchUrl,
+    tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
 };
 use thalweg_tree::{Progress, Total};
 
@@ -30,9 +30,9 @@ use crate::{
 /// Fetches the directory at the URL.
 pub fn run(
     args: &FetchArgs,
-    targets: &[Target],
+    targets: &[FetchUrl],
     destination: Option<PathBuf>,
-    files: Options,
+    files: FetchOptions,
 ) -> Result<Exit, Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
     let [target] = targets else { return usage("-r fetches one folder; name one URL") };
@@ -59,8 +59,8 @@ pub fn run(
         by_hash: args.hash,
         most_list: args.max_list,
     };
-    let begun = |error: Error| begun(&error, &target, &path);
-    let place = Place::open(&path).map_err(begun)?;
+    let begun = |error: FetchError| begun(&error, &target, &path);
+    let place = TreeDestination::open(&path).map_err(begun)?;
     let watcher = Shown::new(args);
     let fetched = fetch_tree(&target, place, &options, &watcher);
     watcher.finish();
@@ -77,11 +77,11 @@ pub fn run(
     }
 }
 
-fn begun(error: &Error, target: &Target, path: &Path) -> Failure {
+fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> Failure {
     match error {
-        Error::Destination(error) => Failure::of_destination(*error, path),
-        Error::Moved(error) if error.side != Side::Source => unwritten(error, path),
-        Error::Unsupported(_) | Error::Usage(_) => failure(error, ""),
+        FetchError::Destination(error) => Failure::of_destination(*error, path),
+        FetchError::Moved(error) if error.side != Side::Source => unwritten(error, path),
+        FetchError::Unsupported(_) | FetchError::Usage(_) => failure(error, ""),
         error => failure(error, &format!("'{}': ", shown(&target.to_string()))),
     }
 }
@@ -97,7 +97,7 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
     for Missed { path: below, error } in &fetched.missed {
         let at = path.join(OsStr::from_bytes(below));
         let message = match error {
-            Error::Destination(error) => Failure::of_destination(*error, &at).message,
+            FetchError::Destination(error) => Failure::of_destination(*error, &at).message,
             error => format!("{}: {error}", quoted(&at)),
         };
         complain(&message);
@@ -125,8 +125,8 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
 fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     if let Some(error) = &fetched.halted {
         let mut failure = match error {
-            Error::Destination(error) => Failure::of_destination(*error, path),
-            Error::Moved(error) if error.side != Side::Source => unwritten(error, path),
+            FetchError::Destination(error) => Failure::of_destination(*error, path),
+            FetchError::Moved(error) if error.side != Side::Source => unwritten(error, path),
             error => failure(error, &format!("{}: ", quoted(path))),
         };
         let _ = write!(failure.message, "; {} came", files(fetched.files));
@@ -227,13 +227,13 @@ impl TreeWatcher for Shown {
         interrupt::check()
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         interrupt::check()
     }
 
-    fn tell(&self, news: &str) {
+    fn report(&self, message: &str) {
         if !self.is_quiet {
-            self.meter().suspend(|| complain(&shown(news).to_string()));
+            self.meter().suspend(|| complain(&shown(message).to_string()));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use thalweg_core::{Cancelled, shown};
-use thalweg_serve::client::{Progress, Watcher};
+use thalweg_serve::client::{FetchProgress, FetchWatcher};
 
 use super::FetchArgs;
 use crate::{interrupt, output::text::complain, progress::Meter};
@@ -35,21 +35,21 @@ impl Shown {
     }
 }
 
-impl Watcher for Shown {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for Shown {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let mut meter = self.meter();
         meter.know(|state| (state.before, state.expected) = (now.resumed, now.size));
         meter.show(now.there.saturating_sub(now.resumed));
         interrupt::check()
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         interrupt::check()
     }
 
-    fn tell(&self, news: &str) {
+    fn report(&self, message: &str) {
         if !self.is_quiet {
-            self.meter().suspend(|| complain(&shown(news).to_string()));
+            self.meter().suspend(|| complain(&shown(message).to_string()));
         }
     }
 }

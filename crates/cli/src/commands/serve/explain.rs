@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use thalweg_core::quantity::bytes;
-use thalweg_serve::server::{ONE_SEND, Options, size_of};
+use thalweg_serve::server::{ONE_SEND, ServeOptions, size_of};
 
 use super::ServeArgs;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 /// Prints the explanation. Fails if the file would not be served.
 pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, Failure> {
-    let options = Options { follow: serve.follow.into(), ..Options::new(&serve.root) };
+    let options = ServeOptions { follow: serve.follow.into(), ..ServeOptions::new(&serve.root) };
     let failed = |error: String| Failure::new(Exit::Failed, error);
     let size = size_of(&options, path).map_err(|error| failed(error.to_string()))?;
     if size <= ONE_SEND as u64 {

@@ -4,7 +4,7 @@ use rustix::thread::{Timespec, nanosleep};
 use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
 use thalweg_measure::tune_machine::Ends;
-use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
+use thalweg_serve::server::{AccessLog, ListenAddress, RunningServer, ServeOptions, Timeouts};
 use thalweg_sys::{handed, signal, user::User};
 
 use super::{Subcommand, tune};
@@ -54,13 +54,13 @@ impl Subcommand for ServeArgs {
         let is_unix = self.listen.is_empty() && !self.unix.is_empty();
         let how = (&self.choice.request(), self.choice.needs());
         let choices = choices::words((&self.root, is_unix), how, saved.current.as_ref());
-        let server = Running::start(self.options(saved, handed)?);
+        let server = RunningServer::start(self.options(saved, handed)?);
         let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         if self.check {
             note("the options are right, and the addresses are free");
             return Ok(Exit::Done);
         }
-        self.tell(server.addresses())?;
+        self.report(server.addresses())?;
         if let Some(choices) = choices {
             note(&choices);
         }
@@ -75,13 +75,13 @@ impl Subcommand for ServeArgs {
 }
 
 impl ServeArgs {
-    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Result<Options, Failure> {
+    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Result<ServeOptions, Failure> {
         let format = self.log.format();
-        let log = format.map(|format| Log { format, out: Box::new(io::stderr()) });
-        let tcp = self.listen.iter().map(|Listen(address)| Address::Tcp(*address));
-        let unix = self.unix.iter().cloned().map(Address::Unix);
+        let log = format.map(|format| AccessLog { format, out: Box::new(io::stderr()) });
+        let tcp = self.listen.iter().map(|Listen(address)| ListenAddress::Tcp(*address));
+        let unix = self.unix.iter().cloned().map(ListenAddress::Unix);
         let user = self.user.as_deref().map(user).transpose()?;
-        Ok(Options {
+        Ok(ServeOptions {
             root: self.root.clone(),
             listen: tcp.chain(unix).collect(),
             handed,
@@ -112,7 +112,7 @@ impl ServeArgs {
     }
 
     /// Waits for the end. On SIGHUP it loads the profile again, unless the terminal has hung up.
-    fn wait(&self, server: &Running, terminal: &Terminal) {
+    fn wait(&self, server: &RunningServer, terminal: &Terminal) {
         let mut hangups = 0;
         while !signal::interrupted() {
             if signal::hangups() > hangups {
@@ -149,21 +149,21 @@ impl ServeArgs {
     }
 
     /// Prints the addresses on standard output, and a warning about public ones on standard error.
-    fn tell(&self, addresses: &[Address]) -> Result<(), Failure> {
+    fn report(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
         for address in addresses {
             let places = match address {
-                Address::Tcp(address) => {
+                ListenAddress::Tcp(address) => {
                     reach::reachable(*address).iter().map(|at| format!("http://{at}/")).collect()
                 }
-                Address::Unix(path) => vec![format!("unix:{}", shown(path))],
+                ListenAddress::Unix(path) => vec![format!("unix:{}", shown(path))],
             };
             for place in places {
                 print(&format!("serving '{}' at {place}\n", shown(&self.root)))?;
             }
         }
-        let is_open = |address: &Address| match address {
-            Address::Tcp(address) => !address.ip().is_loopback(),
-            Address::Unix(_) => false,
+        let is_open = |address: &ListenAddress| match address {
+            ListenAddress::Tcp(address) => !address.ip().is_loopback(),
+            ListenAddress::Unix(_) => false,
         };
         if addresses.iter().any(is_open) {
             complain("whoever reaches this machine can read what is served; nothing is encrypted");

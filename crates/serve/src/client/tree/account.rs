@@ -5,12 +5,13 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use thalweg_core::{
     Cancelled, Report, Side,
     atomic_file::{CallFailed, DestinationError},
+    cadence::PROGRESS_FLUSH,
 };
 use thalweg_sys::Errno;
 use thalweg_tree::{Progress, Total};
@@ -19,15 +20,13 @@ use super::{
     options::TreeWatcher,
     outcome::{Missed, TreeFetched},
 };
-use crate::client::{Error, body::book};
+use crate::client::{FetchError, body::book};
 
 /// Largest number of failed entries that are kept for the report.
-pub const MOST_TOLD: usize = 100;
-/// Interval between progress reports.
-const TELL: Duration = Duration::from_millis(50);
+pub const MOST_REPORTED: usize = 100;
 
 /// The counters, and the reason to stop.
-pub struct Account<'a> {
+pub struct FetchCounters<'a> {
     watcher: &'a dyn TreeWatcher,
     halting: AtomicBool,
     files: AtomicU64,
@@ -40,19 +39,19 @@ pub struct Account<'a> {
 }
 
 struct Inner {
-    told: Instant,
+    reported_at: Instant,
     missed: Vec<Missed>,
     missed_count: u64,
     later: u64,
-    halted: Option<Error>,
+    halted: Option<FetchError>,
     report: Report,
     resumed: u64,
 }
 
-impl<'a> Account<'a> {
+impl<'a> FetchCounters<'a> {
     pub fn new(watcher: &'a dyn TreeWatcher) -> Self {
         let inner = Inner {
-            told: Instant::now(),
+            reported_at: Instant::now(),
             missed: Vec::new(),
             missed_count: 0,
             later: 0,
@@ -74,8 +73,12 @@ impl<'a> Account<'a> {
     }
 
     /// Returns an error if the fetch was cancelled or stopped.
-    pub fn go_on(&self) -> Result<(), Cancelled> {
-        if self.halting.load(Ordering::Relaxed) { Err(Cancelled) } else { self.watcher.go_on() }
+    pub fn check_cancelled(&self) -> Result<(), Cancelled> {
+        if self.halting.load(Ordering::Relaxed) {
+            Err(Cancelled)
+        } else {
+            self.watcher.check_cancelled()
+        }
     }
 
     /// Returns `true` if an error has stopped the fetch.
@@ -84,7 +87,7 @@ impl<'a> Account<'a> {
     }
 
     /// Stops all connections. The first reason is kept.
-    pub fn halt(&self, why: Error) {
+    pub fn halt(&self, why: FetchError) {
         self.inner().halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
     }
@@ -94,16 +97,16 @@ impl<'a> Account<'a> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_due = {
             let mut inner = self.inner();
-            let is_due = inner.told.elapsed() >= TELL;
+            let is_due = inner.reported_at.elapsed() >= PROGRESS_FLUSH;
             if is_due {
-                inner.told = Instant::now();
+                inner.reported_at = Instant::now();
             }
             is_due
         };
         if is_due {
             self.watcher.progress(self.progress())?;
         }
-        self.go_on()
+        self.check_cancelled()
     }
 
     /// Returns the current progress.
@@ -125,16 +128,16 @@ impl<'a> Account<'a> {
     }
 
     /// Records an entry that failed. An error that would affect every other entry stops the fetch.
-    pub fn missed(&self, path: &[u8], error: Error) {
+    pub fn missed(&self, path: &[u8], error: FetchError) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
     }
 
     /// Records an entry that failed, with an error that affects no other entry.
-    pub fn missed_alone(&self, path: &[u8], error: Error) {
+    pub fn missed_alone(&self, path: &[u8], error: FetchError) {
         let mut inner = self.inner();
         inner.missed_count += 1;
         inner.later += u64::from(may_come_later(&error));
-        if inner.missed.len() < MOST_TOLD {
+        if inner.missed.len() < MOST_REPORTED {
             inner.missed.push(Missed { path: path.to_owned(), error });
         }
     }
@@ -147,8 +150,8 @@ impl<'a> Account<'a> {
     }
 
     /// Passes a message for the user to the watcher.
-    pub fn tell(&self, news: &str) {
-        self.watcher.tell(news);
+    pub fn report(&self, message: &str) {
+        self.watcher.report(message);
     }
 
     /// Returns the totals.
@@ -175,19 +178,24 @@ impl<'a> Account<'a> {
 
 /// Returns `true` if the same command may fetch the entry later. The server has another version by now, or cannot or
 /// may not read the file at the moment.
-fn may_come_later(error: &Error) -> bool {
-    let is_shut = matches!(error, Error::Shut | Error::Status { status: 403, .. });
-    is_shut || matches!(error, Error::OutOfDate(_) | Error::Changing) || error.is_passing()
+fn may_come_later(error: &FetchError) -> bool {
+    let is_shut = matches!(error, FetchError::Shut | FetchError::Status { status: 403, .. });
+    is_shut
+        || matches!(error, FetchError::OutOfDate(_) | FetchError::Changing)
+        || error.is_passing()
 }
 
 /// Returns `true` if the next entry would fail with the same error.
-fn stops_all(error: &Error) -> bool {
+fn stops_all(error: &FetchError) -> bool {
     let errno = match error {
-        Error::Cancelled | Error::Untrusted { .. } | Error::Unsupported(_) | Error::Usage(_) => {
+        FetchError::Cancelled
+        | FetchError::Untrusted { .. }
+        | FetchError::Unsupported(_)
+        | FetchError::Usage(_) => {
             return true;
         }
-        Error::Moved(error) if error.side != Side::Source => error.errno,
-        Error::Destination(DestinationError::Call(CallFailed { errno, .. })) => *errno,
+        FetchError::Moved(error) if error.side != Side::Source => error.errno,
+        FetchError::Destination(DestinationError::Call(CallFailed { errno, .. })) => *errno,
         error => return error.is_passing(),
     };
     matches!(

@@ -2,9 +2,9 @@
 
 use std::{collections::VecDeque, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
-use super::{files::Wanted, job::Job};
+use super::{files::WantedFile, job::TreeJob};
 use crate::{
-    client::{Extra, request, resume::Asked},
+    client::{Extra, request, resume::FileRequest},
     manifest::encoded,
 };
 
@@ -25,12 +25,12 @@ pub struct Asking {
 
 impl Asking {
     /// Creates the queue for requests of files.
-    pub fn for_files(job: &Job<'_>) -> Self {
+    pub fn for_files(job: &TreeJob<'_>) -> Self {
         Self::by(&text(job, &job.options.extra))
     }
 
     /// Creates the queue for HEAD requests. Their responses hold the digest.
-    pub fn for_hashes(job: &Job<'_>) -> Self {
+    pub fn for_hashes(job: &TreeJob<'_>) -> Self {
         let extra = Extra { wants_digest: true, ..job.options.extra.clone() };
         Self::by(&text(job, &extra).replacen("GET", "HEAD", 1))
     }
@@ -43,7 +43,7 @@ impl Asking {
 
     /// Returns the text of the next requests, for files in `all` that are not requested yet, as far as the limits
     /// allow.
-    pub fn next<'w>(&mut self, all: impl Iterator<Item = &'w Wanted>) -> Vec<u8> {
+    pub fn next<'w>(&mut self, all: impl Iterator<Item = &'w WantedFile>) -> Vec<u8> {
         let mut text = Vec::new();
         let mut bytes: usize = self.under_way.iter().sum();
         for wanted in all.skip(self.under_way.len()) {
@@ -72,6 +72,7 @@ impl Asking {
     }
 }
 
-fn text(job: &Job<'_>, extra: &Extra) -> String {
-    request::text(job.base, &Asked::ALL, extra, (job.is_own, job.options.proxies.of(job.base)))
+fn text(job: &TreeJob<'_>, extra: &Extra) -> String {
+    let proxy = job.options.proxies.of(job.base);
+    request::text(job.base, &FileRequest::ALL, extra, job.is_own, proxy)
 }

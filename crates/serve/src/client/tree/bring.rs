@@ -15,31 +15,32 @@ use thalweg_tree::{
 };
 
 use super::{
-    account::Account,
-    entry::{Entry, Kind, Said, parse},
-    files::Manner,
+    account::FetchCounters,
+    entry::{ListedEntry, ListedKind, ParsedLine, parse},
+    files::InstallPolicy,
     folders::Folders,
-    job::Job,
-    list::{List, may_be_folder},
+    job::TreeJob,
+    list::{EntryList, may_be_folder},
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
-    place::{Place, Root},
-    worker::Worker,
+    place::{TreeDestination, TreeRoot},
+    worker::TreeWorker,
 };
 use crate::{
     client::{
-        Error, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked, retry,
+        FetchError, FetchOptions, FetchUrl, ask::ask, body::ResponseBody, deadline::NetDeadline,
+        resume::FileRequest, retry,
     },
     manifest::MEDIA_TYPE,
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
 pub fn fetch_tree(
-    target: &Target,
-    place: Place,
+    target: &FetchUrl,
+    place: TreeDestination,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<TreeFetched, Error> {
+) -> Result<TreeFetched, FetchError> {
     let (began, usage) = (Instant::now(), Usage::now_process());
     let mut fetched = bring(target, place, options, watcher)?;
     fetched.report.wall = began.elapsed();
@@ -48,26 +49,27 @@ pub fn fetch_tree(
 }
 
 fn bring(
-    target: &Target,
-    place: Place,
+    target: &FetchUrl,
+    place: TreeDestination,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<TreeFetched, Error> {
-    let list = List::create(place.beside())?;
+) -> Result<TreeFetched, FetchError> {
+    let list = EntryList::create(place.beside())?;
     let base = take_in(target, &list, options, watcher)?;
-    let found = list.check(|| Ok(watcher.go_on()?))?;
+    let found = list.check(|| Ok(watcher.check_cancelled()?))?;
     watcher.total(Total { files: found.files, bytes: found.sums.bytes });
     let root = place.begin(&target.to_string())?;
-    if let Root::Stage(stage) = &root
+    if let TreeRoot::Stage(stage) = &root
         && let Some(left) = stage.left_alone()
     {
-        watcher.tell(&format!("warning: {left}"));
+        watcher.report(&format!("warning: {left}"));
     }
     let whole = WholeSync::of(root.fd());
-    let account = Account::new(watcher);
-    let manner = manner(&root, options, whole.is_some());
-    let ended = fill(&base, target, (&list, &root), (options, manner, whole.as_ref()), &account);
-    if let Err(error) = ended {
+    let account = FetchCounters::new(watcher);
+    let install = install_policy(&root, options, whole.is_some());
+    let (whole, counters) = (whole.as_ref(), &account);
+    let build = TreeBuild { list: &list, root: &root, install, whole, counters };
+    if let Err(error) = build.run(&base, target, options) {
         account.halt(error);
     }
     let _ = watcher.progress(account.progress());
@@ -75,46 +77,49 @@ fn bring(
     fetched.left_out = found.sums.left_out + found.reserved;
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, &list, manner, (whole.as_ref(), options.files.fsync)) {
+    } else if let Err(error) = publish(root, &list, install, whole, options.files.fsync) {
         fetched.halted = Some(error);
     }
     Ok(fetched)
 }
 
 fn publish(
-    root: Root,
-    list: &List,
-    manner: Manner,
-    (whole, fsync): (Option<&WholeSync>, Fsync),
-) -> Result<(), Error> {
+    root: TreeRoot,
+    list: &EntryList,
+    install: InstallPolicy,
+    whole: Option<&WholeSync>,
+    fsync: Fsync,
+) -> Result<(), FetchError> {
     let mut lines = list.lines();
     match lines.next_line()?.map(parse) {
-        Some(Ok(Said::Entry(top))) => root.publish(&manner.attributes(&top.meta), whole, fsync),
-        _ => Err(Error::broken("its list has changed here")),
+        Some(Ok(ParsedLine::Entry(top))) => {
+            root.publish(&install.attributes(&top.meta), whole, fsync)
+        }
+        _ => Err(FetchError::broken("its list has changed here")),
     }
 }
 
-fn manner(root: &Root, options: &TreeOptions, is_synced_whole: bool) -> Manner {
+fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
     // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
-    Manner {
+    InstallPolicy {
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
         by_hash: options.by_hash,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
-        tells_at_close: may_tell_at_close(root.fd()).unwrap_or(true),
+        close_may_fail: may_tell_at_close(root.fd()).unwrap_or(true),
     }
 }
 
 /// Stores the list in a file, with retries. Returns the URL of the directory after redirects.
 fn take_in(
-    target: &Target,
-    list: &List,
+    target: &FetchUrl,
+    list: &EntryList,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<Target, Error> {
+) -> Result<FetchUrl, FetchError> {
     let files = &options.files;
     let mut tries = 0;
     loop {
@@ -126,25 +131,24 @@ fn take_in(
         let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
             return Err(error);
         };
-        watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
-        let look = || watcher.go_on();
-        Patience { most: pause, look: &look }.sleep(pause)?;
+        let report = |message: &str| watcher.report(message);
+        retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
         io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;
     }
 }
 
 fn take_in_once(
-    target: &Target,
-    list: &List,
+    target: &FetchUrl,
+    list: &EntryList,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
-) -> Result<Target, Error> {
+) -> Result<FetchUrl, FetchError> {
     let files = &options.files;
-    let look = || watcher.go_on();
-    let answer = ask(&target.manifest(), &Asked::ALL, files, &look);
+    let check = || watcher.check_cancelled();
+    let answer = ask(&target.manifest(), &FileRequest::ALL, files, &check);
     let (mut connection, head, from) = answer.map_err(|error| match error {
-        Error::Status { status: 401 | 407, .. } => error,
-        Error::Status { status, .. } if !error.is_passing() => {
+        FetchError::Status { status: 401 | 407, .. } => error,
+        FetchError::Status { status, .. } if !error.is_passing() => {
             no_list(target, &format!("it answers {status}"))
         }
         error => error,
@@ -157,11 +161,11 @@ fn take_in_once(
     let (most, is_too_long) = (options.most_list, Cell::new(false));
     let mut note = |moved: u64| -> Result<(), Cancelled> {
         is_too_long.set(moved > most);
-        if is_too_long.get() { Err(Cancelled) } else { watcher.go_on() }
+        if is_too_long.get() { Err(Cancelled) } else { watcher.check_cancelled() }
     };
-    let body = Body {
+    let body = ResponseBody {
         connection: &mut connection,
-        patience: Patience { most: files.patience, look: &look },
+        deadline: NetDeadline { limit: files.stall, check: &check },
         way: &files.way,
         end,
         note: &mut note,
@@ -169,113 +173,119 @@ fn take_in_once(
         plans: None,
     };
     match body.bring(head.framing()?, None) {
-        Err(Error::Cancelled) if is_too_long.get() => {
+        Err(FetchError::Cancelled) if is_too_long.get() => {
             let most = quantity::exact(most);
-            Err(Error::broken(format!("its list has more than {most}; --max-list allows more")))
+            Err(FetchError::broken(format!(
+                "its list has more than {most}; --max-list allows more"
+            )))
         }
         Err(error) => Err(error),
         Ok(_) => Ok(from.as_folder()),
     }
 }
 
-fn no_list(target: &Target, why: &str) -> Error {
-    Error::Unsupported(format!(
+fn no_list(target: &FetchUrl, why: &str) -> FetchError {
+    FetchError::Unsupported(format!(
         "'{target}' gives no list of a folder ({why}): trees come from `thalweg serve` only; of \
          other servers, `wget -r` follows the links of their pages"
     ))
 }
 
-/// Creates all entries of the list that can be fetched.
-fn fill(
-    base: &Target,
-    first: &Target,
-    (list, root): (&List, &Root),
-    (options, manner, whole): (&TreeOptions, Manner, Option<&WholeSync>),
-    account: &Account<'_>,
-) -> Result<(), Error> {
-    make_folders(list, root, manner, account)?;
-    let files = one_job(&options.files, manner);
-    let job = Job {
-        base,
-        is_own: base.is_beside(first),
-        options: &files,
-        manner,
-        root: root.fd(),
-        lines: Mutex::new(list.lines()),
-        account,
-        whole,
-    };
-    let jobs = match options.jobs {
-        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        jobs => jobs,
-    };
-    on_threads(jobs, || Worker::new(&job).work());
-    if account.is_halting() {
-        return Ok(());
+/// The creation of the entries of a list below the root.
+struct TreeBuild<'a> {
+    list: &'a EntryList,
+    root: &'a TreeRoot,
+    install: InstallPolicy,
+    /// The file system of the directory, if one syncfs(2) call syncs it.
+    whole: Option<&'a WholeSync>,
+    counters: &'a FetchCounters<'a>,
+}
+
+impl TreeBuild<'_> {
+    /// Creates all entries that can be fetched. `base`: URL of the directory. `first`: URL that the user named.
+    fn run(
+        &self,
+        base: &FetchUrl,
+        first: &FetchUrl,
+        options: &TreeOptions,
+    ) -> Result<(), FetchError> {
+        self.make_directories()?;
+        let files = options_of_one(&options.files, self.install);
+        let job = TreeJob {
+            base,
+            is_own: base.is_beside(first),
+            options: &files,
+            install: self.install,
+            root: self.root.fd(),
+            lines: Mutex::new(self.list.lines()),
+            account: self.counters,
+            whole: self.whole,
+        };
+        let jobs = match options.jobs {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            jobs => jobs,
+        };
+        on_threads(jobs, || TreeWorker::new(&job).work());
+        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
     }
-    close_folders(list, root, manner, account)
+
+    fn make_directories(&self) -> Result<(), FetchError> {
+        let (mut lines, mut directories) = (self.list.lines(), Folders::below(self.root.fd()));
+        while let Some(line) = lines.next_line()? {
+            let Some(entry) = directory_of(line) else { continue };
+            self.counters.check_cancelled()?;
+            let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
+            if let Err(error) = made {
+                self.counters.missed(&entry.path, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
+    fn finish_directories(&self) -> Result<(), FetchError> {
+        let install = self.install;
+        let (mut lines, directories) = (self.list.backwards()?, Folders::below(self.root.fd()));
+        let has_leftovers = install.is_staged && !install.is_fresh;
+        while let Some(line) = lines.next_line()? {
+            let Some(entry) = directory_of(&line) else { continue };
+            self.counters.check_cancelled()?;
+            let finished = directories.open_itself(&entry.path).and_then(|fd| {
+                let fd = std::os::fd::AsFd::as_fd(&fd);
+                if has_leftovers {
+                    remove_leftovers(fd)?;
+                }
+                install.attributes(&entry.meta).give(fd)?;
+                // If one syncfs(2) call follows at the end, it covers these names too.
+                if install.fsync == Fsync::Always && !install.is_synced_whole {
+                    io::sync(fd).map_err(failed("fsync"))?;
+                }
+                Ok(())
+            });
+            match finished {
+                // An obstacle at this path was reported when the directory was to be created.
+                Ok(())
+                | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
+                Err(error) => self.counters.missed(&entry.path, error.into()),
+            }
+        }
+        if has_leftovers {
+            remove_leftovers(self.root.fd())?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the options for one file of many: no digests are expected.
-fn one_job(options: &Options, manner: Manner) -> Options {
-    Options { expected: Vec::new(), verify: false, fsync: manner.fsync, ..options.clone() }
+fn options_of_one(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
+    FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
 }
 
-fn folder_of(line: &[u8]) -> Option<Entry> {
-    let Ok(Said::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else { return None };
-    let is_made = entry.kind == Kind::Folder && !entry.path.is_empty() && !entry.is_reserved();
+fn directory_of(line: &[u8]) -> Option<ListedEntry> {
+    let Ok(ParsedLine::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else {
+        return None;
+    };
+    let is_made =
+        entry.kind == ListedKind::Folder && !entry.path.is_empty() && !entry.is_reserved();
     is_made.then_some(entry)
-}
-
-fn make_folders(
-    list: &List,
-    root: &Root,
-    manner: Manner,
-    account: &Account<'_>,
-) -> Result<(), Error> {
-    let (mut lines, mut folders) = (list.lines(), Folders::below(root.fd()));
-    while let Some(line) = lines.next_line()? {
-        let Some(entry) = folder_of(line) else { continue };
-        account.go_on()?;
-        if let Err(error) = folders.make(&entry, manner.is_fresh, manner.is_staged) {
-            account.missed(&entry.path, error);
-        }
-    }
-    Ok(())
-}
-
-/// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
-fn close_folders(
-    list: &List,
-    root: &Root,
-    manner: Manner,
-    account: &Account<'_>,
-) -> Result<(), Error> {
-    let (mut lines, folders) = (list.backwards()?, Folders::below(root.fd()));
-    let has_leftovers = manner.is_staged && !manner.is_fresh;
-    while let Some(line) = lines.next_line()? {
-        let Some(entry) = folder_of(&line) else { continue };
-        account.go_on()?;
-        let closed = folders.open_itself(&entry.path).and_then(|fd| {
-            let fd = std::os::fd::AsFd::as_fd(&fd);
-            if has_leftovers {
-                remove_leftovers(fd)?;
-            }
-            manner.attributes(&entry.meta).give(fd)?;
-            // If one syncfs(2) call follows at the end, it covers these names too.
-            if manner.fsync == Fsync::Always && !manner.is_synced_whole {
-                io::sync(fd).map_err(failed("fsync"))?;
-            }
-            Ok(())
-        });
-        match closed {
-            // An obstacle at this path was reported when the directory was to be created.
-            Ok(()) | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
-            Err(error) => account.missed(&entry.path, error.into()),
-        }
-    }
-    if has_leftovers {
-        remove_leftovers(root.fd())?;
-    }
-    Ok(())
 }

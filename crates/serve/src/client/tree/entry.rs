@@ -5,14 +5,14 @@ use std::ffi::{CStr, CString};
 use percent_encoding::percent_decode_str;
 use thalweg_core::atomic_file::name::is_reserved;
 
-use crate::manifest::{Line, Meta};
+use crate::manifest::{ManifestLine, Meta};
 
 /// A directory, file or symbolic link of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Path below the fetched directory: names separated by single slashes; empty for that directory itself.
     pub path: Vec<u8>,
-    pub kind: Kind,
+    pub kind: ListedKind,
     pub meta: Meta,
     /// `true` for a directory that the server may not read: its entries are not listed.
     pub is_unread: bool,
@@ -20,7 +20,7 @@ pub struct Entry {
 
 /// The type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ListedKind {
     File {
         size: u64,
         etag: String,
@@ -32,7 +32,7 @@ pub enum Kind {
 
 /// The totals in the last line of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct ListTotals {
     pub entries: u64,
     pub bytes: u64,
     pub left_out: u64,
@@ -40,40 +40,42 @@ pub struct Sums {
 
 /// A line that is valid in isolation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    Entry(Entry),
-    End(Sums),
+pub enum ParsedLine {
+    Entry(ListedEntry),
+    End(ListTotals),
 }
 
 /// Linux file systems do not allow longer names.
 const LONGEST_NAME: usize = 255;
 
 /// Parses a line; the error is the reason why it is invalid.
-pub fn parse(line: &[u8]) -> Result<Said, String> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+pub fn parse(line: &[u8]) -> Result<ParsedLine, String> {
+    let line: ManifestLine = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let mut is_unread = false;
     let (path, kind, meta) = match line {
-        Line::End { entries, bytes, left_out } => {
-            return Ok(Said::End(Sums { entries, bytes, left_out }));
+        ManifestLine::End { entries, bytes, left_out } => {
+            return Ok(ParsedLine::End(ListTotals { entries, bytes, left_out }));
         }
-        Line::File { path, size, meta, etag } => (path, Kind::File { size, etag }, meta),
-        Line::Folder { path, meta, unread } => {
+        ManifestLine::File { path, size, meta, etag } => {
+            (path, ListedKind::File { size, etag }, meta)
+        }
+        ManifestLine::Folder { path, meta, unread } => {
             is_unread = unread;
-            (path, Kind::Folder, meta)
+            (path, ListedKind::Folder, meta)
         }
-        Line::Link { path, target, meta } => {
+        ManifestLine::Link { path, target, meta } => {
             let target = CString::new(decoded(&target)).map_err(|_| "a link with a NUL in it")?;
-            (path, Kind::Link(target), meta)
+            (path, ListedKind::Link(target), meta)
         }
     };
     let path = decoded(&path);
-    if !(path.is_empty() && kind == Kind::Folder) {
+    if !(path.is_empty() && kind == ListedKind::Folder) {
         path.split(|byte| *byte == b'/').try_for_each(check_name)?;
     }
     if meta.mode > 0o7777 || meta.nanos >= 1_000_000_000 {
         return Err("a mode or a time that no file has".to_owned());
     }
-    Ok(Said::Entry(Entry { path, kind, meta, is_unread }))
+    Ok(ParsedLine::Entry(ListedEntry { path, kind, meta, is_unread }))
 }
 
 fn decoded(text: &str) -> Vec<u8> {
@@ -91,7 +93,7 @@ fn check_name(name: &[u8]) -> Result<(), String> {
     Err(wrong.to_owned())
 }
 
-impl Entry {
+impl ListedEntry {
     /// Returns the path of the directory that contains the entry.
     pub fn folder(&self) -> &[u8] {
         let cut = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -146,14 +148,16 @@ mod tests {
 
     const META: &str = r#""mode":420,"uid":0,"gid":0,"mtime":1,"nanos":2"#;
 
-    fn file(path: &str) -> Result<Said, String> {
+    fn file(path: &str) -> Result<ParsedLine, String> {
         let line = format!(r#"{{"type":"file","path":"{path}","size":3,{META},"etag":"\"a\""}}"#);
         parse(line.as_bytes())
     }
 
     #[test]
     fn a_path_is_names_below_the_folder_and_nothing_else() {
-        let Ok(Said::Entry(entry)) = file("a/%2ehidden/%ff%0A") else { panic!("{:?}", file("a")) };
+        let Ok(ParsedLine::Entry(entry)) = file("a/%2ehidden/%ff%0A") else {
+            panic!("{:?}", file("a"))
+        };
         assert_eq!((entry.folder(), entry.name_bytes()), (&b"a/.hidden"[..], &b"\xff\n"[..]));
         assert!(!entry.is_reserved());
         let long = "x".repeat(256);
@@ -175,7 +179,7 @@ mod tests {
             assert!(file(wrong).is_err(), "{wrong}");
         }
         for reserved in [".a.thalweg-part/b", "a/.b.thalweg-journal"] {
-            let Ok(Said::Entry(entry)) = file(reserved) else { panic!("{reserved}") };
+            let Ok(ParsedLine::Entry(entry)) = file(reserved) else { panic!("{reserved}") };
             assert!(entry.is_reserved(), "{reserved}");
         }
     }
@@ -195,7 +199,7 @@ mod tests {
             assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
         let end = parse(br#"{"type":"end","entries":1,"bytes":2,"left_out":3}"#).unwrap();
-        assert_eq!(end, Said::End(Sums { entries: 1, bytes: 2, left_out: 3 }));
+        assert_eq!(end, ParsedLine::End(ListTotals { entries: 1, bytes: 2, left_out: 3 }));
     }
 
     #[test]

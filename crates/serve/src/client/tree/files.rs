@@ -18,14 +18,17 @@ use thalweg_sys::{Errno, io};
 use thalweg_tree::install::{EntryAttributes, InheritFrom, inherit_from_replaced};
 
 use super::{
-    entry::{Entry, stays_inside},
-    folders::{Folder, TWICE},
+    entry::{ListedEntry, stays_inside},
+    folders::{TWICE, TreeDirectory},
 };
-use crate::{client::Error, manifest::Meta};
+use crate::{
+    client::{FetchError, fetch::ListedFile},
+    manifest::Meta,
+};
 
 /// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct InstallPolicy {
     /// `true` if the directory was empty before this run.
     pub is_fresh: bool,
     /// `true` if the tree is built in a staging directory, which is invisible until it is complete.
@@ -39,13 +42,13 @@ pub struct Manner {
     /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
     /// `true` if close(2) may report that written bytes were lost.
-    pub tells_at_close: bool,
+    pub close_may_fail: bool,
 }
 
 /// A file that must be fetched.
-pub struct Wanted {
+pub struct WantedFile {
     pub path: Vec<u8>,
-    pub folder: Rc<Folder>,
+    pub folder: Rc<TreeDirectory>,
     pub name: CString,
     pub size: u64,
     pub etag: String,
@@ -53,16 +56,16 @@ pub struct Wanted {
     /// `true` if another entry has its name.
     pub replaces: bool,
     /// `true` if that entry may be this file: it is fetched only if the hash differs.
-    pub is_doubted: bool,
+    pub needs_hash_check: bool,
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
-pub enum Sink<'a> {
+pub enum FileSink<'a> {
     Own(OwnedFd),
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
 }
 
-impl Manner {
+impl InstallPolicy {
     /// Returns the final attributes of an entry.
     pub fn attributes(self, meta: &Meta) -> EntryAttributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
@@ -72,16 +75,19 @@ impl Manner {
     /// Returns the file if it must be fetched. A file that is already present receives its attributes now.
     pub fn wanted(
         self,
-        entry: &Entry,
-        (size, etag): (u64, &str),
-        folder: Rc<Folder>,
-    ) -> Result<Option<Wanted>, Error> {
+        entry: &ListedEntry,
+        size: u64,
+        etag: &str,
+        folder: Rc<TreeDirectory>,
+    ) -> Result<Option<WantedFile>, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
-        let mut is_doubted = false;
+        let mut needs_hash_check = false;
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
-                FileType::Directory => return Err(Error::listed("there already, and a folder")),
+                FileType::Directory => {
+                    return Err(FetchError::listed("there already, and a folder"));
+                }
                 kind => kind == FileType::RegularFile,
             };
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
@@ -89,7 +95,7 @@ impl Manner {
             let owner = attributes.owner.map(|(uid, _)| uid);
             let is_own = Some(there.st_uid) == owner || is_own(folder.fd.as_fd(), there);
             let is_alike = is_file && is_own && there.st_size as u64 == size;
-            is_doubted = is_alike && self.by_hash;
+            needs_hash_check = is_alike && self.by_hash;
             if is_alike && !self.by_hash && mtime == attributes.mtime {
                 let is_as_listed = there.st_mode & 0o7777 == attributes.mode
                     && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
@@ -99,7 +105,7 @@ impl Manner {
                 return Ok(None);
             }
         }
-        Ok(Some(Wanted {
+        Ok(Some(WantedFile {
             path: entry.path.clone(),
             folder,
             name,
@@ -107,14 +113,19 @@ impl Manner {
             etag: etag.to_owned(),
             attributes,
             replaces: there.is_some(),
-            is_doubted,
+            needs_hash_check,
         }))
     }
 
     /// Creates a symbolic link. Returns `true` if it did not exist before.
-    pub fn link(self, entry: &Entry, target: &CStr, folder: &Folder) -> Result<bool, Error> {
+    pub fn link(
+        self,
+        entry: &ListedEntry,
+        target: &CStr,
+        folder: &TreeDirectory,
+    ) -> Result<bool, FetchError> {
         if !stays_inside(entry.folder(), target) {
-            return Err(Error::listed("a link that may lead out of the folder"));
+            return Err(FetchError::listed("a link that may lead out of the folder"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
@@ -126,7 +137,9 @@ impl Manner {
                 attributes.give_to_link(fd, &name)?;
                 return Ok(true);
             }
-            Some(FileType::Directory) => return Err(Error::listed("there already, and a folder")),
+            Some(FileType::Directory) => {
+                return Err(FetchError::listed("there already, and a folder"));
+            }
             Some(FileType::Symlink) => {
                 let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
                 if *has == *target {
@@ -147,20 +160,20 @@ impl Manner {
         Ok(true)
     }
 
-    fn of_new(self, call: &'static str, errno: Errno) -> Error {
+    fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
         match errno {
             // Names that differ in the list may be equal on this file system.
-            Errno::EXIST if self.is_fresh => Error::listed(TWICE),
+            Errno::EXIST if self.is_fresh => FetchError::listed(TWICE),
             errno => failed(call)(errno).into(),
         }
     }
 
     /// Opens the file for writing.
-    pub fn open(self, wanted: &Wanted) -> Result<Sink<'_>, Error> {
+    pub fn open(self, wanted: &WantedFile) -> Result<FileSink<'_>, FetchError> {
         let (dir, name) = (wanted.folder.fd.as_fd(), &*wanted.name);
         if !self.is_staged {
             let file = AtomicFile::create(dir, name, 0o600)?;
-            return Ok(Sink::Hidden(file, wanted.replaces));
+            return Ok(FileSink::Hidden(file, wanted.replaces));
         }
         if wanted.replaces {
             // An earlier run left it unfinished in the staging directory.
@@ -173,12 +186,12 @@ impl Manner {
         // The staging directory is invisible, so the file may have its final mode from the start, as far as the umask
         // allows.
         let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
-        made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
+        made.map(FileSink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 
     /// Removes a file that was opened and not completed: the directory may be published without it, or the file may
     /// be retried.
-    pub fn take_back(self, wanted: &Wanted) {
+    pub fn take_back(self, wanted: &WantedFile) {
         if self.is_staged {
             let _ = unlinkat(&wanted.folder.fd, &*wanted.name, AtFlags::empty());
         }
@@ -186,20 +199,25 @@ impl Manner {
 }
 
 /// Returns the destination of a file that is fetched separately and can be resumed.
-pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
+pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
     let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
     Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
 }
 
-impl Wanted {
+impl WantedFile {
+    /// Returns the list's description of the file.
+    pub fn listed(&self) -> ListedFile<'_> {
+        ListedFile { size: self.size, etag: &self.etag, attributes: &self.attributes }
+    }
+
     /// Keeps the local file, which is the listed one, and sets its attributes.
-    pub fn keep(&self) -> Result<(), Error> {
+    pub fn keep(&self) -> Result<(), FetchError> {
         give(&self.folder, &self.name, &self.attributes)
     }
 }
 
-impl Sink<'_> {
+impl FileSink<'_> {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Own(fd) => fd.as_fd(),
@@ -212,13 +230,14 @@ impl Sink<'_> {
     pub fn publish(
         mut self,
         attributes: &EntryAttributes,
-        (manner, waits): (Manner, bool),
-    ) -> Result<Option<Parked>, Error> {
+        install: InstallPolicy,
+        waits: bool,
+    ) -> Result<Option<Parked>, FetchError> {
         if let Self::Hidden(file, true) = &self {
             inherit_from_replaced(file, InheritFrom::Own);
         }
         attributes.give(self.fd())?;
-        if manner.tells_at_close {
+        if install.close_may_fail {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         let parked = match &mut self {
@@ -227,9 +246,9 @@ impl Sink<'_> {
         };
         match self {
             Self::Hidden(file, replaces) if parked.is_none() => {
-                publish(file, replaces, Some(manner.fsync))?;
+                publish(file, replaces, Some(install.fsync))?;
             }
-            Self::Own(fd) if manner.fsync != Fsync::Never => {
+            Self::Own(fd) if install.fsync != Fsync::Never => {
                 io::sync(&fd).map_err(failed("fsync"))?;
             }
             Self::Hidden(..) | Self::Own(_) => {}
@@ -238,7 +257,7 @@ impl Sink<'_> {
     }
 }
 
-fn give(folder: &Folder, name: &CStr, attributes: &EntryAttributes) -> Result<(), Error> {
+fn give(folder: &TreeDirectory, name: &CStr, attributes: &EntryAttributes) -> Result<(), FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)
@@ -249,7 +268,7 @@ pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
     replaces: bool,
     fsync: Option<Fsync>,
-) -> Result<(), Error> {
+) -> Result<(), FetchError> {
     // Syncs the data before the name exists, also for new files. A later fetch takes a file of the listed size and
     // time for complete, whenever it was fetched, because the server's bytes cannot be compared.
     match fsync {

@@ -12,26 +12,26 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, s
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::{Errno, opened::chmod_opened};
 
-use super::entry::Entry;
-use crate::client::Error;
+use super::entry::ListedEntry;
+use crate::client::FetchError;
 
 /// An open directory of the tree.
-pub struct Folder {
+pub struct TreeDirectory {
     pub fd: OwnedFd,
     /// Device of the files that are created in it.
     pub device: u64,
     /// `true` if this directory is known to be case-sensitive.
-    tells_case: Cell<bool>,
+    is_case_sensitive: Cell<bool>,
 }
 
 /// Opens directories of a tree and caches the last one: the entries of one directory are adjacent in the list.
 pub struct Folders<'a> {
     root: BorrowedFd<'a>,
-    last: Option<(Vec<u8>, Rc<Folder>)>,
+    last: Option<(Vec<u8>, Rc<TreeDirectory>)>,
 }
 
 /// The result of stat on a name; `None` if it does not exist.
-pub type Found = Option<rustix::fs::Stat>;
+pub type NameStat = Option<rustix::fs::Stat>;
 
 impl<'a> Folders<'a> {
     /// Creates the cache for the directories below `root`.
@@ -40,13 +40,13 @@ impl<'a> Folders<'a> {
     }
 
     /// Returns the directory at this path.
-    pub fn open(&mut self, path: &[u8]) -> Result<Rc<Folder>, CallFailed> {
+    pub fn open(&mut self, path: &[u8]) -> Result<Rc<TreeDirectory>, CallFailed> {
         if let Some((_, folder)) = self.last.as_ref().filter(|(last, _)| last == path) {
             return Ok(Rc::clone(folder));
         }
         let fd = walk(self.root, path, OFlags::PATH)?;
         let device = fstat(&fd).map_err(failed("fstat"))?.st_dev;
-        let folder = Rc::new(Folder { fd, device, tells_case: Cell::new(false) });
+        let folder = Rc::new(TreeDirectory { fd, device, is_case_sensitive: Cell::new(false) });
         self.last = Some((path.to_owned(), Rc::clone(&folder)));
         Ok(folder)
     }
@@ -58,18 +58,23 @@ impl<'a> Folders<'a> {
 
     /// Creates the directory of an entry. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
     /// if thalweg created everything below the root and may change its modes.
-    pub fn make(&mut self, entry: &Entry, is_fresh: bool, is_ours: bool) -> Result<(), Error> {
+    pub fn make(
+        &mut self,
+        entry: &ListedEntry,
+        is_fresh: bool,
+        is_ours: bool,
+    ) -> Result<(), FetchError> {
         let above = self.open(entry.folder())?;
         let name = entry.name();
         match mkdirat(&above.fd, &name, Mode::RWXU) {
             Ok(()) => return Ok(()),
-            Err(Errno::EXIST) if is_fresh => return Err(Error::listed(TWICE)),
+            Err(Errno::EXIST) if is_fresh => return Err(FetchError::listed(TWICE)),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed("mkdirat")(errno).into()),
         }
         match above.look(&name)? {
             Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
-            _ => return Err(Error::listed("there already, and no folder")),
+            _ => return Err(FetchError::listed("there already, and no folder")),
         }
         if is_ours {
             // An earlier run may have set the final mode already, which may forbid access.
@@ -84,18 +89,18 @@ impl<'a> Folders<'a> {
 pub const TWICE: &str =
     "another entry of the list has this name here, where big and small letters are the same";
 
-impl Folder {
+impl TreeDirectory {
     /// Returns the result of stat on a name. If the existing entry matches only because the file system ignores case,
     /// the result is an error: it may be another entry of the list.
-    pub fn look(&self, name: &CStr) -> Result<Found, Error> {
+    pub fn look(&self, name: &CStr) -> Result<NameStat, FetchError> {
         let there = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             there => there.map_err(failed("newfstatat"))?,
         };
-        if !self.tells_case.get()
+        if !self.is_case_sensitive.get()
             && !self.has_exactly(name, &there).map_err(failed("getdents64"))?
         {
-            return Err(Error::listed(TWICE));
+            return Err(FetchError::listed(TWICE));
         }
         Ok(Some(there))
     }
@@ -109,7 +114,7 @@ impl Folder {
         match statat(&self.fd, &other, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(other) if (other.st_dev, other.st_ino) == (there.st_dev, there.st_ino) => {}
             _ => {
-                self.tells_case.set(true);
+                self.is_case_sensitive.set(true);
                 return Ok(true);
             }
         }
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_two_here_are_told_apart() {
+    fn names_that_differ_only_in_case_are_distinguished() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("Name"), "").unwrap();
         let root = fs::File::open(place.path()).unwrap();
@@ -177,7 +182,7 @@ mod tests {
         // Simulates a case-insensitive directory: both spellings lead to the file, and its name is a third one.
         let there = statat(&folder.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
         fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
-        folder.tells_case.set(false);
+        folder.is_case_sensitive.set(false);
         assert!(!folder.has_exactly(c"naME", &there).unwrap());
         assert!(folder.has_exactly(c"NAme", &there).unwrap());
     }

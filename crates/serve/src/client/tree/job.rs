@@ -5,53 +5,51 @@ use std::{os::fd::BorrowedFd, sync::Mutex};
 use thalweg_tree::install::WholeSync;
 
 use super::{
-    account::Account,
-    files::{Manner, Wanted},
-    list::Lines,
+    account::FetchCounters,
+    files::{InstallPolicy, WantedFile},
+    list::ListLines,
 };
 use crate::client::{
-    Error, Options, Target,
-    connect::Connection,
-    fetch::Listed,
-    head::{Framing, Head},
-    patience::Patience,
+    FetchError, FetchOptions, FetchUrl,
+    connect::FetchConnection,
+    deadline::NetDeadline,
+    head::{Framing, ResponseHead},
 };
 
 /// State shared by all connections.
-pub struct Job<'a> {
-    pub base: &'a Target,
+pub struct TreeJob<'a> {
+    pub base: &'a FetchUrl,
     pub is_own: bool,
-    pub options: &'a Options,
-    pub manner: Manner,
+    pub options: &'a FetchOptions,
+    pub install: InstallPolicy,
     pub root: BorrowedFd<'a>,
-    pub lines: Mutex<Lines<'a>>,
-    pub account: &'a Account<'a>,
+    pub lines: Mutex<ListLines<'a>>,
+    pub account: &'a FetchCounters<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     pub whole: Option<&'a WholeSync>,
 }
 
-impl Job<'_> {
+impl TreeJob<'_> {
     /// Returns the existing connection, or opens a new one to the server.
     pub fn connect(
         &self,
-        there: Option<Connection>,
-        patience: &Patience<'_>,
-    ) -> Result<Connection, Error> {
-        let (trust, proxies) = (&self.options.trust, &self.options.proxies);
-        let open = || Connection::open(self.base, (trust, proxies), patience);
+        there: Option<FetchConnection>,
+        deadline: &NetDeadline<'_>,
+    ) -> Result<FetchConnection, FetchError> {
+        let open = || FetchConnection::open(self.base, self.options, deadline);
         // This server has already sent the list.
-        there.map_or_else(|| open().map_err(Error::of_known_server), Ok)
+        there.map_or_else(|| open().map_err(FetchError::of_known_server), Ok)
     }
 }
 
 /// Checks that a response is about the listed file.
-pub fn check(head: &Head, wanted: &Wanted) -> Result<(), Error> {
+pub fn check_listed(head: &ResponseHead, wanted: &WantedFile) -> Result<(), FetchError> {
     if let Some(encoding) = head.get("content-encoding") {
-        return Err(Error::broken(format!("it comes encoded as {encoding}")));
+        return Err(FetchError::broken(format!("it comes encoded as {encoding}")));
     }
     let size = match head.framing()? {
         Framing::Length(size) => Some(size),
         _ => None,
     };
-    Listed::check(head, size, (wanted.size, &wanted.etag))
+    wanted.listed().check(head, size)
 }

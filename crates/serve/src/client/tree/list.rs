@@ -9,18 +9,18 @@ use std::{
 use thalweg_core::atomic_file::{AtomicFile, failed};
 use thalweg_sys::io;
 
-use super::entry::{Entry, Kind, Said, Sums, parse};
-use crate::client::Error;
+use super::entry::{ListTotals, ListedEntry, ListedKind, ParsedLine, parse};
+use crate::client::FetchError;
 
 /// A stored list. Its file has no name, or is removed when this is dropped.
-pub struct List {
+pub struct EntryList {
     file: AtomicFile<OwnedFd, CString>,
 }
 
 /// The contents of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    pub sums: Sums,
+pub struct ListContents {
+    pub sums: ListTotals,
     pub files: u64,
     /// Entries with names that are reserved for partial files.
     pub reserved: u64,
@@ -31,9 +31,9 @@ pub const LONGEST_LINE: usize = 64 << 10;
 /// Size of the buffer: a line and the bytes of one read.
 const ROOM: usize = 2 * LONGEST_LINE;
 
-impl List {
+impl EntryList {
     /// Creates an empty list in this directory.
-    pub fn create(folder: BorrowedFd<'_>) -> Result<Self, Error> {
+    pub fn create(folder: BorrowedFd<'_>) -> Result<Self, FetchError> {
         let folder = folder.try_clone_to_owned();
         let folder = folder.map_err(|_| failed("fcntl")(thalweg_sys::Errno::MFILE))?;
         Ok(Self { file: AtomicFile::create(folder, c"list".to_owned(), 0o600)? })
@@ -45,51 +45,54 @@ impl List {
     }
 
     /// Returns the lines from the first one on.
-    pub fn lines(&self) -> Lines<'_> {
-        Lines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0, last: 0 }
+    pub fn lines(&self) -> ListLines<'_> {
+        ListLines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0, last: 0 }
     }
 
     /// Returns the lines from the last one on, backwards.
-    pub fn backwards(&self) -> Result<Backwards<'_>, Error> {
+    pub fn backwards(&self) -> Result<Backwards<'_>, FetchError> {
         let end = rustix::fs::fstat(&self.file.fd).map_err(failed("fstat"))?.st_size;
         Ok(Backwards { fd: self.fd(), at: u64::try_from(end).unwrap_or(0), rest: Vec::new() })
     }
 
     /// Reads the whole list and returns an error unless it is complete, every entry follows its directory, and none
     /// occurs twice. Memory use is constant: two positions in the list.
-    pub fn check(&self, mut go_on: impl FnMut() -> Result<(), Error>) -> Result<Found, Error> {
-        let (mut lines, mut order) = (self.lines(), Order::of(self));
-        let (mut found, mut end) = (Found::default(), None);
+    pub fn check(
+        &self,
+        mut check_cancelled: impl FnMut() -> Result<(), FetchError>,
+    ) -> Result<ListContents, FetchError> {
+        let (mut lines, mut order) = (self.lines(), ListOrder::of(self));
+        let (mut found, mut end) = (ListContents::default(), None);
         while let Some(line) = lines.next_line()? {
             let number = found.sums.entries + 1;
-            let wrong = |why: &str| Error::broken(format!("line {number} of its list: {why}"));
+            let wrong = |why: &str| FetchError::broken(format!("line {number} of its list: {why}"));
             if end.is_some() {
                 return Err(wrong("it comes after the end"));
             }
             match parse(line).map_err(|why| wrong(&why))? {
-                Said::End(sums) => end = Some(sums),
-                Said::Entry(entry) => {
+                ParsedLine::End(sums) => end = Some(sums),
+                ParsedLine::Entry(entry) => {
                     order.check(&entry, number)?.map_err(|why| wrong(&why))?;
                     found.sums.entries = number;
                     found.reserved += u64::from(entry.is_reserved());
-                    if let Kind::File { size, .. } = entry.kind {
+                    if let ListedKind::File { size, .. } = entry.kind {
                         found.files += 1;
                         let bytes = found.sums.bytes.checked_add(size);
                         found.sums.bytes =
                             bytes.ok_or_else(|| wrong("more bytes than there are"))?;
                     }
                     if number.is_multiple_of(4096) {
-                        go_on()?;
+                        check_cancelled()?;
                     }
                 }
             }
         }
-        let Some(end) = end else { return Err(Error::broken("its list was cut short")) };
+        let Some(end) = end else { return Err(FetchError::broken("its list was cut short")) };
         if (end.entries, end.bytes) != (found.sums.entries, found.sums.bytes) {
-            return Err(Error::broken("its list is not as long as its last line says"));
+            return Err(FetchError::broken("its list is not as long as its last line says"));
         }
         if end.entries == 0 {
-            return Err(Error::broken("its list does not begin with the folder itself"));
+            return Err(FetchError::broken("its list does not begin with the folder itself"));
         }
         found.sums.left_out = end.left_out;
         Ok(found)
@@ -97,22 +100,26 @@ impl List {
 }
 
 /// Checks the order of entries.
-struct Order<'a> {
+struct ListOrder<'a> {
     /// Position after the line of the current directory, which contains the next entries.
-    folders: Lines<'a>,
+    folders: ListLines<'a>,
     /// Number of that line.
     line: u64,
     folder: Vec<u8>,
     last: Option<Vec<u8>>,
 }
 
-impl<'a> Order<'a> {
-    fn of(list: &'a List) -> Self {
+impl<'a> ListOrder<'a> {
+    fn of(list: &'a EntryList) -> Self {
         Self { folders: list.lines(), line: 0, folder: Vec::new(), last: None }
     }
 
     /// Checks an entry. The inner error is the reason why the list is invalid. `number`: number of the entry's line.
-    fn check(&mut self, entry: &Entry, number: u64) -> Result<Result<(), String>, Error> {
+    fn check(
+        &mut self,
+        entry: &ListedEntry,
+        number: u64,
+    ) -> Result<Result<(), String>, FetchError> {
         let is_top = entry.path.is_empty();
         if is_top != (number == 1) {
             let why = "the folder itself is its first line, and only that";
@@ -138,12 +145,13 @@ impl<'a> Order<'a> {
     }
 
     /// Advances to the line of this directory, if it precedes line `number`.
-    fn find(&mut self, folder: &[u8], number: u64) -> Result<bool, Error> {
+    fn find(&mut self, folder: &[u8], number: u64) -> Result<bool, FetchError> {
         while self.line + 1 < number {
             self.line += 1;
             let Some(line) = self.folders.next_line()? else { return Ok(false) };
             if may_be_folder(line)
-                && let Ok(Said::Entry(Entry { path, kind: Kind::Folder, .. })) = parse(line)
+                && let Ok(ParsedLine::Entry(ListedEntry { path, kind: ListedKind::Folder, .. })) =
+                    parse(line)
                 && path == folder
             {
                 self.folder = path;
@@ -160,7 +168,7 @@ pub fn may_be_folder(line: &[u8]) -> bool {
 }
 
 /// Reads a list forwards.
-pub struct Lines<'a> {
+pub struct ListLines<'a> {
     fd: BorrowedFd<'a>,
     at: u64,
     buffer: Vec<u8>,
@@ -170,14 +178,14 @@ pub struct Lines<'a> {
     last: usize,
 }
 
-impl Lines<'_> {
+impl ListLines<'_> {
     /// Puts the last line back, so that it is returned again.
     pub fn unread(&mut self) {
         self.used = self.last;
     }
 
     /// Returns the next line, without its newline.
-    pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, FetchError> {
         let mut looked_at = self.used;
         loop {
             let new = &self.buffer[looked_at..self.have];
@@ -214,7 +222,7 @@ pub struct Backwards<'a> {
 
 impl Backwards<'_> {
     /// Returns the previous line, without its newline.
-    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, FetchError> {
         loop {
             let text = self.rest.strip_suffix(b"\n").unwrap_or(&self.rest);
             if let Some(before) = text.iter().rposition(|byte| *byte == b'\n') {
@@ -234,7 +242,7 @@ impl Backwards<'_> {
             let mut block = vec![0; length as usize];
             let read = io::pread(self.fd, &mut block, self.at - length);
             if read.map_err(failed("pread"))? as u64 != length {
-                return Err(Error::broken("its list was cut here"));
+                return Err(FetchError::broken("its list was cut here"));
             }
             self.at -= length;
             block.append(&mut self.rest);
@@ -243,12 +251,12 @@ impl Backwards<'_> {
     }
 }
 
-fn line(line: &[u8]) -> Result<&[u8], Error> {
+fn line(line: &[u8]) -> Result<&[u8], FetchError> {
     if line.len() > LONGEST_LINE { Err(too_long()) } else { Ok(line) }
 }
 
-fn too_long() -> Error {
-    Error::broken(format!("a line of its list has more than {LONGEST_LINE} bytes"))
+fn too_long() -> FetchError {
+    FetchError::broken(format!("a line of its list has more than {LONGEST_LINE} bytes"))
 }
 
 #[cfg(test)]
@@ -256,9 +264,9 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    fn list(text: &str) -> List {
+    fn list(text: &str) -> EntryList {
         let place = tempfile::tempdir().unwrap();
-        let list = List::create(File::open(place.path()).unwrap().as_fd()).unwrap();
+        let list = EntryList::create(File::open(place.path()).unwrap().as_fd()).unwrap();
         assert_eq!(io::pwrite(list.fd(), text.as_bytes(), 0).unwrap(), text.len());
         list
     }
@@ -278,7 +286,7 @@ mod tests {
         entries.iter().map(line).chain([end]).collect()
     }
 
-    fn check(text: &str) -> Result<Found, Error> {
+    fn check(text: &str) -> Result<ListContents, FetchError> {
         list(text).check(|| Ok(()))
     }
 

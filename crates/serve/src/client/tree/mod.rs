@@ -7,10 +7,10 @@
 mod account;
 mod asking;
 mod bring;
-mod doubts;
 pub mod entry;
 mod files;
 mod folders;
+mod hash_checks;
 mod job;
 pub mod list;
 mod naming;
@@ -19,8 +19,8 @@ mod outcome;
 mod place;
 mod worker;
 
-pub use account::MOST_TOLD;
+pub use account::MOST_REPORTED;
 pub use bring::fetch_tree;
 pub use options::{TreeOptions, TreeWatcher};
 pub use outcome::{Missed, TreeFetched};
-pub use place::Place;
+pub use place::TreeDestination;

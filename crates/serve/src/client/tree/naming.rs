@@ -3,8 +3,8 @@
 use thalweg_core::atomic_file::{Fsync, Parked};
 
 use super::{
-    files::{Wanted, publish},
-    job::Job,
+    files::{WantedFile, publish},
+    job::TreeJob,
 };
 
 /// Largest number of waiting files per connection: enough to share the cost of a sync.
@@ -15,17 +15,17 @@ const FEW: usize = 4;
 /// Complete files of one connection that are not published yet.
 #[derive(Default)]
 pub struct Naming {
-    waiting: Vec<(Wanted, Parked)>,
+    waiting: Vec<(WantedFile, Parked)>,
 }
 
 impl Naming {
     /// Returns `true` if files should wait here. In a staging directory they already have their names.
-    pub fn is_for(job: &Job<'_>) -> bool {
-        job.manner.fsync != Fsync::Never && job.whole.is_some()
+    pub fn is_for(job: &TreeJob<'_>) -> bool {
+        job.install.fsync != Fsync::Never && job.whole.is_some()
     }
 
     /// Adds a file. Its attributes are already set.
-    pub fn push(&mut self, wanted: Wanted, file: Parked) {
+    pub fn push(&mut self, wanted: WantedFile, file: Parked) {
         self.waiting.push((wanted, file));
     }
 
@@ -36,14 +36,14 @@ impl Naming {
 
     /// Syncs and publishes the files, also after an error has stopped the fetch: the next run then need not fetch
     /// them.
-    pub fn finish(&mut self, job: &Job<'_>) {
+    pub fn finish(&mut self, job: &TreeJob<'_>) {
         let waiting = std::mem::take(&mut self.waiting);
         let whole = job.whole.filter(|_| waiting.len() > FEW);
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
             // If the sync failed, each file is synced separately to find out which one it was.
-            match publish(file, wanted.replaces, (!is_synced).then_some(job.manner.fsync)) {
+            match publish(file, wanted.replaces, (!is_synced).then_some(job.install.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),
                 Err(error) => job.account.missed(&wanted.path, error),
             }

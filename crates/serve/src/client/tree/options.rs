@@ -3,13 +3,13 @@
 use thalweg_core::Cancelled;
 use thalweg_tree::{Progress, Total};
 
-use crate::client::Options;
+use crate::client::FetchOptions;
 
 /// Options of a tree fetch.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
     /// Options for fetching its files.
-    pub files: Options,
+    pub files: FetchOptions,
     /// Number of connections; 0 means one per CPU.
     pub jobs: usize,
     /// `true` to keep owners, as far as the kernel permits.
@@ -27,7 +27,7 @@ pub trait TreeWatcher: Sync {
     /// Called while bytes are received.
     fn progress(&self, now: Progress) -> Result<(), Cancelled>;
     /// Called regularly; an error cancels the fetch.
-    fn go_on(&self) -> Result<(), Cancelled>;
+    fn check_cancelled(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.
-    fn tell(&self, news: &str);
+    fn report(&self, message: &str);
 }

@@ -2,14 +2,14 @@
 
 use thalweg_core::Report;
 
-use crate::client::Error;
+use crate::client::FetchError;
 
 /// An entry that could not be fetched.
 #[derive(Debug)]
 pub struct Missed {
     /// Path below the fetched directory.
     pub path: Vec<u8>,
-    pub error: Error,
+    pub error: FetchError,
 }
 
 /// The outcome of a tree fetch.
@@ -23,7 +23,7 @@ pub struct TreeFetched {
     pub unchanged: u64,
     /// Bytes of the fetched files that an earlier run had moved.
     pub resumed: u64,
-    /// Entries that failed: the first [`MOST_TOLD`](super::MOST_TOLD), and their number.
+    /// Entries that failed: the first [`MOST_REPORTED`](super::MOST_REPORTED), and their number.
     pub missed: Vec<Missed>,
     pub missed_count: u64,
     /// Failed entries that the same call may fetch later: the server has another version than listed, or cannot or
@@ -32,7 +32,7 @@ pub struct TreeFetched {
     /// Entries that the server did not list.
     pub left_out: u64,
     /// Why the fetch stopped early. `None`: every entry that did not fail is present.
-    pub halted: Option<Error>,
+    pub halted: Option<FetchError>,
     /// Name of the staging directory that the same call can resume; `None`: the tree is published, or nothing was
     /// kept.
     pub kept: Option<std::ffi::CString>,

@@ -17,10 +17,10 @@ use thalweg_tree::{
     journal::Remote,
 };
 
-use crate::client::Error;
+use crate::client::FetchError;
 
 /// The destination of a tree.
-pub enum Place {
+pub enum TreeDestination {
     /// An existing directory.
     There(OwnedFd),
     /// A new directory: its parent, and its name.
@@ -28,14 +28,14 @@ pub enum Place {
 }
 
 /// The directory that receives the entries.
-pub enum Root {
+pub enum TreeRoot {
     There(OwnedFd),
     Stage(Box<RemoteStage>),
 }
 
-impl Place {
+impl TreeDestination {
     /// Opens the destination at this path.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, FetchError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match openat(CWD, path, flags, Mode::empty()) {
             Ok(fd) => return Ok(Self::There(fd)),
@@ -66,19 +66,19 @@ impl Place {
 
     /// Creates the directory that receives the entries, or takes over the staging directory that an earlier run left
     /// for this URL.
-    pub fn begin(self, url: &str) -> Result<Root, Error> {
+    pub fn begin(self, url: &str) -> Result<TreeRoot, FetchError> {
         match self {
-            Self::There(fd) => Ok(Root::There(fd)),
+            Self::There(fd) => Ok(TreeRoot::There(fd)),
             Self::New(above, name) => {
                 let remote =
                     Remote { url: url.to_owned(), validator: String::new(), weak: None, size: 0 };
-                Ok(Root::Stage(Box::new(RemoteStage::make(above, name, &remote)?)))
+                Ok(TreeRoot::Stage(Box::new(RemoteStage::make(above, name, &remote)?)))
             }
         }
     }
 }
 
-impl Root {
+impl TreeRoot {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::There(fd) => fd.as_fd(),
@@ -102,7 +102,7 @@ impl Root {
         attributes: &EntryAttributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         match self {
             Self::There(fd) => {
                 attributes.give(fd.as_fd())?;
@@ -120,7 +120,7 @@ impl Root {
     }
 
     /// Keeps the staging directory for a later run, and returns its name.
-    pub fn leave(self) -> Result<Option<CString>, Error> {
+    pub fn leave(self) -> Result<Option<CString>, FetchError> {
         let Self::Stage(stage) = self else { return Ok(None) };
         let name = stage.name().to_owned();
         Ok(stage.leave()?.then_some(name))

@@ -10,27 +10,27 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, buffer_pool, quantity};
+use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, buffer_pool};
 use thalweg_sys::Errno;
 
 use super::{
-    account::Account,
+    account::FetchCounters,
     asking::{self, Asking},
-    doubts::Doubts,
-    entry::{Entry, Kind, Said, parse},
-    files::{Sink, Wanted, destination},
+    entry::{ListedEntry, ListedKind, ParsedLine, parse},
+    files::{FileSink, WantedFile, destination},
     folders::Folders,
-    job::{Job, check},
+    hash_checks::HashChecks,
+    job::{TreeJob, check_listed},
     naming::Naming,
 };
 use crate::{
     client::{
-        Error, Progress, Watcher,
-        body::{Body, book},
-        connect::Connection,
-        fetch::{Listed, fetch_listed},
+        FetchError, FetchProgress, FetchWatcher,
+        body::{ResponseBody, book},
+        connect::FetchConnection,
+        deadline::NetDeadline,
+        fetch::fetch_listed,
         head::Framing,
-        patience::Patience,
         resume, retry,
     },
     manifest::encoded,
@@ -50,19 +50,19 @@ const MOST_SICK: u32 = 3;
 const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 };
 
 /// A thread with one connection.
-pub struct Worker<'a> {
-    job: &'a Job<'a>,
+pub struct TreeWorker<'a> {
+    job: &'a TreeJob<'a>,
     folders: Folders<'a>,
-    connection: Option<Connection>,
+    connection: Option<FetchConnection>,
     /// `true` if a file was received on this connection: a server may close a connection after some number of files.
     has_served: bool,
     /// Files in the order in which they are requested.
-    wanted: VecDeque<Wanted>,
+    wanted: VecDeque<WantedFile>,
     /// Files that are requested on this connection.
     asking: Asking,
-    doubts: Doubts,
+    hash_checks: HashChecks,
     naming: Naming,
-    large: Vec<Wanted>,
+    large: Vec<WantedFile>,
     is_over: bool,
     /// Files that failed since the last success, although the server answered.
     sick: u32,
@@ -71,8 +71,8 @@ pub struct Worker<'a> {
     resumed: u64,
 }
 
-impl<'a> Worker<'a> {
-    pub fn new(job: &'a Job<'a>) -> Self {
+impl<'a> TreeWorker<'a> {
+    pub fn new(job: &'a TreeJob<'a>) -> Self {
         Self {
             job,
             folders: Folders::below(job.root),
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
             has_served: false,
             wanted: VecDeque::new(),
             asking: Asking::for_files(job),
-            doubts: Doubts::new(job),
+            hash_checks: HashChecks::new(job),
             naming: Naming::default(),
             large: Vec::new(),
             is_over: false,
@@ -95,8 +95,8 @@ impl<'a> Worker<'a> {
     pub fn work(mut self) {
         let account = self.job.account;
         buffer_pool::keep(SPARES);
-        if let Err(error) = self.work_until_all_is_there()
-            && !matches!(error, Error::Cancelled if account.is_halting())
+        if let Err(error) = self.work_until_complete()
+            && !matches!(error, FetchError::Cancelled if account.is_halting())
         {
             account.halt(error);
         }
@@ -104,12 +104,12 @@ impl<'a> Worker<'a> {
         account.book(self.report, self.resumed);
     }
 
-    fn work_until_all_is_there(&mut self) -> Result<(), Error> {
+    fn work_until_complete(&mut self) -> Result<(), FetchError> {
         let mut tries = 0;
         loop {
-            self.job.account.go_on()?;
-            if !self.doubts.is_empty() {
-                self.settle_a_doubt(&mut tries)?;
+            self.job.account.check_cancelled()?;
+            if !self.hash_checks.is_empty() {
+                self.settle_hash_check(&mut tries)?;
                 continue;
             }
             if !self.is_over && self.wanted.len() < asking::MOST / 2 && self.large.is_empty() {
@@ -125,7 +125,7 @@ impl<'a> Worker<'a> {
             }
             match self.bring_first() {
                 Ok(()) => (tries, self.sick) = (0, 0),
-                Err(Error::Network { .. } | Error::Short { .. }) if self.has_served => {
+                Err(FetchError::Network { .. } | FetchError::Short { .. }) if self.has_served => {
                     self.forget_connection();
                 }
                 Err(error) => {
@@ -139,19 +139,19 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Decides whether the first doubtful file must be fetched.
-    fn settle_a_doubt(&mut self, tries: &mut u32) -> Result<(), Error> {
+    /// Decides whether the first file with a hash check must be fetched.
+    fn settle_hash_check(&mut self, tries: &mut u32) -> Result<(), FetchError> {
         let account = self.job.account;
-        let is_same = match self.doubts.is_first_the_same(self.job) {
+        let is_same = match self.hash_checks.is_first_the_same(self.job) {
             Ok(is_same) => Ok(is_same),
             Err(error) => {
-                self.doubts.forget_connection();
+                self.hash_checks.forget_connection();
                 let Some(error) = self.after(error, tries)? else { return Ok(()) };
                 Err(error)
             }
         };
         *tries = 0;
-        let Some(first) = self.doubts.pop() else { return Ok(()) };
+        let Some(first) = self.hash_checks.pop() else { return Ok(()) };
         match is_same
             .and_then(|is_same| if is_same { first.keep().map(|()| true) } else { Ok(false) })
         {
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Handles an error: pauses for a retry and returns `None`, or returns the error if it belongs to the file.
-    fn after(&self, error: Error, tries: &mut u32) -> Result<Option<Error>, Error> {
+    fn after(&self, error: FetchError, tries: &mut u32) -> Result<Option<FetchError>, FetchError> {
         if !error.is_passing() {
             return Ok(Some(error));
         }
@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Records a file that failed. A file that the server cannot read from its disk does not stop the fetch.
-    fn miss(&mut self, wanted: &Wanted, error: Error) -> Result<(), Error> {
+    fn miss(&mut self, wanted: &WantedFile, error: FetchError) -> Result<(), FetchError> {
         if !may_be_of_one_file(&error) {
             self.job.account.missed(&wanted.path, error);
             return Ok(());
@@ -188,12 +188,11 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn wait_after(&self, error: Error, pause: Option<Duration>) -> Result<(), Error> {
+    fn wait_after(&self, error: FetchError, pause: Option<Duration>) -> Result<(), FetchError> {
         let Some(pause) = pause else { return Err(error) };
         let account = self.job.account;
-        account.tell(&format!("{error}; again in {}", quantity::duration(pause)));
-        let look = || account.go_on();
-        Ok(Patience { most: pause, look: &look }.sleep(pause)?)
+        let report = |message: &str| account.report(message);
+        Ok(retry::wait(&error, pause, report, &|| account.check_cancelled())?)
     }
 
     /// Drops the connection. Files that were requested and not received are requested again.
@@ -204,7 +203,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes the next lines of the list, creates their links, and queues the files that must be fetched.
-    fn take_some(&mut self) -> Result<(), Error> {
+    fn take_some(&mut self) -> Result<(), FetchError> {
         let mut text = Vec::new();
         {
             let mut lines = self.job.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,7 +224,7 @@ impl<'a> Worker<'a> {
             }
         }
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Ok(Said::Entry(entry)) = parse(line)
+            if let Ok(ParsedLine::Entry(entry)) = parse(line)
                 && !entry.is_reserved()
                 && let Err(error) = self.take(&entry)
             {
@@ -235,22 +234,22 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
+    fn take(&mut self, entry: &ListedEntry) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
         match &entry.kind {
-            Kind::Folder if entry.is_unread => return Err(Error::Shut),
-            Kind::Folder => {}
-            Kind::Link(target) => {
+            ListedKind::Folder if entry.is_unread => return Err(FetchError::Shut),
+            ListedKind::Folder => {}
+            ListedKind::Link(target) => {
                 let folder = self.folders.open(entry.folder())?;
-                if job.manner.link(entry, target, &folder)? {
+                if job.install.link(entry, target, &folder)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Kind::File { size, etag } => {
+            ListedKind::File { size, etag } => {
                 let folder = self.folders.open(entry.folder())?;
-                match job.manner.wanted(entry, (*size, etag), folder)? {
+                match job.install.wanted(entry, *size, etag, folder)? {
                     None => account.settled(*size, false),
-                    Some(wanted) if wanted.is_doubted => self.doubts.push(wanted),
+                    Some(wanted) if wanted.needs_hash_check => self.hash_checks.push(wanted),
                     Some(wanted) => self.want(wanted),
                 }
             }
@@ -258,7 +257,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn want(&mut self, wanted: Wanted) {
+    fn want(&mut self, wanted: WantedFile) {
         if wanted.size > LARGE {
             self.large.push(wanted);
         } else {
@@ -267,27 +266,33 @@ impl<'a> Worker<'a> {
     }
 
     /// Sends the next requests, and receives the first response.
-    fn bring_first(&mut self) -> Result<(), Error> {
+    fn bring_first(&mut self) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
-        let look = || account.go_on();
-        let patience = Patience { most: job.options.patience, look: &look };
-        let mut connection = job.connect(self.connection.take(), &patience)?;
-        connection.send(&self.asking.next(self.wanted.iter()), &patience)?;
-        let head = connection.head(&patience)?;
+        let check = || account.check_cancelled();
+        let deadline = NetDeadline { limit: job.options.stall, check: &check };
+        let mut connection = job.connect(self.connection.take(), &deadline)?;
+        connection.send(&self.asking.next(self.wanted.iter()), &deadline)?;
+        let head = connection.head(&deadline)?;
         let Some(wanted) = self.wanted.front() else { return Ok(()) };
         if head.status != 200 {
             // The body of an error response is not the file. The files after it are requested again.
             return Err(match resume::status(&head) {
-                Error::Status { status: 404 | 410, .. } => {
-                    Error::OutOfDate("it is gone".to_owned())
+                FetchError::Status { status: 404 | 410, .. } => {
+                    FetchError::OutOfDate("it is gone".to_owned())
                 }
                 error => error,
             });
         }
-        check(&head, wanted)?;
-        let books = (&mut self.report, &mut self.plans);
-        let waits = Naming::is_for(job);
-        let parked = bring(&mut connection, wanted, (job, waits), patience, books)?;
+        check_listed(&head, wanted)?;
+        let response = FileResponse {
+            connection: &mut connection,
+            wanted,
+            job,
+            deadline,
+            report: &mut self.report,
+            plans: &mut self.plans,
+        };
+        let parked = response.install(Naming::is_for(job))?;
         match (self.wanted.pop_front(), parked) {
             (Some(wanted), Some(file)) => self.naming.push(wanted, file),
             (Some(wanted), None) => account.settled(wanted.size, true),
@@ -307,7 +312,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Fetches a file with its own request and a journal.
-    fn bring_large(&mut self, wanted: &Wanted) -> Result<(), Error> {
+    fn bring_large(&mut self, wanted: &WantedFile) -> Result<(), FetchError> {
         // A large file may take long, so waiting files are published first.
         self.naming.finish(self.job);
         let (job, account) = (self.job, self.job.account);
@@ -319,9 +324,8 @@ impl<'a> Worker<'a> {
             }
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
-        let listed =
-            Listed { size: wanted.size, etag: &wanted.etag, attributes: &wanted.attributes };
-        let watcher = One { account, before: Mutex::new(None) };
+        let listed = wanted.listed();
+        let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {
             Ok(fetched) => {
@@ -341,10 +345,10 @@ impl<'a> Worker<'a> {
 
 /// Returns `true` if an error that persists over all retries may concern one file: the server answered, but did not
 /// send what it had announced.
-fn may_be_of_one_file(error: &Error) -> bool {
+fn may_be_of_one_file(error: &FetchError) -> bool {
     match error {
-        Error::Short { .. } | Error::Status { status: 500, .. } => true,
-        Error::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
+        FetchError::Short { .. } | FetchError::Status { status: 500, .. } => true,
+        FetchError::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
         _ => false,
     }
 }
@@ -358,66 +362,67 @@ fn folder_of(line: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Receives the body of a response and publishes the file.
-fn bring(
-    connection: &mut Connection,
-    wanted: &Wanted,
-    (job, waits): (&Job<'_>, bool),
-    patience: Patience<'_>,
-    books: (&mut Report, &mut Plans),
-) -> Result<Option<Parked>, Error> {
-    let sink = job.manner.open(wanted)?;
-    let brought = fill(&sink, connection, wanted, job, patience, books);
-    let published = brought.and_then(|()| sink.publish(&wanted.attributes, (job.manner, waits)));
-    published.inspect_err(|_| {
-        job.manner.take_back(wanted);
-    })
+/// The response to the request for one file, and what its reception needs.
+struct FileResponse<'r, 'j> {
+    connection: &'r mut FetchConnection,
+    wanted: &'r WantedFile,
+    job: &'r TreeJob<'j>,
+    deadline: NetDeadline<'r>,
+    report: &'r mut Report,
+    plans: &'r mut Plans,
 }
 
-fn fill(
-    sink: &Sink<'_>,
-    connection: &mut Connection,
-    wanted: &Wanted,
-    job: &Job<'_>,
-    patience: Patience<'_>,
-    (report, plans): (&mut Report, &mut Plans),
-) -> Result<(), Error> {
-    let (account, way) = (job.account, &job.options.way);
-    // The file was created just now, so its type is known without fstat.
-    let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
-    let mut before = 0;
-    let mut note = |moved: u64| -> Result<(), Cancelled> {
-        account.moved(moved - before)?;
-        before = moved;
-        Ok(())
-    };
-    // If the whole file is in the buffer, one write stores it.
-    connection.gather(wanted.size, &patience)?;
-    let plans = Some((plans, wanted.folder.device));
-    let body = Body { connection, patience, way, end, note: &mut note, report, plans };
-    body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
+impl FileResponse<'_, '_> {
+    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible.
+    fn install(self, waits: bool) -> Result<Option<Parked>, FetchError> {
+        let (wanted, install) = (self.wanted, self.job.install);
+        let sink = install.open(wanted)?;
+        let received = self.receive(&sink);
+        let published = received.and_then(|()| sink.publish(&wanted.attributes, install, waits));
+        published.inspect_err(|_| {
+            install.take_back(wanted);
+        })
+    }
+
+    fn receive(self, sink: &FileSink<'_>) -> Result<(), FetchError> {
+        let Self { connection, wanted, job, deadline, report, plans } = self;
+        let (account, way) = (job.account, &job.options.way);
+        // The file was created just now, so its type is known without fstat.
+        let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
+        let mut before = 0;
+        let mut note = |moved: u64| -> Result<(), Cancelled> {
+            account.moved(moved - before)?;
+            before = moved;
+            Ok(())
+        };
+        // If the whole file is in the buffer, one write stores it.
+        connection.gather(wanted.size, &deadline)?;
+        let plans = Some((plans, wanted.folder.device));
+        let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
+        body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
+    }
 }
 
 /// Watcher of one large file of a tree.
-struct One<'a> {
-    account: &'a Account<'a>,
+struct LargeFileWatcher<'a> {
+    account: &'a FetchCounters<'a>,
     /// Bytes of the file at the last report.
     before: Mutex<Option<u64>>,
 }
 
-impl Watcher for One<'_> {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for LargeFileWatcher<'_> {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let more = now.there.saturating_sub(before.unwrap_or(now.resumed));
         *before = Some(now.there);
         self.account.moved(more)
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
-        self.account.go_on()
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
+        self.account.check_cancelled()
     }
 
-    fn tell(&self, news: &str) {
-        self.account.tell(news);
+    fn report(&self, message: &str) {
+        self.account.report(message);
     }
 }

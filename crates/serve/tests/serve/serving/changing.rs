@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use super::support::{Answer, Place, times};
+use super::support::{RawAnswer, TestSite, times};
 
 const SIZE: usize = 32 << 20;
 
 /// Asks for a large file, changes it once the answer has begun, and reads on.
-fn changed_meanwhile(change: impl FnOnce(&Place)) -> Answer {
-    let place = Place::new();
+fn changed_meanwhile(change: impl FnOnce(&TestSite)) -> RawAnswer {
+    let place = TestSite::new();
     place.file("file", vec![b'a'; SIZE]);
     let mut client = place.connect();
     client.send("GET /file HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -24,7 +24,7 @@ fn changed_meanwhile(change: impl FnOnce(&Place)) -> Answer {
     let mut body = Vec::new();
     let end = std::io::Read::read_to_end(&mut client.stream, &mut body);
     let is_whole = end.is_ok() && body.len() >= SIZE;
-    Answer { status: 200, head, body, is_whole }
+    RawAnswer { status: 200, head, body, is_whole }
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn state(bytes: &[u8]) -> (Vec<u8>, usize) {
 
 /// A file that is changed in every way, and every state it was ever in.
 struct Restless<'p> {
-    place: &'p Place,
+    place: &'p TestSite,
     bytes: Vec<u8>,
     states: &'p Mutex<HashSet<(Vec<u8>, usize)>>,
 }
@@ -122,14 +122,14 @@ impl Restless<'_> {
 
 #[test]
 fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
-    let (place, states) = (Place::new(), Mutex::default());
+    let (place, states) = (TestSite::new(), Mutex::default());
     let mut file = Restless { place: &place, bytes: Vec::new(), states: &states };
     file.change(0);
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             for n in 1.. {
-                if told.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
+                if stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
                     return;
                 }
                 file.change(n);
@@ -157,15 +157,15 @@ fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
 
 #[test]
 fn a_small_one_that_changes_all_the_time_is_never_torn() {
-    let place = Place::new();
+    let place = TestSite::new();
     let path = place.file("file", [b'0'; 5000]);
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             let file = OpenOptions::new().write(true).open(path).unwrap();
             for n in 0_u64.. {
                 let byte = b'0' + (n % 10) as u8;
-                if told.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
+                if stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
                     return;
                 }
                 file.write_all_at(&[byte; 2500], 0).unwrap();

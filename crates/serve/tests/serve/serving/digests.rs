@@ -1,14 +1,14 @@
-//! Hashes that are told to who asks for them.
+//! Hashes sent on request.
 
 use std::{fs::File, time::Duration};
 
-use super::support::{Place, noise, settle};
+use super::support::{TestSite, noise, settle};
 
 const WISH: &str = "Want-Repr-Digest: sha-256=10\r\n";
 
 #[test]
 fn the_hash_is_of_the_whole_file_and_of_the_version_that_is_sent() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.hash = true;
         options.precompressed = true;
     });
@@ -38,7 +38,7 @@ fn the_hash_is_of_the_whole_file_and_of_the_version_that_is_sent() {
 
 #[test]
 fn digits_are_those_of_the_usual_tools() {
-    let place = Place::with(|options| options.hash = true);
+    let place = TestSite::with(|options| options.hash = true);
     place.file("abc", "abc");
     for (hash, digits) in [
         ("sha-256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"),
@@ -48,20 +48,20 @@ fn digits_are_those_of_the_usual_tools() {
         assert_eq!(place.get(&format!("/abc?digest={hash}"), "").text(), digits);
     }
     assert_eq!(place.get("/abc?digest=md5", "").text(), "abc");
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("abc", "abc");
     assert_eq!(place.get("/abc?digest=blake3", "").text(), "abc");
     assert_eq!(place.get("/abc", WISH).field("Repr-Digest"), None);
 }
 
 /// A file that takes longer to hash than any test.
-fn endless(place: &Place, name: &str) {
+fn endless(place: &TestSite, name: &str) {
     File::create(place.path(name)).unwrap().set_len(8 << 40).unwrap();
 }
 
 #[test]
 fn a_hash_whose_client_has_left_is_cancelled_and_small_files_do_not_wait_for_large_ones() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.hash = true;
         options.timeouts.digest = Duration::from_secs(3600);
     });
@@ -80,7 +80,7 @@ fn a_hash_whose_client_has_left_is_cancelled_and_small_files_do_not_wait_for_lar
 
 #[test]
 fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.hash = true;
         options.timeouts.digest = Duration::from_millis(100);
     });
@@ -100,7 +100,7 @@ fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
 
 #[test]
 fn many_who_ask_for_the_hash_of_one_file_get_it() {
-    let place = Place::with(|options| options.hash = true);
+    let place = TestSite::with(|options| options.hash = true);
     let large = noise(8 << 20);
     place.file("large", &large);
     settle();

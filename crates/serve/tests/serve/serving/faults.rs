@@ -6,15 +6,15 @@ use thalweg_sys::{
     fault::{Call, Effect, Rule, Script},
 };
 
-use super::support::{Answer, Place, noise};
+use super::support::{RawAnswer, TestSite, noise};
 
 const SIZE: usize = 1 << 20;
 
 /// A large and a small file from a server under these rules, by a mechanism.
-fn under(rules: Vec<Rule>, method: &str) -> (Answer, u64) {
+fn under(rules: Vec<Rule>, method: &str) -> (RawAnswer, u64) {
     let outcome = Script::new(rules).run(|| {
         // Its workers inherit the rules; the client's calls are not under them.
-        let place = Place::with(|options| {
+        let place = TestSite::with(|options| {
             options.threads = Some(1);
             options.needs = Guarantees::SHARED;
             options.request.only = Some(method.to_owned());

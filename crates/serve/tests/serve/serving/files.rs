@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use thalweg_core::Guarantees;
-use thalweg_serve::server::Address;
+use thalweg_serve::server::ListenAddress;
 
-use super::support::{Place, noise, serve, settle};
+use super::support::{TestSite, noise, serve, settle};
 
 #[test]
 fn a_file_has_its_length_kind_and_version() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("a b.html", "<p>text");
     settle();
     let whole = place.get("/a%20b.html", "");
@@ -37,7 +37,7 @@ fn a_file_has_its_length_kind_and_version() {
 
 #[test]
 fn an_empty_file_is_whole() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("empty", "");
     for fields in ["", "Range: bytes=-5\r\n"] {
         let answer = place.get("/empty", fields);
@@ -51,7 +51,7 @@ fn every_way_of_moving_gives_the_same_bytes() {
     let bytes = noise((3 << 20) + 17);
     for method in ["read-write", "sendfile", "splice", "io-uring", "mmap-write", "no such"] {
         for needs in [Guarantees::COPIED, Guarantees::SHARED] {
-            let place = Place::with(|options| {
+            let place = TestSite::with(|options| {
                 options.needs = needs;
                 options.request.only = Some(method.to_owned());
             });
@@ -64,7 +64,7 @@ fn every_way_of_moving_gives_the_same_bytes() {
 
 #[test]
 fn a_compressed_sibling_goes_to_who_takes_it() {
-    let place = Place::with(|options| options.precompressed = true);
+    let place = TestSite::with(|options| options.precompressed = true);
     place.file("a.css", "plain");
     place.file("a.css.gz", "packed");
     let packed = place.get("/a.css", "Accept-Encoding: br, gzip\r\n");
@@ -85,7 +85,7 @@ fn a_compressed_sibling_goes_to_who_takes_it() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order_however_they_are_cut() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("small", "one");
     let large = noise(300 << 10);
     place.file("large", &large);
@@ -113,7 +113,7 @@ fn a_unix_socket_serves_the_same_and_leaves_no_name() {
     std::fs::write(place.path().join("file"), noise(1 << 20)).unwrap();
     let name = place.path().join("socket");
     let server = serve(&place.path().join("file"), |options| {
-        options.listen = vec![Address::Unix(name.clone())];
+        options.listen = vec![ListenAddress::Unix(name.clone())];
     });
     let mut stream = std::os::unix::net::UnixStream::connect(&name).unwrap();
     std::io::Write::write_all(&mut stream, b"GET /file HTTP/1.0\r\n\r\n").unwrap();
@@ -125,13 +125,13 @@ fn a_unix_socket_serves_the_same_and_leaves_no_name() {
 }
 
 /// A server and its files, by name.
-type Shared = (Place, Vec<(String, Vec<u8>)>);
+type SharedSite = (TestSite, Vec<(String, Vec<u8>)>);
 
 /// One server for all cases of the property.
-fn shared() -> &'static Shared {
-    static SHARED: OnceLock<Shared> = OnceLock::new();
+fn shared() -> &'static SharedSite {
+    static SHARED: OnceLock<SharedSite> = OnceLock::new();
     SHARED.get_or_init(|| {
-        let place = Place::new();
+        let place = TestSite::new();
         let sizes = [1, 100, 4096, 65_535, 65_536, 70_001, 300_000];
         let files = sizes.map(|size| (format!("file{size}"), noise(size)));
         for (name, bytes) in &files {

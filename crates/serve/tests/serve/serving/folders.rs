@@ -9,13 +9,13 @@ use std::{
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use thalweg_serve::manifest::{Line, decoded};
+use thalweg_serve::manifest::{ManifestLine, decoded};
 
-use super::support::{Place, address, name, noise, serve};
+use super::support::{TestSite, address, name, noise, serve};
 
 #[test]
 fn a_folder_shows_what_it_would_serve() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("folder/file", "12345");
     place.file("folder/.hidden", "");
     place.file("folder/sub/x", "");
@@ -49,7 +49,7 @@ fn a_folder_shows_what_it_would_serve() {
 
 #[test]
 fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("t/a", "12345");
     place.file("t/d/e/f", "123");
     std::fs::write(place.path("t").join(name(b"odd\xff\n")), "1").unwrap();
@@ -61,13 +61,15 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
         assert_eq!(answer.field("Cache-Control"), Some("no-cache"));
         assert!(answer.is_whole);
         let text = answer.text();
-        let lines: Vec<Line> =
+        let lines: Vec<ManifestLine> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let shown = lines.iter().map(|line| match line {
-            Line::File { path, size, .. } => format!("file {path} {size}"),
-            Line::Folder { path, .. } => format!("folder {path}"),
-            Line::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
-            Line::End { entries, bytes, left_out } => format!("{entries} {bytes} {left_out}"),
+            ManifestLine::File { path, size, .. } => format!("file {path} {size}"),
+            ManifestLine::Folder { path, .. } => format!("folder {path}"),
+            ManifestLine::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
+            ManifestLine::End { entries, bytes, left_out } => {
+                format!("{entries} {bytes} {left_out}")
+            }
         });
         let expected = [
             "folder ",
@@ -85,7 +87,7 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
 
 #[test]
 fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
-    let place = Place::new();
+    let place = TestSite::new();
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for number in 0..700 {
         let name = format!("{:03}", number * 7 % 1000);
@@ -123,10 +125,10 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
         assert!(page.ends_with("</html>\n"));
         let manifest = place.get("/t/?manifest", "").text();
         let paths = manifest.lines().filter_map(|line| match serde_json::from_str(line).unwrap() {
-            Line::File { path, .. } | Line::Folder { path, .. } | Line::Link { path, .. } => {
-                Some(path)
-            }
-            Line::End { .. } => None,
+            ManifestLine::File { path, .. }
+            | ManifestLine::Folder { path, .. }
+            | ManifestLine::Link { path, .. } => Some(path),
+            ManifestLine::End { .. } => None,
         });
         let paths: Vec<String> = paths.filter(|path| !path.contains('/')).collect();
         assert!(paths.is_sorted() && paths.len() == expected.len() + 1);
@@ -135,7 +137,7 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
 
 #[test]
 fn an_archive_is_the_tree() {
-    let place = Place::new();
+    let place = TestSite::new();
     let large = noise(5_000_001);
     let long = format!("{}/{}", "d".repeat(150), "f".repeat(150));
     place.file("t/empty", "");
@@ -179,7 +181,7 @@ fn an_archive_is_the_tree() {
 
 #[test]
 fn what_is_switched_off_is_not_there() {
-    let place = Place::with(|options| options.listing = false);
+    let place = TestSite::with(|options| options.listing = false);
     place.file("file", "");
     for target in ["/", "/?json", "/?manifest", "/?tar"] {
         assert_eq!(place.get(target, "").status, 403, "{target}");
@@ -190,7 +192,7 @@ fn what_is_switched_off_is_not_there() {
 
 #[test]
 fn hidden_names_and_counts_are_there_for_who_asks() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.hidden = true;
         options.metrics = true;
     });

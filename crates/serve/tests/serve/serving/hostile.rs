@@ -2,11 +2,11 @@
 
 use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
 
-use super::support::{Place, noise, times};
+use super::support::{TestSite, noise, times};
 
 #[test]
 fn a_body_nobody_asked_for_is_no_request() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("file", "text");
     let mut client = place.connect();
     let inner = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -19,7 +19,7 @@ fn a_body_nobody_asked_for_is_no_request() {
 
 #[test]
 fn no_spelling_of_a_name_leads_outside() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("file", "text");
     std::fs::write(place.outside("secret"), "secret").unwrap();
     for target in [
@@ -41,7 +41,7 @@ fn no_spelling_of_a_name_leads_outside() {
 
 #[test]
 fn a_hundred_thousand_ranges_are_the_whole_or_too_much() {
-    let place = Place::new();
+    let place = TestSite::new();
     let bytes = noise(200_000);
     place.file("file", &bytes);
     let ranges =
@@ -56,7 +56,7 @@ fn a_hundred_thousand_ranges_are_the_whole_or_too_much() {
 
 #[test]
 fn a_request_that_comes_byte_by_byte_is_answered_when_it_is_whole() {
-    let place = Place::with(|options| options.threads = Some(1));
+    let place = TestSite::with(|options| options.threads = Some(1));
     place.file("file", "text");
     let request = format!("GET /file HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "b".repeat(300));
     let mut slow = place.connect();
@@ -71,7 +71,7 @@ fn a_request_that_comes_byte_by_byte_is_answered_when_it_is_whole() {
 
 #[test]
 fn resets_in_the_middle_of_a_body_take_nothing_from_the_others() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
     });
@@ -92,7 +92,7 @@ fn resets_in_the_middle_of_a_body_take_nothing_from_the_others() {
 
 #[test]
 fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
         // Long enough for those that say all of it, on a machine that stands still.
@@ -116,7 +116,7 @@ fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
     assert_eq!(closed.answer(false).text(), "text");
     assert!(closed.is_at_end());
     assert_eq!(place.get("/small", "").text(), "text");
-    // In the end they are told, or cut off.
+    // In the end they get an answer, or are cut off.
     assert_eq!(half.answer(false).status, 408);
     drop((half, closed));
     // The one that reads nothing is let go.
@@ -126,7 +126,7 @@ fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
 
 #[test]
 fn hundreds_of_half_requests_keep_nobody_waiting() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("file", "text");
     let request = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
     let half: Vec<_> = (0..400)
@@ -147,7 +147,7 @@ fn hundreds_of_half_requests_keep_nobody_waiting() {
 
 #[test]
 fn a_limit_holds_for_all_clients_together_and_loses_no_byte() {
-    let place = Place::with(|options| options.limit = Some(1 << 20));
+    let place = TestSite::with(|options| options.limit = Some(1 << 20));
     let bytes = noise(300 << 10);
     place.file("large", &bytes);
     let began = std::time::Instant::now();
@@ -165,7 +165,7 @@ fn a_limit_holds_for_all_clients_together_and_loses_no_byte() {
 
 #[test]
 fn a_limit_of_each_connection_holds_for_one_and_not_for_all_together() {
-    let place = Place::with(|options| options.limit_each = Some(1 << 20));
+    let place = TestSite::with(|options| options.limit_each = Some(1 << 20));
     let bytes = noise(300 << 10);
     place.file("large", &bytes);
     let mut client = place.connect();
@@ -181,7 +181,7 @@ fn a_limit_of_each_connection_holds_for_one_and_not_for_all_together() {
 #[test]
 fn of_two_limits_the_narrower_one_holds() {
     for (all, each) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
-        let place = Place::with(|options| {
+        let place = TestSite::with(|options| {
             (options.limit, options.limit_each) = (Some(all), Some(each));
         });
         let bytes = noise(1 << 20);
@@ -196,7 +196,7 @@ fn of_two_limits_the_narrower_one_holds() {
 
 #[test]
 fn a_limit_holds_within_a_body_of_many_files_too() {
-    let place = Place::with(|options| options.limit = Some(1 << 20));
+    let place = TestSite::with(|options| options.limit = Some(1 << 20));
     for n in 0..12 {
         place.file(&format!("t/{n}"), noise(100 << 10));
     }
@@ -209,7 +209,7 @@ fn a_limit_holds_within_a_body_of_many_files_too() {
 
 #[test]
 fn a_slow_reader_gets_every_byte() {
-    let place = Place::new();
+    let place = TestSite::new();
     let bytes = noise(8 << 20);
     place.file("large", &bytes);
     let mut client = place.connect();
@@ -226,7 +226,7 @@ fn a_slow_reader_gets_every_byte() {
 
 #[test]
 fn more_clients_than_there_is_room_for_wait_their_turn() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.max_connections = Some(3);
         options.threads = Some(1);
     });
@@ -246,16 +246,16 @@ fn more_clients_than_there_is_room_for_wait_their_turn() {
 
 #[test]
 fn what_is_swapped_for_a_link_in_mid_request_never_leads_out() {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("inside/file", "inside");
     std::fs::create_dir(place.outside("secret")).unwrap();
     std::fs::write(place.outside("secret/file"), "secret").unwrap();
     symlink("../secret", place.path("link")).unwrap();
     let (real, link, name) = (place.path("inside"), place.path("link"), place.path("name"));
     std::thread::scope(|scope| {
-        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
-            while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 std::fs::rename(&real, &name).unwrap();
                 std::fs::rename(&name, &real).unwrap();
                 std::fs::rename(&link, &name).unwrap();
@@ -281,7 +281,7 @@ fn what_is_swapped_for_a_link_in_mid_request_never_leads_out() {
 
 #[test]
 fn the_end_waits_for_what_is_under_way_and_for_nothing_else() {
-    let mut place = Place::new();
+    let mut place = TestSite::new();
     let bytes = noise(16 << 20);
     place.file("large", &bytes);
     let mut busy = place.connect();
@@ -303,7 +303,7 @@ fn the_end_waits_for_what_is_under_way_and_for_nothing_else() {
 
 #[test]
 fn the_end_that_is_meant_now_leaves_an_answer_short() {
-    let mut place = Place::new();
+    let mut place = TestSite::new();
     place.file("large", noise(64 << 20));
     let mut busy = place.connect();
     busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 
 use super::{
     parking::metric,
-    support::{Client, Place, address},
+    support::{Client, TestSite, address},
 };
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -19,7 +19,7 @@ const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A client at another address of this machine.
-fn connect_from(host: u8, place: &Place) -> Client {
+fn connect_from(host: u8, place: &TestSite) -> Client {
     let kind = SocketType::STREAM;
     let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0))).unwrap();
@@ -29,7 +29,7 @@ fn connect_from(host: u8, place: &Place) -> Client {
 
 #[test]
 fn an_address_with_as_many_connections_as_it_may_have_keeps_no_other_out() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.connections_per_address = Some(4);
         options.metrics = true;
     });
@@ -57,7 +57,7 @@ fn an_address_with_as_many_connections_as_it_may_have_keeps_no_other_out() {
 
 #[test]
 fn heads_without_an_end_give_way_when_the_connections_are_used_up() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.max_connections = Some(8);
         options.timeouts.head = NEVER;
@@ -79,7 +79,7 @@ fn heads_without_an_end_give_way_when_the_connections_are_used_up() {
 
 #[test]
 fn an_answer_under_way_gives_way_to_nobody() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.max_connections = Some(2);
         options.timeouts.idle = NEVER;
@@ -100,7 +100,7 @@ fn an_answer_under_way_gives_way_to_nobody() {
 
 #[test]
 fn empty_lines_keep_no_connection_alive() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.timeouts.head = Duration::from_secs(1);
         options.timeouts.idle = NEVER;
     });
@@ -118,7 +118,7 @@ fn empty_lines_keep_no_connection_alive() {
 
 #[test]
 fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
-    let place = Place::with(|options| options.timeouts.head = Duration::from_secs(1));
+    let place = TestSite::with(|options| options.timeouts.head = Duration::from_secs(1));
     let mut client = place.connect();
     let mut sender = client.stream.try_clone().unwrap();
     let thread = std::thread::spawn(move || {
@@ -135,7 +135,7 @@ fn a_byte_now_and_then_does_not_extend_the_time_for_a_head() {
 
 #[test]
 fn a_head_request_reads_no_directory() {
-    let place = Place::with(|options| options.metrics = true);
+    let place = TestSite::with(|options| options.metrics = true);
     for number in 0..500 {
         place.file(&format!("d/{number}"), "");
     }
@@ -147,7 +147,7 @@ fn a_head_request_reads_no_directory() {
             assert_eq!(head.field(field), get.field(field), "{target}: {field}");
         }
     }
-    let place = Place::with(|options| options.metrics = true);
+    let place = TestSite::with(|options| options.metrics = true);
     for number in 0..500 {
         place.file(&format!("d/{number}"), "");
     }
@@ -163,7 +163,7 @@ fn a_head_request_reads_no_directory() {
 
 #[test]
 fn listings_that_nobody_reads_are_cut_short_before_memory_is_used_up() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
         options.memory = 512 << 10;
@@ -192,7 +192,7 @@ fn listings_that_nobody_reads_are_cut_short_before_memory_is_used_up() {
 
 #[test]
 fn a_tree_with_more_folders_than_memory_allows_is_cut_short_and_costs_no_other_answer() {
-    let place = Place::with(|options| options.memory = 0);
+    let place = TestSite::with(|options| options.memory = 0);
     let long = "n".repeat(120);
     for number in 0..4000 {
         std::fs::create_dir_all(place.path(format!("wide/{long}{number}"))).unwrap();

@@ -5,12 +5,12 @@ use std::{io::Write, net::Shutdown, path::Path};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
 
-use super::support::{Place, name, noise, serve};
-use thalweg_serve::server::Address;
+use super::support::{TestSite, name, noise, serve};
+use thalweg_serve::server::ListenAddress;
 
 #[test]
 fn a_fifo_is_not_there_and_was_never_opened() {
-    let place = Place::with(|options| options.threads = Some(1));
+    let place = TestSite::with(|options| options.threads = Some(1));
     place.file("file", "text");
     mkfifoat(CWD, place.path("fifo"), Mode::RWXU).unwrap();
     for target in ["/fifo", "/fifo/", "/fifo?digest=sha-256"] {
@@ -21,14 +21,14 @@ fn a_fifo_is_not_there_and_was_never_opened() {
 
 #[test]
 fn a_socket_is_not_there() {
-    let place = Place::new();
+    let place = TestSite::new();
     let _listener = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
     assert_eq!(place.get("/socket", "").status, 404);
 }
 
 #[test]
 fn a_device_is_not_there() {
-    let place = Place::new();
+    let place = TestSite::new();
     // The one that gives zeros without end.
     let made =
         mknodat(CWD, place.path("zero"), FileType::CharacterDevice, Mode::RUSR, makedev(1, 5));
@@ -44,7 +44,7 @@ fn files_of_proc_that_would_wait_or_never_end_keep_nobody() {
     let socket = place.path().join("socket");
     let _server = serve(Path::new("/proc"), |options| {
         options.threads = Some(1);
-        options.listen = vec![Address::Unix(socket.clone())];
+        options.listen = vec![ListenAddress::Unix(socket.clone())];
     });
     for target in ["kmsg", "self/mem", "self/pagemap", "self/fd/0", "uptime", "self/exe"] {
         let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
@@ -63,7 +63,7 @@ fn files_of_proc_that_would_wait_or_never_end_keep_nobody() {
 
 #[test]
 fn a_name_that_is_no_text_is_served_by_its_bytes() {
-    let place = Place::new();
+    let place = TestSite::new();
     std::fs::write(place.path(name(b"a\xff\xfeb\n")), "text").unwrap();
     assert_eq!(place.get("/a%ff%feb%0a", "").text(), "text");
     assert_eq!(place.get("/a%ff%feb", "").status, 404);
@@ -71,7 +71,7 @@ fn a_name_that_is_no_text_is_served_by_its_bytes() {
 
 #[test]
 fn a_half_closed_connection_gets_its_answers() {
-    let place = Place::with(|options| options.threads = Some(1));
+    let place = TestSite::with(|options| options.threads = Some(1));
     place.file("large", noise(4 << 20));
     let mut client = place.connect();
     client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -1,6 +1,6 @@
 //! What answers hold for clients that do not read.
 
-use super::support::{Client, Place, noise};
+use super::support::{Client, TestSite, noise};
 
 pub fn metric(page: &str, name: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
@@ -9,7 +9,7 @@ pub fn metric(page: &str, name: &str) -> u64 {
 
 #[test]
 fn above_the_budget_those_who_wait_longest_are_parked_and_lose_no_byte() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
         options.memory = 600 << 10;
@@ -43,7 +43,7 @@ fn above_the_budget_those_who_wait_longest_are_parked_and_lose_no_byte() {
 
 #[test]
 fn parked_answers_in_parts_go_on_where_they_were() {
-    let place = Place::with(|options| {
+    let place = TestSite::with(|options| {
         options.threads = Some(1);
         // Whoever waits is parked.
         options.memory = 0;

@@ -4,7 +4,7 @@ use std::{fs::File, net::TcpStream};
 
 use thalweg_core::{Facts, Profile, Transfer};
 
-use super::support::{Place, address, noise};
+use super::support::{TestSite, address, noise};
 
 /// A profile by which this mechanism is the fastest from a file to a socket.
 fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
@@ -24,7 +24,7 @@ fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
 
 #[test]
 fn what_was_measured_anew_is_chosen_by_from_the_next_answer_on() {
-    let place = Place::with(|options| (options.metrics, options.threads) = (true, Some(1)));
+    let place = TestSite::with(|options| (options.metrics, options.threads) = (true, Some(1)));
     let bytes = noise(1 << 20);
     let path = place.file("large", &bytes);
     let count = |page: &str, mechanism: &str| {

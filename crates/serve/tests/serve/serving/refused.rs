@@ -1,10 +1,10 @@
 //! Every way to write a request that is none, a test each: it is refused, the connection ends, and another
 //! client is served.
 
-use super::support::Place;
+use super::support::TestSite;
 
 fn is_refused(request: &str, status: u16) {
-    let place = Place::new();
+    let place = TestSite::new();
     place.file("file", "text");
     let mut client = place.connect();
     let answer = client.ask(request);

@@ -8,25 +8,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thalweg_serve::server::{Options, Running};
+use thalweg_serve::server::{RunningServer, ServeOptions};
 
 pub use crate::support::serve::{address, serve};
 
 /// No answer takes longer; nothing is asserted of how much shorter it is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Place {
+pub struct TestSite {
     folder: tempfile::TempDir,
-    server: Option<Running>,
+    server: Option<RunningServer>,
 }
 
-impl Place {
+impl TestSite {
     pub fn new() -> Self {
         Self::with(|_| {})
     }
 
-    /// A server that is told something more.
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    /// A server with further options.
+    pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("root")).unwrap();
         let server = Some(serve(&folder.path().join("root"), change));
@@ -54,16 +54,16 @@ impl Place {
         Client::of(TcpStream::connect(address(self.running())).unwrap())
     }
 
-    pub fn running(&self) -> &Running {
+    pub fn running(&self) -> &RunningServer {
         self.server.as_ref().unwrap()
     }
 
-    pub fn take(&mut self) -> Running {
+    pub fn take(&mut self) -> RunningServer {
         self.server.take().unwrap()
     }
 
     /// One request on a connection of its own.
-    pub fn get(&self, target: &str, fields: &str) -> Answer {
+    pub fn get(&self, target: &str, fields: &str) -> RawAnswer {
         self.connect().ask(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
     }
 
@@ -87,7 +87,7 @@ pub struct Client {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct RawAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
@@ -95,7 +95,7 @@ pub struct Answer {
     pub is_whole: bool,
 }
 
-impl Answer {
+impl RawAnswer {
     pub fn field(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         let mut named = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
@@ -118,7 +118,7 @@ impl Client {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    pub fn ask(&mut self, request: &str) -> Answer {
+    pub fn ask(&mut self, request: &str) -> RawAnswer {
         self.send(request);
         self.answer(request.starts_with("HEAD"))
     }
@@ -159,10 +159,10 @@ impl Client {
         }
     }
 
-    pub fn answer(&mut self, to_head: bool) -> Answer {
+    pub fn answer(&mut self, to_head: bool) -> RawAnswer {
         let head = self.head();
         let status = head[9..12].parse().unwrap();
-        let mut answer = Answer { status, head, body: Vec::new(), is_whole: true };
+        let mut answer = RawAnswer { status, head, body: Vec::new(), is_whole: true };
         let has_none = to_head || status == 304;
         if answer.field("Transfer-Encoding").is_some() && !has_none {
             answer.is_whole = self.chunks(&mut answer.body);

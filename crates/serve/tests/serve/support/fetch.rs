@@ -4,22 +4,23 @@ use std::{sync::Mutex, time::Duration};
 
 use thalweg_core::{Cancelled, Guarantees, Request, atomic_file::Fsync};
 use thalweg_serve::client::{
-    Answered, Connections, Extra, Options, Policy, Progress, Proxies, Trust, Watcher, Way,
+    Answered, BodySettings, Connections, Extra, FetchOptions, FetchProgress, FetchWatcher, Policy,
+    Proxies, TlsTrust,
 };
 
 /// Nobody is trusted, nothing measured, nothing limited.
-pub fn options() -> Options {
+pub fn options() -> FetchOptions {
     let needs = Guarantees::COPIED;
-    Options {
-        trust: Trust::default(),
+    FetchOptions {
+        trust: TlsTrust::default(),
         proxies: Proxies::default(),
         extra: Extra::default(),
-        way: Way {
+        way: BodySettings {
             policy: Policy { request: Request::default(), profile: None, needs },
             limit: None,
             limit_each: None,
         },
-        patience: Duration::from_secs(60),
+        stall: Duration::from_secs(60),
         retries: 3,
         answered: Answered::default(),
         connections: Connections::Auto,
@@ -31,19 +32,19 @@ pub fn options() -> Options {
 
 /// Keeps the news, and fails if more has come than the file has.
 #[derive(Default)]
-pub struct Quiet(pub Mutex<Vec<String>>);
+pub struct QuietWatcher(pub Mutex<Vec<String>>);
 
-impl Watcher for Quiet {
-    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+impl FetchWatcher for QuietWatcher {
+    fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         assert!(now.size.is_none_or(|size| now.there <= size));
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.0.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
     }
 }

@@ -1,4 +1,4 @@
-//! A web server in a thread that does what a test tells it, true or not. One request a connection.
+//! A web server in a thread that answers as a test orders, truthfully or not. One request per connection.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -12,14 +12,14 @@ use std::{
 
 /// What a client asked for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// How many requests came before.
     pub turn: usize,
     pub path: String,
     headers: Vec<(String, String)>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut named = self.headers.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
         named.next().map(|(_, value)| value.as_str())
@@ -39,16 +39,16 @@ impl Asked {
 }
 
 /// The server. It ends when it is dropped.
-pub struct Liar {
+pub struct LyingServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Liar {
+impl LyingServer {
     /// Answers every request so.
-    pub fn new(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+    pub fn new(answer: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -78,12 +78,12 @@ impl Liar {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-impl Drop for Liar {
+impl Drop for LyingServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         drop(TcpStream::connect(self.address));
@@ -91,7 +91,11 @@ impl Drop for Liar {
     }
 }
 
-fn serve(mut stream: TcpStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked, &mut TcpStream)) {
+fn serve(
+    mut stream: TcpStream,
+    all: &Mutex<Vec<ReceivedRequest>>,
+    answer: &dyn Fn(&ReceivedRequest, &mut TcpStream),
+) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let Some(Ok(first)) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -102,7 +106,7 @@ fn serve(mut stream: TcpStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked,
     let headers = headers.collect();
     let asked = {
         let mut all = all.lock().unwrap();
-        let asked = Asked { turn: all.len(), path, headers };
+        let asked = ReceivedRequest { turn: all.len(), path, headers };
         all.push(asked.clone());
         asked
     };
@@ -111,7 +115,7 @@ fn serve(mut stream: TcpStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked,
 }
 
 /// An honest answer: the range that was asked for, if the condition holds; the lines are headers.
-pub fn honest(asked: &Asked, bytes: &[u8], etag: &str) -> (String, Vec<u8>) {
+pub fn honest(asked: &ReceivedRequest, bytes: &[u8], etag: &str) -> (String, Vec<u8>) {
     let holds = asked.get("if-range").is_none_or(|given| given == etag);
     match asked.range().filter(|(from, _)| holds && *from < bytes.len()) {
         Some((from, to)) => {

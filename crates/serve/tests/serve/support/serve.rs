@@ -2,18 +2,18 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use thalweg_serve::server::{Address, Options, Running};
+use thalweg_serve::server::{ListenAddress, RunningServer, ServeOptions};
 
-/// A server on this root that is told something more.
-pub fn serve(root: &Path, change: impl FnOnce(&mut Options)) -> Running {
-    let mut options = Options::new(root);
-    options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
+/// A server on this root with further options.
+pub fn serve(root: &Path, change: impl FnOnce(&mut ServeOptions)) -> RunningServer {
+    let mut options = ServeOptions::new(root);
+    options.listen = vec![ListenAddress::Tcp(([127, 0, 0, 1], 0).into())];
     change(&mut options);
-    Running::start(options).unwrap()
+    RunningServer::start(options).unwrap()
 }
 
 /// Where it listens.
-pub fn address(server: &Running) -> SocketAddr {
-    let Some(Address::Tcp(address)) = server.addresses().first() else { panic!() };
+pub fn address(server: &RunningServer) -> SocketAddr {
+    let Some(ListenAddress::Tcp(address)) = server.addresses().first() else { panic!() };
     *address
 }

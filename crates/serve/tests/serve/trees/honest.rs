@@ -12,17 +12,17 @@ use std::{
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use thalweg_serve::client::{Error, tree::TreeOptions};
+use thalweg_serve::client::{FetchError, tree::TreeOptions};
 use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
 };
 
-use super::support::{Served, get, names, options, tree, write};
+use super::support::{TreeServer, get, names, options, tree, write};
 use crate::support::noise::noise;
 
 /// Many small files, some larger than a buffer, one that is fetched by itself, odd names, modes and times.
-fn fill(served: &Served) {
+fn fill(served: &TreeServer) {
     for n in 0..300 {
         served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13, n as u64));
     }
@@ -51,7 +51,7 @@ fn fill(served: &Served) {
 
 #[test]
 fn a_tree_is_the_same_as_on_the_server_with_modes_and_times() {
-    let served = Served::new();
+    let served = TreeServer::new();
     fill(&served);
     let fetched = get(&served.url(), &served.dst(), &options()).unwrap();
     assert!(fetched.halted.is_none() && fetched.missed.is_empty(), "{fetched:?}");
@@ -62,7 +62,7 @@ fn a_tree_is_the_same_as_on_the_server_with_modes_and_times() {
 
 #[test]
 fn no_name_is_seen_before_what_it_names_is_synced() {
-    let served = Served::new();
+    let served = TreeServer::new();
     for n in 0..300 {
         served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13, n as u64));
     }
@@ -90,7 +90,7 @@ fn no_name_is_seen_before_what_it_names_is_synced() {
 
 #[test]
 fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
-    let served = Served::new();
+    let served = TreeServer::new();
     fill(&served);
     get(&served.url(), &served.dst(), &options()).unwrap();
     write(&served.dst().join("own"), "stays");
@@ -117,8 +117,8 @@ fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
 }
 
 #[test]
-fn hashes_tell_what_has_to_come_whatever_the_times_say() {
-    let served = Served::with(|options| options.hash = true);
+fn hashes_decide_what_is_fetched_whatever_the_times() {
+    let served = TreeServer::with(|options| options.hash = true);
     fill(&served);
     get(&served.url(), &served.dst(), &options()).unwrap();
     // The same bytes at another time, and other bytes at the same time and in the same size.
@@ -153,21 +153,21 @@ fn hashes_tell_what_has_to_come_whatever_the_times_say() {
 }
 
 #[test]
-fn a_server_that_tells_no_hashes_is_told_of_and_nothing_is_touched() {
-    let served = Served::new();
+fn a_server_without_hashes_is_reported_and_nothing_is_touched() {
+    let served = TreeServer::new();
     served.file("file", "as served");
     let by_hash = TreeOptions { by_hash: true, ..options() };
     // Where nothing is there, nothing is compared.
     assert_eq!(get(&served.url(), &served.dst(), &by_hash).unwrap().files, 1);
     write(&served.dst().join("file"), "differs..");
     let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();
-    assert!(matches!(fetched.halted, Some(Error::Unsupported(_))), "{fetched:?}");
+    assert!(matches!(fetched.halted, Some(FetchError::Unsupported(_))), "{fetched:?}");
     assert_eq!(fs::read(served.dst().join("file")).unwrap(), b"differs..");
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_and_the_rest_is_fetched() {
-    let served = Served::new();
+fn obstacles_are_reported_and_the_rest_is_fetched() {
+    let served = TreeServer::new();
     served.file("folder/x", "x");
     served.file("file", "f");
     symlink("file", served.root("link")).unwrap();
@@ -187,7 +187,7 @@ fn what_stands_in_the_way_is_told_and_the_rest_is_fetched() {
 
 #[test]
 fn a_link_in_the_place_of_a_folder_is_not_written_through() {
-    let served = Served::new();
+    let served = TreeServer::new();
     served.file("folder/x", "x");
     let outside = served.dst().with_file_name("outside");
     fs::create_dir_all(served.dst()).unwrap();
@@ -200,7 +200,7 @@ fn a_link_in_the_place_of_a_folder_is_not_written_through() {
 
 #[test]
 fn what_the_server_leaves_out_is_counted() {
-    let served = Served::new();
+    let served = TreeServer::new();
     served.file("file", "f");
     mkfifoat(CWD, served.root("fifo"), Mode::RWXU).unwrap();
     served.file(".x.thalweg-part", "of another run");
@@ -211,7 +211,7 @@ fn what_the_server_leaves_out_is_counted() {
 
 #[test]
 fn set_id_bits_come_only_with_the_owner() {
-    let served = Served::new();
+    let served = TreeServer::new();
     served.file("file", "f");
     fs::set_permissions(served.root("file"), fs::Permissions::from_mode(0o4755)).unwrap();
     get(&served.url(), &served.dst(), &options()).unwrap();
@@ -225,14 +225,14 @@ fn set_id_bits_come_only_with_the_owner() {
 
 #[test]
 fn a_full_disk_keeps_what_came_and_a_later_run_goes_on() {
-    let served = Served::new();
+    let served = TreeServer::new();
     fill(&served);
     let one = TreeOptions { jobs: 1, ..options() };
     let full =
         |nth| Rule { call: Call::Pwrite, nth, effect: Effect::Errno(Errno::NOSPC), repeat: true };
     let failed = Script::new(vec![full(100)]).run(|| get(&served.url(), &served.dst(), &one)).value;
     let failed = failed.unwrap();
-    assert!(matches!(failed.halted, Some(Error::Moved(_))), "{failed:?}");
+    assert!(matches!(failed.halted, Some(FetchError::Moved(_))), "{failed:?}");
     assert_eq!(failed.kept.as_deref(), Some(c".dst.thalweg-part"));
     assert!(failed.files > 0 && !served.dst().exists());
     let fetched = get(&served.url(), &served.dst(), &one).unwrap();
@@ -244,7 +244,7 @@ fn a_full_disk_keeps_what_came_and_a_later_run_goes_on() {
 
 #[test]
 fn a_leftover_of_another_folder_or_without_a_journal_is_not_built_upon() {
-    let served = Served::new();
+    let served = TreeServer::new();
     served.file("a/x", "x");
     served.file("b/x", "y");
     let part = served.dst().with_file_name(".dst.thalweg-part");
@@ -255,8 +255,8 @@ fn a_leftover_of_another_folder_or_without_a_journal_is_not_built_upon() {
 }
 
 #[test]
-fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
-    let served = Served::new();
+fn a_file_that_changed_since_the_list_is_reported_and_not_published() {
+    let served = TreeServer::new();
     // The first answer fills the sockets, so that the list is old when the rest is asked for.
     served.file("a", noise(40 << 20, 1));
     served.file("z/small", "before");
@@ -274,7 +274,7 @@ fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
     let fetched = fetching.join().unwrap();
     // The small file may have come before it was changed.
     if fetched.missed_count == 1 {
-        assert!(matches!(fetched.missed[0].error, Error::OutOfDate(_)), "{fetched:?}");
+        assert!(matches!(fetched.missed[0].error, FetchError::OutOfDate(_)), "{fetched:?}");
         assert_eq!(fetched.later, 1);
         assert!(!served.dst().join("z/small").exists());
     } else {
@@ -292,7 +292,7 @@ fn neither_a_staging_directory_nor_a_file_of_another_user_passes_for_what_came_b
         let other = Some(Uid::from_raw(65534));
         chownat(CWD, path, other, None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     };
-    let served = Served::new();
+    let served = TreeServer::new();
     served.file("tool", "ours");
     let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 0);
     let set_old = |path: &Path| {

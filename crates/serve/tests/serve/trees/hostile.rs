@@ -2,11 +2,11 @@
 
 use std::{fs, io::Write, path::Path};
 
-use thalweg_serve::client::{Error, tree::TreeOptions};
+use thalweg_serve::client::{FetchError, tree::TreeOptions};
 
 use super::support::{
     get,
-    liar::{Asked, Liar},
+    liar::{LyingServer, ReceivedRequest},
     names, options, write,
 };
 
@@ -47,8 +47,8 @@ fn answer(body: &str, more: &str) -> Vec<u8> {
 const JSONL: &str = "Content-Type: application/jsonl\r\n";
 
 /// Gives this list, and `body` for every file of it.
-fn liar(list: String, body: &'static str) -> Liar {
-    Liar::new(move |asked: &Asked, stream| {
+fn liar(list: String, body: &'static str) -> LyingServer {
+    LyingServer::new(move |asked: &ReceivedRequest, stream| {
         let answer = match asked.path.as_str() {
             "/d/?manifest" => answer(&list, JSONL),
             _ => answer(body, "ETag: \"a\"\r\n"),
@@ -58,9 +58,9 @@ fn liar(list: String, body: &'static str) -> Liar {
 }
 
 /// A scratch folder with something beside what is fetched, and a check that it is as it was.
-struct Beside(tempfile::TempDir);
+struct OutsideDirectory(tempfile::TempDir);
 
-impl Beside {
+impl OutsideDirectory {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         write(&place.path().join("own/secret"), "mine");
@@ -102,17 +102,17 @@ fn a_list_that_leads_out_or_contradicts_itself_is_refused_before_anything_is_mad
         vec!["<html>".to_owned()],
     ];
     for lines in cases {
-        let beside = Beside::new();
+        let beside = OutsideDirectory::new();
         let server = liar(list(&lines), "x");
         let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
-        assert!(matches!(error, Error::Broken(_)), "{error} of {lines:?}");
+        assert!(matches!(error, FetchError::Broken(_)), "{error} of {lines:?}");
         beside.is_unharmed(&["own"]);
     }
 }
 
 #[test]
 fn a_link_that_may_lead_out_is_not_made_and_nothing_goes_through_one() {
-    let beside = Beside::new();
+    let beside = OutsideDirectory::new();
     let lines = [
         link("absolute", "/etc"),
         link("dot", "."),
@@ -130,8 +130,8 @@ fn a_link_that_may_lead_out_is_not_made_and_nothing_goes_through_one() {
 
 #[test]
 fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
-    let beside = Beside::new();
-    let server = Liar::new(|_, stream| {
+    let beside = OutsideDirectory::new();
+    let server = LyingServer::new(|_, stream| {
         let head = format!("HTTP/1.1 200 OK\r\n{JSONL}\r\n{}\n", folder(""));
         drop(stream.write_all(head.as_bytes()));
         for n in 0_u64.. {
@@ -150,7 +150,7 @@ fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
 
 #[test]
 fn a_line_without_end_is_refused() {
-    let beside = Beside::new();
+    let beside = OutsideDirectory::new();
     let server = liar(format!("{}\n{}", folder(""), "x".repeat(3_000_000)), "");
     let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
     assert!(error.to_string().contains("65536"), "{error}");
@@ -160,7 +160,7 @@ fn a_line_without_end_is_refused() {
 #[test]
 fn a_file_that_is_not_as_listed_does_not_get_its_name() {
     for (size, body) in [(1, "more than that"), (100, "x"), (1 << 40, "x")] {
-        let beside = Beside::new();
+        let beside = OutsideDirectory::new();
         let server = liar(list(&[file("a", size), file("z", body.len() as u64)]), body);
         let fetched = get(&server.url("d/"), &beside.dst(), &options()).unwrap();
         assert_eq!((fetched.later, fetched.missed_count), (1, 1), "{size}: {fetched:?}");
@@ -180,9 +180,9 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
         "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
         "nonsense",
     ] {
-        let beside = Beside::new();
+        let beside = OutsideDirectory::new();
         let whole = list(&[file("a", 9)]);
-        let server = Liar::new(move |asked: &Asked, stream| {
+        let server = LyingServer::new(move |asked: &ReceivedRequest, stream| {
             let bytes = match asked.path.as_str() {
                 "/d/?manifest" => answer(&whole, JSONL),
                 _ => text.into(),
@@ -198,11 +198,11 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
 }
 
 /// Of a server whose answer for each of the sick files is this.
-fn with_sick(sick: &'static [&'static str], text: &'static str) -> Liar {
+fn with_sick(sick: &'static [&'static str], text: &'static str) -> LyingServer {
     let lines = ["a", "b", "c", "d", "e", "f"].map(|name| file(name, 9));
     let large = file("l", 20 << 20);
     let whole = list(&[&lines[..], &[large]].concat());
-    Liar::new(move |asked: &Asked, stream| {
+    LyingServer::new(move |asked: &ReceivedRequest, stream| {
         let bytes = match asked.path.as_str() {
             "/d/?manifest" => answer(&whole, JSONL),
             path if sick.iter().any(|name| path.ends_with(name)) => text.into(),
@@ -220,7 +220,7 @@ fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
         "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 9\r\n\r\nshort",
         "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
     ] {
-        let beside = Beside::new();
+        let beside = OutsideDirectory::new();
         let server = with_sick(&["/b", "/d"], text);
         let mut once = options();
         (once.files.retries, once.jobs) = (0, 1);
@@ -230,7 +230,7 @@ fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
         assert_eq!(names(&beside.dst()), ["a", "c", "e", "f", "l"]);
     }
     // Also if it is one that would be gone on with.
-    let beside = Beside::new();
+    let beside = OutsideDirectory::new();
     let server = with_sick(&["/l"], "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
     let mut once = options();
     (once.files.retries, once.jobs) = (0, 1);
@@ -241,29 +241,32 @@ fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
 
 #[test]
 fn a_server_that_can_read_nothing_is_not_asked_for_everything() {
-    let beside = Beside::new();
+    let beside = OutsideDirectory::new();
     let sick = &["/a", "/b", "/c", "/d", "/e", "/f"];
     let server = with_sick(sick, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
     let mut once = options();
     (once.files.retries, once.jobs) = (0, 1);
     let fetched = get(&server.url("d/"), &beside.dst(), &once).unwrap();
-    assert!(matches!(fetched.halted, Some(Error::Status { status: 500, .. })), "{fetched:?}");
+    assert!(matches!(fetched.halted, Some(FetchError::Status { status: 500, .. })), "{fetched:?}");
     assert_eq!(fetched.missed_count, 3);
     assert!(fetched.kept.is_some() && !beside.dst().exists());
 }
 
 #[test]
-fn other_servers_are_told_from_ours() {
+fn a_server_without_a_list_is_refused() {
     let cases: [&[u8]; 3] = [
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>",
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ];
     for bytes in cases {
-        let beside = Beside::new();
-        let server = Liar::always(bytes.to_vec());
+        let beside = OutsideDirectory::new();
+        let server = LyingServer::always(bytes.to_vec());
         let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
-        assert!(matches!(&error, Error::Unsupported(why) if why.contains("wget -r")), "{error}");
+        assert!(
+            matches!(&error, FetchError::Unsupported(why) if why.contains("wget -r")),
+            "{error}"
+        );
         beside.is_unharmed(&["own"]);
     }
 }

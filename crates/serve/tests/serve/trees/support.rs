@@ -11,24 +11,24 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_serve::{
     client::{
-        Error, Target,
-        tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+        FetchError, FetchUrl,
+        tree::{TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
-    server::{Options, Running},
+    server::{RunningServer, ServeOptions},
 };
 use thalweg_tree::{Progress, Total};
 
 pub use crate::support::{fetch, liar, serve as serving};
 
 #[derive(Default)]
-pub struct Quiet {
-    pub told: Mutex<Vec<String>>,
+pub struct QuietTreeWatcher {
+    pub messages: Mutex<Vec<String>>,
     /// How much the list says there is.
     pub total: Mutex<Total>,
     pub last: Mutex<Option<Progress>>,
 }
 
-impl TreeWatcher for Quiet {
+impl TreeWatcher for QuietTreeWatcher {
     fn total(&self, total: Total) {
         *self.total.lock().unwrap() = total;
     }
@@ -38,12 +38,12 @@ impl TreeWatcher for Quiet {
         Ok(())
     }
 
-    fn go_on(&self) -> Result<(), Cancelled> {
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
         Ok(())
     }
 
-    fn tell(&self, news: &str) {
-        self.told.lock().unwrap().push(news.to_owned());
+    fn report(&self, message: &str) {
+        self.messages.lock().unwrap().push(message.to_owned());
     }
 }
 
@@ -57,23 +57,23 @@ pub fn options() -> TreeOptions {
     }
 }
 
-pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Error> {
-    let target = Target::parse(url).unwrap().as_folder();
-    fetch_tree(&target, Place::open(path).unwrap(), options, &Quiet::default())
+pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
+    let target = FetchUrl::parse(url).unwrap().as_folder();
+    fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &QuietTreeWatcher::default())
 }
 
 /// A server on `root` in a scratch folder, which has room for what is fetched.
-pub struct Served {
+pub struct TreeServer {
     folder: tempfile::TempDir,
-    server: Running,
+    server: RunningServer,
 }
 
-impl Served {
+impl TreeServer {
     pub fn new() -> Self {
         Self::with(|_| ())
     }
 
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
         let server = serving::serve(&folder.path().join("root"), |options| {

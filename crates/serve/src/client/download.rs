@@ -20,10 +20,10 @@ use thalweg_tree::{
     journal::{JournalKeeper, JournalSource, LONGEST_URL, Remote, earlier},
 };
 
-use super::Error;
+use super::FetchError;
 
 /// An open destination, and the ranges of it that are complete.
-pub struct Landing {
+pub struct Download {
     destination: Destination,
     /// Directory and name of the journal, if the destination can have one.
     place: Option<(OwnedFd, CString)>,
@@ -31,9 +31,9 @@ pub struct Landing {
     done: Ranges,
 }
 
-impl Landing {
+impl Download {
     /// Opens a destination. Nothing that an earlier run left is used yet.
-    pub fn at(destination: Destination) -> Result<Self, Error> {
+    pub fn at(destination: Destination) -> Result<Self, FetchError> {
         let place = match &destination {
             Destination::Whole { file, .. } => match file.journal() {
                 Some(name) => {
@@ -53,7 +53,7 @@ impl Landing {
     }
 
     /// Takes over the partial file that an earlier run left for this URL, if it can be trusted. Otherwise empties it.
-    pub fn adopt(&mut self, url: &str) -> Result<Option<Remote>, Error> {
+    pub fn adopt(&mut self, url: &str) -> Result<Option<Remote>, FetchError> {
         let Some(remote) = self.left(url)? else {
             self.empty()?;
             return Ok(None);
@@ -62,7 +62,7 @@ impl Landing {
         Ok(Some(remote))
     }
 
-    fn left(&mut self, url: &str) -> Result<Option<Remote>, Error> {
+    fn left(&mut self, url: &str) -> Result<Option<Remote>, FetchError> {
         let (Destination::Whole { file, .. }, Some((folder, name))) =
             (&self.destination, &self.place)
         else {
@@ -87,7 +87,7 @@ impl Landing {
     }
 
     /// Starts a journal, which records the complete ranges from now on.
-    pub fn begin(&mut self, remote: &Remote) -> Result<(), Error> {
+    pub fn begin(&mut self, remote: &Remote) -> Result<(), FetchError> {
         let Some((folder, name)) = &self.place else { return Ok(()) };
         if remote.url.len() > LONGEST_URL {
             return Ok(());
@@ -102,19 +102,19 @@ impl Landing {
     }
 
     /// Discards all bytes and the journal.
-    pub fn empty(&mut self) -> Result<(), Error> {
+    pub fn empty(&mut self) -> Result<(), FetchError> {
         self.forget()?;
         if let Destination::Whole { file, .. } = &self.destination {
             io::ftruncate(&file.fd, 0).map_err(failed("ftruncate"))?;
         } else if self.done != Ranges::default() {
             // The reader of the stream already has bytes of another version.
-            return Err(Error::Changing);
+            return Err(FetchError::Changing);
         }
         self.done = Ranges::default();
         Ok(())
     }
 
-    fn forget(&mut self) -> Result<(), Error> {
+    fn forget(&mut self) -> Result<(), FetchError> {
         self.keeper = None;
         if let Some((folder, name)) = &self.place {
             remove_own(folder.as_fd(), name).map_err(failed("unlinkat"))?;
@@ -141,13 +141,13 @@ impl Landing {
     }
 
     /// Duplicates the descriptor, so that bytes can be moved while this object is updated.
-    pub fn descriptor(&self) -> Result<OwnedFd, Error> {
+    pub fn descriptor(&self) -> Result<OwnedFd, FetchError> {
         let fd = self.destination.fd().try_clone_to_owned();
         Ok(fd.map_err(|_| failed("fcntl")(Errno::MFILE))?)
     }
 
     /// Returns the write position of a byte of the file. A stream continues at its current position.
-    pub fn end<'a>(&self, fd: BorrowedFd<'a>, at: u64) -> Result<End<'a>, Error> {
+    pub fn end<'a>(&self, fd: BorrowedFd<'a>, at: u64) -> Result<End<'a>, FetchError> {
         let end = End::of(fd).map_err(failed("fstat"))?;
         let at = (end.kind == Kind::File && self.is_rewindable()).then_some(at);
         Ok(End { at, ..end })
@@ -163,7 +163,7 @@ impl Landing {
         mut self,
         attributes: Option<&EntryAttributes>,
         fsync: Fsync,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use thalweg_core::{
+    Prefer, Tuning,
+    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    select::{Candidate, Judgement, Prior, rank},
+};
+
 /// Number of connections to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
@@ -13,27 +19,27 @@ pub enum Connections {
 
 /// Advice on changing the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
+pub enum ScalingAdvice {
     Stay,
     Add,
     /// The last connection made the transfer slower.
     Drop,
 }
 
-/// Measures the rate. The caller reports the number of bytes present once per tick.
+/// Decides on connections by the rate that the caller reports once per tick.
 #[derive(Debug)]
-pub struct Growth {
+pub struct ConnectionScaler {
     most: usize,
     connections: usize,
     /// Bytes received in each tick since the number of connections changed.
     ticks: Vec<f64>,
     last: Option<u64>,
-    /// Mean and standard error of the rate with one connection fewer.
-    before: Option<(f64, f64)>,
+    /// The rate with one connection fewer.
+    before: Option<TickRate>,
     is_over: bool,
 }
 
-/// Interval between two calls of [`Growth::tick`].
+/// Interval between two calls of [`ConnectionScaler::tick`]: an interval of measurement, and no limit of a wait.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
@@ -42,7 +48,7 @@ const COMPARED: usize = 10;
 /// More connections from one client would be abuse of the server.
 const MOST: usize = 8;
 
-impl Growth {
+impl ConnectionScaler {
     /// Begins with one connection.
     pub fn new(connections: Connections) -> Self {
         let most = match connections {
@@ -60,47 +66,88 @@ impl Growth {
     }
 
     /// Records the end of a tick. `there`: the number of bytes present.
-    pub fn tick(&mut self, there: u64) -> Advice {
+    pub fn tick(&mut self, there: u64) -> ScalingAdvice {
         let came = there.saturating_sub(self.last.unwrap_or(there)) as f64;
         let is_first = self.last.replace(there).is_none();
         if self.is_over || is_first {
-            return Advice::Stay;
+            return ScalingAdvice::Stay;
         }
         self.ticks.push(came);
         if self.ticks.len() < WARM_UP + COMPARED {
-            return Advice::Stay;
+            return ScalingAdvice::Stay;
         }
-        let now = mean_and_error(&self.ticks[WARM_UP..]);
+        let now = TickRate::of(&self.ticks[WARM_UP..]);
         self.ticks.clear();
         match self.before {
-            Some(before) if now.0 <= before.0 + noise(before, now) => {
+            Some(before) if !is_shown_faster(now, before) => {
                 self.is_over = true;
                 self.connections -= 1;
-                Advice::Drop
+                ScalingAdvice::Drop
             }
             _ if self.connections >= self.most => {
                 self.is_over = true;
-                Advice::Stay
+                ScalingAdvice::Stay
             }
             _ => {
                 self.before = Some(now);
                 self.connections += 1;
-                Advice::Add
+                ScalingAdvice::Add
             }
         }
     }
 }
 
-fn mean_and_error(ticks: &[f64]) -> (f64, f64) {
-    let count = ticks.len() as f64;
-    let mean = ticks.iter().sum::<f64>() / count;
-    let variance = ticks.iter().map(|tick| (tick - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    (mean, (variance / count).sqrt())
+/// Bytes per tick: mean and standard error.
+#[derive(Clone, Copy, Debug)]
+struct TickRate {
+    mean: f64,
+    error: f64,
 }
 
-/// Returns the largest difference of two means that noise explains.
-fn noise(one: (f64, f64), other: (f64, f64)) -> f64 {
-    2.0 * (one.1.powi(2) + other.1.powi(2)).sqrt()
+impl TickRate {
+    fn of(ticks: &[f64]) -> Self {
+        let count = ticks.len() as f64;
+        let mean = ticks.iter().sum::<f64>() / count;
+        let variance = ticks.iter().map(|tick| (tick - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        Self { mean, error: (variance / count).sqrt() }
+    }
+
+    /// Returns the time per byte, as a ratio to that of `reference`. The interval is two standard errors wide on each
+    /// side.
+    fn as_evidence(self, reference: Self) -> Evidence {
+        // Without any byte, the rate counts as one byte per tick.
+        let cost = |rate: f64| reference.mean.max(1.0) / rate.max(1.0);
+        let (lo, hi) = (cost(self.mean + 2.0 * self.error), cost(self.mean - 2.0 * self.error));
+        let wall = Ratio { ratio: cost(self.mean), lo, hi };
+        Evidence {
+            tuning: Tuning::default(),
+            wall,
+            cpu: wall,
+            noise: LEAST_NOISE,
+            ns_per_byte: 0.0,
+            memory: None,
+            at: String::new(),
+            sessions: 1,
+            rounds: COMPARED as u32,
+            load: Load::Idle,
+            sink_state: SinkState::Fresh,
+            by_reader: Vec::new(),
+        }
+    }
+}
+
+/// Returns `true` if the common rule ([`rank`]) chooses one connection more and judges one fewer to be slower. Without
+/// a difference it chooses the first candidate: fewer connections are the smaller load for the server.
+fn is_shown_faster(more: TickRate, fewer: TickRate) -> bool {
+    let candidate = |name, rate: TickRate| Candidate {
+        name,
+        fits: Ok(()),
+        prior: Prior::NONE,
+        evidence: Some(rate.as_evidence(fewer)),
+    };
+    let verdicts = rank(vec![candidate("fewer", fewer), candidate("more", more)], Prefer::Wall);
+    matches!(&verdicts[..], [first, second]
+        if first.mechanism == "more" && matches!(second.judgement, Judgement::Slower { .. }))
 }
 
 #[cfg(test)]
@@ -110,16 +157,16 @@ mod tests {
     /// Simulates a link with this rate per number of connections. Returns the largest and the final number of
     /// connections.
     fn on(rate: impl Fn(usize) -> f64, noise: f64) -> (usize, usize) {
-        let (mut growth, mut connections, mut most, mut there) =
-            (Growth::new(Connections::Auto), 1, 1, 0.0);
+        let (mut scaler, mut connections, mut most, mut there) =
+            (ConnectionScaler::new(Connections::Auto), 1, 1, 0.0);
         for n in 0..1000 {
             // Fluctuation without a period that the averaging window could match.
             let swing = f64::from((n * 7919 % 13) - 6) / 6.0;
             there += rate(connections) * (1.0 + noise * swing);
-            match growth.tick(there as u64) {
-                Advice::Add => connections += 1,
-                Advice::Drop => connections -= 1,
-                Advice::Stay => {}
+            match scaler.tick(there as u64) {
+                ScalingAdvice::Add => connections += 1,
+                ScalingAdvice::Drop => connections -= 1,
+                ScalingAdvice::Stay => {}
             }
             most = most.max(connections);
         }
@@ -143,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_said_is_not_changed() {
-        let mut growth = Growth::new(Connections::Exactly(4));
-        assert!((0..100).all(|n| growth.tick(n * 1000) == Advice::Stay));
+        let mut scaler = ConnectionScaler::new(Connections::Exactly(4));
+        assert!((0..100).all(|n| scaler.tick(n * 1000) == ScalingAdvice::Stay));
     }
 }

@@ -9,12 +9,12 @@ use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
-    crew::Crew,
+    helper_pool::HelperPool,
     mailbox::Mailbox,
-    opened::Opened,
-    tasks::{Hand, Lane, Task, Waiter},
+    opened::ServedFile,
+    tasks::{HelperLane, HelperResources, HelperTask, Waiter},
 };
-use crate::http::range::Stretch;
+use crate::http::range::ByteRange;
 
 /// Number of bytes that a helper reads per call.
 const PIECE: usize = 128 << 10;
@@ -25,7 +25,7 @@ const STRIDE: u64 = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disk {
     /// `RWF_NOWAIT` reports whether a read would block.
-    Tells,
+    Reports,
     /// Reads never block, or the file system cannot report it: overlayfs reads another file in a lower layer.
     Direct,
     /// Reads may block and the file system does not report it (FUSE, network file systems).
@@ -50,20 +50,20 @@ pub enum Got {
     /// Number of bytes read; 0 at the end of the file.
     Bytes(usize),
     /// The next byte is not in the page cache, or the file system cannot report it.
-    Cold,
+    Uncached,
 }
 
 impl Disks {
     /// Reads from the page cache without blocking.
-    pub fn read(&mut self, file: &Opened, into: &mut [u8], at: u64) -> Result<Got, Errno> {
+    pub fn read(&mut self, file: &ServedFile, into: &mut [u8], at: u64) -> Result<Got, Errno> {
         match self.of(file) {
-            Disk::Silent => return Ok(Got::Cold),
+            Disk::Silent => return Ok(Got::Uncached),
             Disk::Direct => return io::pread(file, into, at).map(Got::Bytes),
-            Disk::Tells => {}
+            Disk::Reports => {}
         }
         match io::pread_cached(file, into, at) {
             Ok(count) => Ok(Got::Bytes(count)),
-            Err(Errno::AGAIN) => Ok(Got::Cold),
+            Err(Errno::AGAIN) => Ok(Got::Uncached),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 self.learn(file);
                 self.read(file, into, at)
@@ -73,26 +73,26 @@ impl Disks {
     }
 
     /// Returns `true` if a part of a range is not in the page cache. Probes one byte per [`STRIDE`].
-    pub fn is_cold(&mut self, file: &Opened, stretch: Stretch) -> bool {
+    pub fn needs_readahead(&mut self, file: &ServedFile, stretch: ByteRange) -> bool {
         let last = stretch.to.saturating_sub(1);
         let mut places = (stretch.from..last).step_by(STRIDE as usize).chain([last]);
-        let is_cold = |disks: &mut Self, at| {
+        let needs_readahead = |disks: &mut Self, at| {
             // Read errors are ignored here: the transfer mechanism reports them.
-            matches!(disks.read(file, &mut [0], at), Ok(Got::Cold))
+            matches!(disks.read(file, &mut [0], at), Ok(Got::Uncached))
         };
         match self.of(file) {
             Disk::Direct => false,
-            _ => places.any(|at| is_cold(self, at)),
+            _ => places.any(|at| needs_readahead(self, at)),
         }
     }
 
-    fn of(&self, file: &Opened) -> Disk {
+    fn of(&self, file: &ServedFile) -> Disk {
         let device = file.version.device();
         let known = self.0.iter().find(|(known, _)| *known == device);
-        known.map_or(Disk::Tells, |(_, disk)| *disk)
+        known.map_or(Disk::Reports, |(_, disk)| *disk)
     }
 
-    fn learn(&mut self, file: &Opened) {
+    fn learn(&mut self, file: &ServedFile) {
         let kind = fstatfs(file).map(|stat| stat.f_type as u64);
         let is_direct = kind.is_ok_and(|kind| DIRECT.contains(&kind));
         let disk = if is_direct { Disk::Direct } else { Disk::Silent };
@@ -101,9 +101,9 @@ impl Disks {
 }
 
 /// A worker's knowledge of disks, and its access to the helpers that wait for them.
-pub struct Colds {
+pub struct Readahead {
     pub disks: Disks,
-    pub crew: Arc<Crew>,
+    pub helpers: Arc<HelperPool>,
     pub mailbox: Arc<Mailbox>,
     /// The connection that is being served, and the address of its client.
     pub token: u64,
@@ -112,7 +112,7 @@ pub struct Colds {
     pub count: u64,
 }
 
-impl Colds {
+impl Readahead {
     /// Returns the connection that is being served as the waiter of a task.
     pub fn waiter(&self) -> Waiter {
         Waiter { token: self.token, mailbox: Arc::clone(&self.mailbox), client: self.client }
@@ -122,17 +122,17 @@ impl Colds {
 /// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can be
 /// started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
-    (file, stretch): (Arc<Opened>, Stretch),
-    crew: &Crew,
+    (file, stretch): (Arc<ServedFile>, ByteRange),
+    helpers: &HelperPool,
     waiter: Waiter,
 ) -> Arc<AtomicBool> {
-    let lane = Lane::Device(file.version.device());
-    let work = Box::new(move |hand: &mut Hand<'_>| read_in(&file, stretch, hand.buffer));
-    crew.give(Task { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
+    let lane = HelperLane::Device(file.version.device());
+    let work = Box::new(move |hand: &mut HelperResources<'_>| read_in(&file, stretch, hand.buffer));
+    helpers.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| Arc::new(true.into()))
 }
 
 /// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
-fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Buffer) {
+fn read_in(file: &ServedFile, stretch: ByteRange, buffer: &mut Buffer) {
     buffer.resize(buffer.capacity().max(PIECE));
     // Read-ahead: the disk reads the following range during the sending of this one.
     if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::server::{
         mailbox::Mailbox,
-        open::{Follow, Found, Root},
+        open::{Follow, ServedEntry, ServedRoot},
     };
     use rustix::event::{EventfdFlags, eventfd};
     use std::{path::Path, sync::atomic::Ordering};
@@ -164,16 +164,16 @@ mod tests {
     fn what_was_read_in_is_in_memory() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), vec![1; 300_000]).unwrap();
-        let root = Root::open(place.path(), Follow::None).unwrap();
-        let Ok(Found::File(file)) = root.find(Path::new("file"), None) else { panic!() };
+        let root = ServedRoot::open(place.path(), Follow::None).unwrap();
+        let Ok(ServedEntry::File(file)) = root.find(Path::new("file"), None) else { panic!() };
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let (crew, mailbox) = (Crew::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
-        let stretch = Stretch { from: 5, to: 300_000 };
+        let (helpers, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
+        let stretch = ByteRange { from: 5, to: 300_000 };
         let waiter = Waiter { token: 7, mailbox: Arc::clone(&mailbox), client: None };
-        let done = ask_for((Arc::clone(&file), stretch), &crew, waiter);
+        let done = ask_for((Arc::clone(&file), stretch), &helpers, waiter);
         io::read(&*wake, &mut [0; 8]).unwrap();
         assert!(mailbox.take() == [7] && done.load(Ordering::Acquire));
         let mut disks = Disks::default();
-        assert!(!disks.is_cold(&file, Stretch { from: 0, to: 300_000 }));
+        assert!(!disks.needs_readahead(&file, ByteRange { from: 0, to: 300_000 }));
     }
 }

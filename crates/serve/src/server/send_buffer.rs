@@ -5,13 +5,13 @@ pub const ONE_SEND: usize = 64 << 10;
 
 /// Bytes that are ready to be sent. The buffer keeps old bytes beyond `filled`, so it is not zeroed again for every answer.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct SendBuffer {
     bytes: Vec<u8>,
     filled: usize,
     sent: usize,
 }
 
-impl Gathered {
+impl SendBuffer {
     /// Uses an existing buffer.
     pub fn within(bytes: Vec<u8>) -> Self {
         Self { bytes, filled: 0, sent: 0 }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_was_there_before_is_never_sent() {
-        let mut bytes = Gathered::within(vec![9; 100]);
+        let mut bytes = SendBuffer::within(vec![9; 100]);
         bytes.push(b"abc");
         bytes.room(2).copy_from_slice(b"de");
         bytes.fill(1);

@@ -15,7 +15,7 @@ use thalweg_sys::{buffer::Buffer, fault};
 
 use super::{
     lane_queue::{LaneQueue, Queued},
-    tasks::{Hand, Lane, Task},
+    tasks::{HelperLane, HelperResources, HelperTask},
 };
 
 /// Maximum number of threads. A disk that hangs occupies at most as many as its lane allows.
@@ -26,32 +26,32 @@ const NICE: i32 = 5;
 
 /// The helper threads of a server.
 #[derive(Default)]
-pub struct Crew(Arc<Shared>);
+pub struct HelperPool(Arc<PoolShared>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     bell: Condvar,
     is_over: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    lanes: HashMap<Lane, LaneQueue>,
+struct PoolState {
+    lanes: HashMap<HelperLane, LaneQueue>,
     threads: usize,
     idle: usize,
 }
 
-impl std::fmt::Debug for Crew {
+impl std::fmt::Debug for HelperPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("HelperPool").finish_non_exhaustive()
     }
 }
 
-impl Crew {
+impl HelperPool {
     /// Queues a task. The returned flag is set when the task is done, before the mailbox gets the token. If the flag is
     /// dropped before the task has begun, the task is dropped too. Returns `None` if no thread can be started.
-    pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
+    pub fn give(&self, task: HelperTask) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
         let lane = task.lane;
@@ -77,7 +77,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for HelperPool {
     fn drop(&mut self) {
         // The store happens under the lock: otherwise a thread could check the flag, miss the wake-up and sleep.
         let state = self.0.lock();
@@ -87,8 +87,8 @@ impl Drop for Crew {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,12 +106,12 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let Task { lane, work, waiter } = task;
+            let HelperTask { lane, work, waiter } = task;
             // The panic hook reports a panic of the task. The lane is released and the waiter notified all the same.
-            let mut hand = Hand { is_over: &self.is_over, buffer: &mut buffer };
+            let mut hand = HelperResources { is_over: &self.is_over, buffer: &mut buffer };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);
-            waiter.mailbox.tell(waiter.token);
+            waiter.mailbox.notify(waiter.token);
             state = self.lock();
             state.end(lane);
             // Another thread may have skipped this lane because it was full; now it can continue.
@@ -120,7 +120,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl PoolState {
     /// Returns a task from a lane that is below its limit.
     fn next(&mut self) -> Option<Queued> {
         self.lanes.iter_mut().find_map(
@@ -132,13 +132,13 @@ impl State {
 
     /// Returns the number of tasks that could start now. More threads than that would be idle.
     fn startable(&self) -> usize {
-        let of_lane = |(lane, queue): (&Lane, &LaneQueue)| {
+        let of_lane = |(lane, queue): (&HelperLane, &LaneQueue)| {
             lane.most().saturating_sub(queue.busy).min(queue.count)
         };
         self.lanes.iter().map(of_lane).sum()
     }
 
-    fn end(&mut self, lane: Lane) {
+    fn end(&mut self, lane: HelperLane) {
         if let Some(queue) = self.lanes.get_mut(&lane) {
             queue.busy -= 1;
             if queue.busy == 0 && queue.count == 0 {
@@ -163,42 +163,46 @@ mod tests {
         tasks::{HashSize, PER_DEVICE, Waiter},
     };
 
-    const SMALL: Lane = Lane::Hash(HashSize::Small);
-    const LARGE: Lane = Lane::Hash(HashSize::Large);
+    const SMALL: HelperLane = HelperLane::Hash(HashSize::Small);
+    const LARGE: HelperLane = HelperLane::Hash(HashSize::Large);
 
     fn mailbox() -> (Arc<Mailbox>, Arc<std::os::fd::OwnedFd>) {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         (Arc::new(Mailbox::new(Arc::clone(&wake))), wake)
     }
 
-    fn task(lane: Lane, mailbox: &Arc<Mailbox>, work: impl FnOnce() + Send + 'static) -> Task {
+    fn task(
+        lane: HelperLane,
+        mailbox: &Arc<Mailbox>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> HelperTask {
         let waiter = Waiter { token: 0, mailbox: Arc::clone(mailbox), client: None };
-        Task { lane, work: Box::new(move |_| work()), waiter }
+        HelperTask { lane, work: Box::new(move |_| work()), waiter }
     }
 
     #[test]
-    fn every_task_is_done_and_told_of_once() {
-        let (crew, (mailbox, wake)) = (Crew::default(), mailbox());
+    fn every_task_is_done_and_reported_once() {
+        let (helpers, (mailbox, wake)) = (HelperPool::default(), mailbox());
         let mut waited_for = Vec::new();
         for token in 0..100 {
-            let mut task = task(Lane::Device(token % 3), &mailbox, || ());
+            let mut task = task(HelperLane::Device(token % 3), &mailbox, || ());
             task.waiter.token = token;
-            waited_for.push(crew.give(task).unwrap());
+            waited_for.push(helpers.give(task).unwrap());
         }
-        let mut told = Vec::new();
-        while told.len() < 100 {
+        let mut notified = Vec::new();
+        while notified.len() < 100 {
             io::read(&*wake, &mut [0; 8]).unwrap();
-            told.extend(mailbox.take());
+            notified.extend(mailbox.take());
         }
-        told.sort_unstable();
-        assert_eq!(told, (0..100).collect::<Vec<u64>>());
+        notified.sort_unstable();
+        assert_eq!(notified, (0..100).collect::<Vec<u64>>());
         assert!(waited_for.iter().all(|done| done.load(Ordering::Acquire)));
-        assert!(crew.0.lock().threads <= MOST);
+        assert!(helpers.0.lock().threads <= MOST);
     }
 
     #[test]
     fn one_device_that_hangs_keeps_neither_others_nor_hashes() {
-        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(PER_DEVICE + 1));
         let mut flags = Vec::new();
         for _ in 0..PER_DEVICE {
@@ -206,19 +210,19 @@ mod tests {
             let work = move || {
                 hang.wait();
             };
-            flags.push(crew.give(task(Lane::Device(1), &mailbox, work)).unwrap());
+            flags.push(helpers.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
         }
         let late = Arc::new(AtomicUsize::new(0));
         for _ in 0..5 {
             let late = Arc::clone(&late);
             let work = move || late.store(1, Ordering::SeqCst);
-            flags.push(crew.give(task(Lane::Device(1), &mailbox, work)).unwrap());
+            flags.push(helpers.give(task(HelperLane::Device(1), &mailbox, work)).unwrap());
         }
-        let (tell, told) = mpsc::channel();
-        for lane in [Lane::Device(2), SMALL, SMALL] {
-            let tell = tell.clone();
-            let flag = crew.give(task(lane, &mailbox, move || tell.send(()).unwrap()));
-            told.recv().unwrap();
+        let (send, received) = mpsc::channel();
+        for lane in [HelperLane::Device(2), SMALL, SMALL] {
+            let send = send.clone();
+            let flag = helpers.give(task(lane, &mailbox, move || send.send(()).unwrap()));
+            received.recv().unwrap();
             drop(flag);
         }
         // The tasks of the full lane have not started.
@@ -228,7 +232,7 @@ mod tests {
 
     #[test]
     fn tasks_of_a_full_lane_bring_no_threads() {
-        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(2));
         let (begun, has_begun) = mpsc::channel();
         let work = {
@@ -238,11 +242,11 @@ mod tests {
                 hang.wait();
             }
         };
-        let _flag = crew.give(task(LARGE, &mailbox, work)).unwrap();
+        let _flag = helpers.give(task(LARGE, &mailbox, work)).unwrap();
         has_begun.recv().unwrap();
         let rest: Vec<_> =
-            (0..50).map(|_| crew.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
-        assert_eq!(crew.0.lock().threads, 1);
+            (0..50).map(|_| helpers.give(task(LARGE, &mailbox, || ())).unwrap()).collect();
+        assert_eq!(helpers.0.lock().threads, 1);
         hang.wait();
         while !rest.iter().all(|done| done.load(Ordering::Acquire)) {
             thread::yield_now();
@@ -250,24 +254,24 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_panics_is_told_of_and_its_lane_is_free_again() {
-        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+    fn a_task_that_panics_is_reported_and_its_lane_is_free_again() {
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         for _ in 0..3 {
-            let done = crew.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
+            let done = helpers.give(task(LARGE, &mailbox, || panic!("as planted"))).unwrap();
             while !done.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         }
-        let (tell, told) = mpsc::channel();
-        let flag = crew.give(task(LARGE, &mailbox, move || tell.send(()).unwrap()));
-        told.recv().unwrap();
+        let (send, received) = mpsc::channel();
+        let flag = helpers.give(task(LARGE, &mailbox, move || send.send(()).unwrap()));
+        received.recv().unwrap();
         drop(flag);
-        assert!(crew.0.lock().threads <= 2);
+        assert!(helpers.0.lock().threads <= 2);
     }
 
     #[test]
     fn a_client_with_many_tasks_does_not_keep_another_one_waiting() {
-        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let (helpers, (mailbox, _)) = (HelperPool::default(), mailbox());
         let hang = Arc::new(Barrier::new(2));
         let work = {
             let hang = Arc::clone(&hang);
@@ -275,18 +279,18 @@ mod tests {
                 hang.wait();
             }
         };
-        let mut flags = vec![crew.give(task(LARGE, &mailbox, work)).unwrap()];
-        let (tell, told) = mpsc::channel();
+        let mut flags = vec![helpers.give(task(LARGE, &mailbox, work)).unwrap()];
+        let (send, received) = mpsc::channel();
         for number in 0..50_u8 {
-            let tell = tell.clone();
-            let mut task = task(LARGE, &mailbox, move || tell.send(number).unwrap());
+            let send = send.clone();
+            let mut task = task(LARGE, &mailbox, move || send.send(number).unwrap());
             // All tasks but the last one belong to one client.
             let host = u8::from(number == 49);
             task.waiter.client = Some(IpAddr::from([127, 0, 0, host]));
-            flags.push(crew.give(task).unwrap());
+            flags.push(helpers.give(task).unwrap());
         }
         hang.wait();
-        let order: Vec<u8> = told.iter().take(50).collect();
+        let order: Vec<u8> = received.iter().take(50).collect();
         assert!(order[..2].contains(&49), "{order:?}");
     }
 }

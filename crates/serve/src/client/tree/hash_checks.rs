@@ -7,29 +7,31 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     asking::Asking,
-    files::Wanted,
-    job::{Job, check},
+    files::WantedFile,
+    job::{TreeJob, check_listed},
 };
-use crate::client::{Error, Expected, connect::Connection, patience::Patience, resume};
+use crate::client::{
+    Expected, FetchError, connect::FetchConnection, deadline::NetDeadline, resume,
+};
 
 /// The files of one thread that need a comparison, and the connection that requests their hashes.
-pub struct Doubts {
-    all: VecDeque<Wanted>,
-    connection: Option<Connection>,
+pub struct HashChecks {
+    all: VecDeque<WantedFile>,
+    connection: Option<FetchConnection>,
     asking: Asking,
     /// `true` if this server sends hashes.
-    tells: bool,
+    sends_hashes: bool,
 }
 
-impl Doubts {
-    pub fn new(job: &Job<'_>) -> Self {
+impl HashChecks {
+    pub fn new(job: &TreeJob<'_>) -> Self {
         let (all, asking) = (VecDeque::new(), Asking::for_hashes(job));
-        Self { all, connection: None, asking, tells: false }
+        Self { all, connection: None, asking, sends_hashes: false }
     }
 
     /// Adds a file.
-    pub fn push(&mut self, doubted: Wanted) {
-        self.all.push_back(doubted);
+    pub fn push(&mut self, file: WantedFile) {
+        self.all.push_back(file);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -37,7 +39,7 @@ impl Doubts {
     }
 
     /// Removes the first file.
-    pub fn pop(&mut self) -> Option<Wanted> {
+    pub fn pop(&mut self) -> Option<WantedFile> {
         self.all.pop_front()
     }
 
@@ -49,13 +51,13 @@ impl Doubts {
 
     /// Sends the next requests and receives the first response. Returns `true` if the first local file is the listed
     /// one.
-    pub fn is_first_the_same(&mut self, job: &Job<'_>) -> Result<bool, Error> {
+    pub fn is_first_the_same(&mut self, job: &TreeJob<'_>) -> Result<bool, FetchError> {
         let account = job.account;
-        let look = || account.go_on();
-        let patience = Patience { most: job.options.patience, look: &look };
-        let mut connection = job.connect(self.connection.take(), &patience)?;
-        connection.send(&self.asking.next(self.all.iter()), &patience)?;
-        let head = connection.head(&patience)?;
+        let check = || account.check_cancelled();
+        let deadline = NetDeadline { limit: job.options.stall, check: &check };
+        let mut connection = job.connect(self.connection.take(), &deadline)?;
+        connection.send(&self.asking.next(self.all.iter()), &deadline)?;
+        let head = connection.head(&deadline)?;
         if head.status != 200 {
             return Err(resume::status(&head));
         }
@@ -66,26 +68,26 @@ impl Doubts {
             self.forget_connection();
         }
         let Some(first) = self.all.front() else { return Ok(false) };
-        check(&head, first)?;
+        check_listed(&head, first)?;
         let Some(expected) = Expected::of_head(&head) else {
             // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports
             // the reason.
-            return if self.tells { Ok(false) } else { Err(untold(job)) };
+            return if self.sends_hashes { Ok(false) } else { Err(no_hashes(job)) };
         };
-        self.tells = true;
+        self.sends_hashes = true;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(&first.folder.fd, &first.name, flags, Mode::empty()) else {
             return Ok(false);
         };
-        match expected.check(file.as_fd(), false, &look) {
+        match expected.check(file.as_fd(), false, &check) {
             Ok(_) => Ok(true),
-            Err(Error::Differs { .. }) => Ok(false),
+            Err(FetchError::Differs { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-fn untold(job: &Job<'_>) -> Error {
+fn no_hashes(job: &TreeJob<'_>) -> FetchError {
     let server = job.base;
-    Error::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
+    FetchError::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
 }

@@ -1,0 +1,59 @@
+//! Waits for a server with a time limit, and notices cancellation.
+
+use std::{os::fd::BorrowedFd, thread, time::Duration};
+
+use thalweg_core::{Cancelled, cadence::Deadline};
+use thalweg_sys::{Errno, io};
+
+use super::FetchError;
+
+/// Returns an error if the caller cancelled.
+pub type CancelCheck<'a> = dyn Fn() -> Result<(), Cancelled> + Sync + 'a;
+
+/// The time limit of every wait for a server, and the check for cancellation.
+#[derive(Clone, Copy)]
+pub struct NetDeadline<'a> {
+    /// Longest time without a byte from the server.
+    pub limit: Duration,
+    /// Called at least once per [`CANCEL_CHECK`](thalweg_core::cadence::CANCEL_CHECK).
+    pub check: &'a CancelCheck<'a>,
+}
+
+impl NetDeadline<'_> {
+    /// Waits until `fd` is readable or writable.
+    pub fn wait(&self, fd: BorrowedFd<'_>, to_read: bool, host: &str) -> Result<(), FetchError> {
+        let deadline = Deadline::after(self.limit);
+        loop {
+            let limit = Some(deadline.until_check());
+            let ready =
+                if to_read { io::wait_readable(fd, limit) } else { io::wait_writable(fd, limit) };
+            (self.check)()?;
+            match ready {
+                Ok(true) => return Ok(()),
+                Ok(false) | Err(Errno::INTR) if !deadline.passed() => {}
+                Ok(false) | Err(Errno::INTR) => return Err(self.stalled(host)),
+                Err(errno) => {
+                    let (host, why) = (host.to_owned(), std::io::Error::from(errno).to_string());
+                    return Err(FetchError::Network { doing: "wait for", host, why });
+                }
+            }
+        }
+    }
+
+    /// Returns the error of a server that sent nothing within the limit.
+    pub fn stalled(&self, host: &str) -> FetchError {
+        FetchError::Stalled { host: host.to_owned(), waited: self.limit }
+    }
+}
+
+/// Sleeps for `pause`; returns early if the caller cancels.
+pub fn sleep(pause: Duration, check: &CancelCheck<'_>) -> Result<(), Cancelled> {
+    let deadline = Deadline::after(pause);
+    loop {
+        check()?;
+        if deadline.passed() {
+            return Ok(());
+        }
+        thread::sleep(deadline.until_check());
+    }
+}
