@@ -53,13 +53,13 @@ pub fn patiently<T: Send>(
 
 /// A handshake. It cannot be repeated, so it has its own thread, and ends when its time limit passes or when this is
 /// dropped. A caller with a shorter timeout can wait again later, so that frequent short calls succeed as well.
-pub struct Meeting<T> {
+pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
     /// The link's socket, until the handshake ends.
     link: Option<UnixStream>,
 }
 
-impl<T: Send + 'static> Meeting<T> {
+impl<T: Send + 'static> PendingHandshake<T> {
     pub fn begin(
         py: Python<'_>,
         link: Link,
@@ -105,7 +105,7 @@ impl<T: Send + 'static> Meeting<T> {
     }
 }
 
-impl<T> Drop for Meeting<T> {
+impl<T> Drop for PendingHandshake<T> {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
             // This fails if the peer has gone.

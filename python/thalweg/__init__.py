@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
-from thalweg._native import Broadcast, Gather, Offer, Take, broadcast, gather, join, offer, pair, subscribe, take
+from thalweg._native import Broadcast, Consumer, Mpsc, Producer, broadcast, gather, join, offer, pair, subscribe, take
 from thalweg._objects import dumps_oob, loads_oob
 
 if TYPE_CHECKING:
-    from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
-    from thalweg._async_many import AsyncBroadcast, AsyncGather, broadcast_async, gather_async, subscribe_async
+    from thalweg._async import AsyncConsumer, AsyncProducer, offer_async, take_async
+    from thalweg._async_many import AsyncBroadcast, AsyncMpsc, broadcast_async, gather_async, subscribe_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
     from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
     from thalweg._fleet import FleetReport, Incomplete, Worker, copy_tree
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncBroadcast",
-    "AsyncGather",
-    "AsyncOffer",
-    "AsyncTake",
+    "AsyncConsumer",
+    "AsyncMpsc",
+    "AsyncProducer",
     "Broadcast",
     "Closed",
+    "Consumer",
     "CopyReport",
     "Corrupt",
     "Doctor",
     "Error",
     "FleetReport",
-    "Gather",
     "Incomplete",
     "Machines",
     "Mechanism",
+    "Mpsc",
     "NotPermitted",
-    "Offer",
     "PeerDied",
     "Plan",
+    "Producer",
     "Profile",
     "Region",
     "Share",
-    "Take",
     "Timeout",
     "TooLarge",
     "Transfer",
@@ -87,8 +87,8 @@ __all__ = [
 
 # Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
 _LATER = {
-    "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
-    "_async_many": {"AsyncBroadcast", "AsyncGather", "broadcast_async", "gather_async", "subscribe_async"},
+    "_async": {"AsyncConsumer", "AsyncProducer", "offer_async", "take_async"},
+    "_async_many": {"AsyncBroadcast", "AsyncMpsc", "broadcast_async", "gather_async", "subscribe_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
     "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
     "_fleet": {"FleetReport", "Incomplete", "Worker", "copy_tree"},

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from thalweg import _native
 from thalweg._errors import Closed, Error, PeerDied, Timeout, made
 from thalweg._loop import Meeting, is_readable, later, readable, sleep
-from thalweg._native import Offer, Take
+from thalweg._native import Broadcast, Consumer, Mpsc, Producer
 from thalweg._objects import Parted
 
 _T = TypeVar("_T")
+_End = TypeVar("_End", Consumer, Mpsc)
+_Out = TypeVar("_Out", Producer, Broadcast)
 
 #: As long as the channel itself has patience for a meeting, in seconds.
 _PATIENCE = 5.0
@@ -79,7 +81,7 @@ class _Async(ABC):
         if self._turns % _TURN == 0:
             await sleep(0)
 
-    async def _met(self, end: Offer | Take, meet: Callable[[], None]) -> Exception | None:
+    async def _met(self, end: Producer | Consumer, meet: Callable[[], None]) -> Exception | None:
         """What came of a meeting, which is begun unless one is under way."""
         if self._meeting is None:
             self._meeting = Meeting(end, meet)
@@ -89,7 +91,7 @@ class _Async(ABC):
         self._is_open = meeting.error is None
         return meeting.error
 
-    def _close(self, end: Offer | Take | None) -> None:
+    def _close(self, end: Producer | Consumer | None) -> None:
         if self._is_used:
             # Its descriptor would be gone from under the loop, and the task would wait for ever.
             raise RuntimeError("this end is in use by another task: cancel that first")
@@ -100,12 +102,24 @@ class _Async(ABC):
             end.close()
 
 
-class _Receives(ABC):
-    """What a loop over received arrays asks of an end."""
+class _Receives(ABC, Generic[_End]):
+    """The calls of every end that receives."""
 
     @abstractmethod
+    async def _next(self, receive: Callable[[_End], _T]) -> _T:
+        """Waits until `receive` returns, and returns its result."""
+
     async def receive(self) -> Any:
-        """The next array."""
+        """Waits for the next array and returns it, as `Consumer.receive`."""
+        return await self._next(lambda end: end.receive(timeout=0))
+
+    async def receive_object(self) -> Any:
+        """Waits for the next object and returns it, as `Consumer.receive_object`."""
+        return await self._next(lambda end: end.receive_object(timeout=0))
+
+    async def receive_bytes(self) -> bytes:
+        """Waits for the next message and returns it as bytes, as `Consumer.receive_bytes`."""
+        return await self._next(lambda end: end.receive_bytes(timeout=0))
 
     def __aiter__(self) -> Self:
         return self
@@ -117,7 +131,28 @@ class _Receives(ABC):
             raise StopAsyncIteration from None
 
 
-class AsyncTake(_Receives, _Async):
+class _Sends(ABC, Generic[_Out]):
+    """The calls of every end that sends."""
+
+    @abstractmethod
+    async def _sent(self, size: int, send: Callable[[_Out], None]) -> None:
+        """Waits until `send` succeeds. `size` is the number of bytes for which the ring is created."""
+
+    async def send(self, obj: object) -> None:
+        """Sends an array, as `Producer.send`, with its contents at the time when the ring has room."""
+        await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
+
+    async def send_object(self, obj: object) -> None:
+        """Sends an object, as `Producer.send_object`. It is pickled now; its arrays are copied when the ring has room."""
+        parted = Parted(obj)
+        await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
+
+    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends bytes, as `Producer.send_bytes`."""
+        await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
+
+
+class AsyncConsumer(_Receives[Consumer], _Async):
     """The receiving end of a channel in an event loop, made by `take_async` or `subscribe_async`. `async for` receives arrays until the other side
     says goodbye; PeerDied if it ended without.
 
@@ -131,27 +166,15 @@ class AsyncTake(_Receives, _Async):
         super().__init__()
         self._path = str(_native.address(name))
         self._over = partial(_native.take_over, copy=copy, trusted=trusted, hold=hold, subscribes=subscribes)
-        self._end: Take | None = None
+        self._end: Consumer | None = None
         #: When the last timer of `_keep` runs out.
         self._kept_until = 0.0
 
-    async def receive(self) -> Any:
-        """The next array, as `Take.receive`."""
-        return await self._next(lambda end: end.receive(timeout=0))
-
     async def receive_all(self, most: int | None = None) -> list[Any]:
-        """All arrays that are there, as `Take.receive_all`."""
+        """All arrays that are there, as `Consumer.receive_all`."""
         return await self._next(lambda end: end.receive_all(most, timeout=0))
 
-    async def receive_object(self) -> Any:
-        """The next object, as `Take.receive_object`."""
-        return await self._next(lambda end: end.receive_object(timeout=0))
-
-    async def receive_bytes(self) -> bytes:
-        """The next message as bytes, as `Take.receive_bytes`."""
-        return await self._next(lambda end: end.receive_bytes(timeout=0))
-
-    async def _next(self, receive: Callable[[Take], _T]) -> _T:
+    async def _next(self, receive: Callable[[Consumer], _T]) -> _T:
         with self._alone():
             await self._turn()
             end = await self._opened()
@@ -163,7 +186,7 @@ class AsyncTake(_Receives, _Async):
                 if end.arm():
                     await readable(end.fileno(), _LOOK)
 
-    async def _opened(self) -> Take:
+    async def _opened(self) -> Consumer:
         while not self._is_open:
             if self._end is None:
                 self._end = await self._joined()
@@ -210,7 +233,7 @@ class AsyncTake(_Receives, _Async):
         self._end.close()
         self._end = None
 
-    async def _joined(self) -> Take:
+    async def _joined(self) -> Consumer:
         while True:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as joined:
                 try:
@@ -235,11 +258,11 @@ class AsyncTake(_Receives, _Async):
 
     @property
     def missed(self) -> int:
-        """Messages that a broadcast dropped for this end, as `Take.missed`."""
+        """Messages that a broadcast dropped for this end, as `Consumer.missed`."""
         return self._end.missed if self._end is not None and self._is_open else 0
 
 
-class AsyncOffer(_Async):
+class AsyncProducer(_Sends[Producer], _Async):
     """The sending end of a channel in an event loop, made by `offer_async`. What is cancelled while it waits for the other side, or for
     room, was not sent.
     """
@@ -248,16 +271,12 @@ class AsyncOffer(_Async):
         super().__init__()
         self._end = _native.offer(name, capacity=capacity, checksums=checksums, parts=False)
 
-    async def send(self, obj: object) -> None:
-        """Sends an array, as `Offer.send`: as it is when there is room for it."""
-        await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
-
     async def send_all(self, objs: Iterable[object]) -> None:
-        """Sends several arrays, as `Offer.send_all`. Of a call that is cancelled those may have been sent that there was room for:
+        """Sends several arrays, as `Producer.send_all`. Of a call that is cancelled those may have been sent that there was room for:
         `sent` says how many."""
         left = list(objs)
 
-        def send(end: Offer) -> None:
+        def send(end: Producer) -> None:
             try:
                 end.send_all(left, timeout=0)
             except Timeout as error:
@@ -267,16 +286,7 @@ class AsyncOffer(_Async):
         if left:
             await self._sent(_size(left[0]), send)
 
-    async def send_object(self, obj: object) -> None:
-        """Sends an object, as `Offer.send_object`: pickled now, its arrays as they are when there is room."""
-        parted = Parted(obj)
-        await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
-
-    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends bytes, as `Offer.send_bytes`."""
-        await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
-
-    async def _sent(self, size: int, send: Callable[[Offer], None]) -> None:
+    async def _sent(self, size: int, send: Callable[[Producer], None]) -> None:
         with self._alone():
             await self._turn()
             end = self._end
@@ -313,11 +323,11 @@ def _size(obj: Any) -> int:
         return int(getattr(obj, "nbytes", 0))
 
 
-def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
+def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
     """Takes what is offered under a name, in an event loop; as `take` otherwise."""
-    return AsyncTake(name, copy=copy, trusted=trusted, hold=hold)
+    return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold)
 
 
-def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncOffer:
+def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncProducer:
     """Offers a channel under a name, in an event loop; as `offer` otherwise."""
-    return AsyncOffer(name, capacity=capacity, checksums=checksums)
+    return AsyncProducer(name, capacity=capacity, checksums=checksums)

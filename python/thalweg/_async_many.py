@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from thalweg import _native
-from thalweg._async import _LOOK, AsyncTake, _Async, _Receives
+from thalweg._async import _LOOK, AsyncConsumer, _Async, _Receives, _Sends
 from thalweg._errors import Timeout
 from thalweg._loop import readable, sleep
-from thalweg._native import Broadcast, Gather
+from thalweg._native import Broadcast, Mpsc
 
 _T = TypeVar("_T")
 
@@ -22,7 +22,7 @@ _SOON = 0.001
 class _Many(_Async):
     """An end with several descriptors: they are polled through one, that of an epoll."""
 
-    def __init__(self, end: Gather | Broadcast) -> None:
+    def __init__(self, end: Mpsc | Broadcast) -> None:
         super().__init__()
         self._many = end
 
@@ -44,7 +44,7 @@ class _Many(_Async):
         self._many.close()
 
 
-class AsyncGather(_Receives, _Many):
+class AsyncMpsc(_Receives[Mpsc], _Many):
     """The receiving end of many channels in an event loop, made by `gather_async`. `async for` receives arrays until as many senders
     have gone as were said. A task that is cancelled while it waits loses no message.
     """
@@ -53,38 +53,26 @@ class AsyncGather(_Receives, _Many):
         self,
         name: str,
         *,
-        senders: int | None = None,
+        producers: int | None = None,
         copy: bool = False,
         trusted: bool = True,
         hold: int | None = None,
     ) -> None:
-        self._end = _native.gather(name, senders=senders, copy=copy, trusted=trusted, hold=hold)
+        self._end = _native.gather(name, producers=producers, copy=copy, trusted=trusted, hold=hold)
         super().__init__(self._end)
 
-    async def receive(self) -> Any:
-        """The next array of any sender, as `Gather.receive`."""
-        return await self._next(lambda: self._end.receive(timeout=0))
-
-    async def receive_object(self) -> Any:
-        """The next object, as `Gather.receive_object`."""
-        return await self._next(lambda: self._end.receive_object(timeout=0))
-
-    async def receive_bytes(self) -> bytes:
-        """The next message as bytes, as `Gather.receive_bytes`."""
-        return await self._next(lambda: self._end.receive_bytes(timeout=0))
-
-    async def _next(self, receive: Callable[[], _T]) -> _T:
+    async def _next(self, receive: Callable[[Mpsc], _T]) -> _T:
         with self._alone():
             await self._turn()
             while True:
                 # Where it returns nothing is waited for any more, so nothing that was received can be cancelled.
                 with suppress(Timeout):
-                    return receive()
+                    return receive(self._end)
                 if self._end.arm():
                     await self._news()
 
     def departed(self) -> list[Any]:
-        """Senders that have ended without a goodbye, as `Gather.departed`."""
+        """Senders that have ended without a goodbye, as `Mpsc.departed`."""
         return self._end.departed()
 
     @property
@@ -93,9 +81,9 @@ class AsyncGather(_Receives, _Many):
         return self._end.received
 
     @property
-    def senders(self) -> int:
+    def producers(self) -> int:
         """Senders that are there."""
-        return self._end.senders
+        return self._end.producers
 
     @property
     def peer(self) -> int | None:
@@ -103,7 +91,7 @@ class AsyncGather(_Receives, _Many):
         return self._end.peer
 
 
-class AsyncBroadcast(_Many):
+class AsyncBroadcast(_Sends[Broadcast], _Many):
     """The end that sends to many in an event loop, made by `broadcast_async`. A `send` that is cancelled while it waits for room has
     reached nobody.
     """
@@ -114,34 +102,22 @@ class AsyncBroadcast(_Many):
         self._end = _native.broadcast(name, backlog=backlog, capacity=capacity, checksums=checksums)
         super().__init__(self._end)
 
-    async def send(self, obj: object) -> None:
-        """Sends an array, as `Broadcast.send`."""
-        await self._sent(lambda: self._end.send(obj, timeout=0))
-
-    async def send_object(self, obj: object) -> None:
-        """Sends an object, as `Broadcast.send_object`."""
-        await self._sent(lambda: self._end.send_object(obj, timeout=0))
-
-    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends bytes, as `Broadcast.send_bytes`."""
-        await self._sent(lambda: self._end.send_bytes(data, timeout=0))
-
-    async def _sent(self, send: Callable[[], None]) -> None:
+    async def _sent(self, size: int, send: Callable[[Broadcast], None]) -> None:
         with self._alone():
             await self._turn()
             while True:
                 try:
-                    return send()
+                    return send(self._end)
                 except Timeout:
                     if self._end.arm():
                         await self._news()
 
-    async def wait(self, receivers: int = 1) -> None:
+    async def wait(self, subscribers: int = 1) -> None:
         """Waits until as many receivers are there."""
         with self._alone():
             while True:
                 try:
-                    return self._end.wait(receivers, timeout=0)
+                    return self._end.wait(subscribers, timeout=0)
                 except Timeout:
                     # Who comes does so at the listener.
                     await readable(self._end.filenos()[0], self._patience())
@@ -160,9 +136,9 @@ class AsyncBroadcast(_Many):
         return self._end.departed()
 
     @property
-    def receivers(self) -> int:
+    def subscribers(self) -> int:
         """Receivers that are there, as far as is known."""
-        return self._end.receivers
+        return self._end.subscribers
 
     @property
     def sent(self) -> int:
@@ -170,21 +146,21 @@ class AsyncBroadcast(_Many):
         return self._end.sent
 
 
-def subscribe_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
+def subscribe_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
     """Takes what is broadcast under a name, in an event loop; as `subscribe` otherwise."""
-    return AsyncTake(name, copy=copy, trusted=trusted, hold=hold, subscribes=True)
+    return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold, subscribes=True)
 
 
 def gather_async(
     name: str,
     *,
-    senders: int | None = None,
+    producers: int | None = None,
     copy: bool = False,
     trusted: bool = True,
     hold: int | None = None,
-) -> AsyncGather:
+) -> AsyncMpsc:
     """Receives from everybody who joins under a name, in an event loop; as `gather` otherwise."""
-    return AsyncGather(name, senders=senders, copy=copy, trusted=trusted, hold=hold)
+    return AsyncMpsc(name, producers=producers, copy=copy, trusted=trusted, hold=hold)
 
 
 def broadcast_async(

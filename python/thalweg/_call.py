@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from thalweg import _native
 from thalweg._errors import Closed, Error, Timeout, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 from thalweg._threads import begun
 
 #: The key, the sender, the number of its ring.
@@ -89,7 +89,7 @@ class Calling:
     def __init__(self, address: Address, call: tuple[bytes, int], room: tuple[int, int | None]) -> None:
         self.address, self.call = address, CALL.pack(address.key, *call)
         self.size, self.capacity = room
-        self.end: Offer | None = None
+        self.end: Producer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
         #: When a process that looks has answered.
@@ -111,7 +111,7 @@ class Calling:
             return made("PeerDied", None, "the process that made the queue is gone", 0, None)
         return made("Closed", None, "the queue was closed by the process that made it", 0, None)
 
-    def _called(self) -> Offer | None:
+    def _called(self) -> Producer | None:
         """The end that sends; None to call again."""
         with new_socket() as call:
             try:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from thalweg import _native
 from thalweg._call import CALL, PATIENCE, WELCOME, Address, new_socket, process_of, watched
 from thalweg._errors import Error, made
-from thalweg._native import Take
+from thalweg._native import Consumer
 from thalweg._threads import begun
 
 #: Calls that wait until they are looked at.
@@ -25,7 +25,7 @@ _REST = 0.1
 class Source:
     """A ring of a sender."""
 
-    def __init__(self, take: Take, pid: int, call: tuple[bytes, int]) -> None:
+    def __init__(self, take: Consumer, pid: int, call: tuple[bytes, int]) -> None:
         self.take, self.pid = take, pid
         self.sender, self.number = call
         self.process = watched(pid) if pid else None

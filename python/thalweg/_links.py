@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from thalweg import _native
-from thalweg._native import Offer, Take
+from thalweg._native import Consumer, Producer
 
 if TYPE_CHECKING:
     from thalweg._commands import File
@@ -29,14 +29,14 @@ def link() -> tuple[socket.socket, socket.socket]:
 
 def offer_over(
     link: File | int, *, capacity: int | None = None, checksums: bool = False, parts: bool = True
-) -> Offer:
+) -> Producer:
     """Offers a channel over a link, its socket or descriptor, which stays the caller's and can be closed; as `offer` otherwise. The other
     end takes it, and may be of another language."""
     with _Link(link) as own:
         return _native.offer_over(own, capacity=capacity, checksums=checksums, parts=parts)
 
 
-def take_over(link: File | int, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> Take:
+def take_over(link: File | int, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> Consumer:
     """Takes what is offered over a link, as `offer_over`; as `take` otherwise."""
     with _Link(link) as own:
         return _native.take_over(own, copy=copy, trusted=trusted, hold=hold)

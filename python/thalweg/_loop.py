@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from thalweg._native import Offer, Take
+from thalweg._native import Consumer, Producer
 
 
 def _trio() -> Any:
@@ -84,7 +84,7 @@ async def readable(descriptor: int, most: float | None = None) -> None:
 class Meeting:
     """A handshake in a thread, which a task that was cancelled meanwhile can wait for again."""
 
-    def __init__(self, end: Offer | Take, meet: Callable[[], None]) -> None:
+    def __init__(self, end: Producer | Consumer, meet: Callable[[], None]) -> None:
         self.error: Exception | None = None
         self._end, self._meet = end, meet
         self._lock, self._is_over, self._is_left = threading.Lock(), False, False

@@ -15,7 +15,7 @@ from thalweg import _native
 from thalweg._call import Address, left
 from thalweg._door import Door, Source
 from thalweg._errors import Closed, Corrupt, Error, PeerDied, Timeout, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 
 #: Between two looks whether items that are kept leave no room, in seconds.
 _LOOK = 1.0
@@ -94,7 +94,7 @@ class Receiver:
     def departed(self) -> tuple[Departed, ...]:
         return tuple(self._departed)
 
-    def local(self, sender: bytes, number: int, capacity: int) -> Offer:
+    def local(self, sender: bytes, number: int, capacity: int) -> Producer:
         """A ring for this process itself, which cannot wait for its own answer."""
         self._not_stopped()
         out, into = _native.pair(capacity=capacity, copy=self._copy, parts=False)

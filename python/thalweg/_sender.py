@@ -9,7 +9,7 @@ from typing import Protocol
 
 from thalweg._call import Address, Calling, left
 from thalweg._errors import Timeout, TooLarge, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 from thalweg._objects import Parted
 
 
@@ -26,7 +26,7 @@ class Turns(Protocol):
 class Local(Protocol):
     """The side that gets, where it is in this process: it makes a ring without a call."""
 
-    def local(self, sender: bytes, number: int, capacity: int) -> Offer: ...
+    def local(self, sender: bytes, number: int, capacity: int) -> Producer: ...
 
 
 class Sender:
@@ -36,7 +36,7 @@ class Sender:
         self._address, self._capacity, self._receiver = address, capacity, receiver
         self._name = secrets.token_bytes(16)
         self._number = 0
-        self._end: Offer | None = None
+        self._end: Producer | None = None
         #: Bytes of the item for which the ring was made.
         self._made_for = 0
         self._calling: Calling | None = None
@@ -72,7 +72,7 @@ class Sender:
         if self._end is not None:
             self._end.close()
 
-    def _opened(self, size: int, deadline: float | None) -> Offer:
+    def _opened(self, size: int, deadline: float | None) -> Producer:
         if self._end is not None:
             return self._end
         if self._receiver is not None:

@@ -54,7 +54,7 @@ pub struct TwError {
 
 /// The reason for a failure, before it is written to the caller's `tw_error`.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     pub status: Status,
     pub os_error: i32,
     pub moved: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Failure {
     pub message: Cow<'static, str>,
 }
 
-impl Failure {
+impl CallFailure {
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, os_error: 0, moved: 0, partial: 0, message: message.into() }
     }
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-impl From<thalweg_channel::Error> for Failure {
+impl From<thalweg_channel::Error> for CallFailure {
     fn from(error: thalweg_channel::Error) -> Self {
         use thalweg_channel::Error;
         match error {
@@ -127,7 +127,7 @@ impl From<thalweg_channel::Error> for Failure {
 
 impl TwError {
     /// Converts the failure for C. A message that is too long is truncated at a character boundary.
-    pub(crate) fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &CallFailure) -> Self {
         let mut message = [0; MESSAGE];
         let text = &failure.message;
         let fits = |end: &usize| text.is_char_boundary(*end);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_at_a_character_and_ends_with_nul() {
-        let error = TwError::of(&Failure::usage("ä".repeat(MESSAGE)));
+        let error = TwError::of(&CallFailure::usage("ä".repeat(MESSAGE)));
         let bytes: Vec<u8> = error.message.iter().map(|c| *c as u8).collect();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap();
         assert_eq!(end, MESSAGE - 2);
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn errors_of_a_channel_keep_their_counts() {
         let died = thalweg_channel::Error::PeerDied { delivered: 3, partial: 7 };
-        let failure = Failure::from(died);
+        let failure = CallFailure::from(died);
         assert_eq!((failure.status, failure.moved, failure.partial), (Status::PeerDied, 3, 7));
         let path = "/run/quotes".into();
         let call = thalweg_channel::Error::Meeting { call: "connect", path, errno: Errno::NOENT };
-        let failure = Failure::from(call);
+        let failure = CallFailure::from(call);
         assert_eq!(failure.os_error, Errno::NOENT.raw_os_error());
         assert!(
             failure.message.starts_with("cannot connect to '/run/quotes': no such file"),

@@ -42,7 +42,7 @@ pub use consumer::{Consumer, Sample};
 pub use held::Held;
 pub use producer::Producer;
 pub use samples::Samples;
-pub use write::{Batch, Loan};
+pub use write::{Batch, DetachedLoan, Loan};
 
 /// Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,6 +78,31 @@ fn a_dropped_loan_never_was_and_a_kept_sample_keeps_its_room() {
 }
 
 #[test]
+fn a_detached_loan_is_committed_later_and_by_its_producer_alone() {
+    let (mut producer, mut consumer) = pair(&small(4096)).unwrap();
+    let (mut other, _other) = pair(&small(4096)).unwrap();
+    let mut loan = producer.loan(10).unwrap();
+    loan.copy_from_slice(b"0123456789");
+    let detached = loan.detach();
+    assert_eq!((detached.len(), detached.is_empty()), (10, false));
+    let mut loan = producer.attach(detached).unwrap();
+    loan.truncate(11);
+    assert_eq!(&*loan, b"0123456789");
+    loan.truncate(4);
+    loan.commit().unwrap();
+    assert_eq!(&*consumer.receive().unwrap(), b"0123");
+
+    let detached = producer.loan(1).unwrap().detach();
+    assert!(matches!(other.attach(detached), Err(Error::NotPermitted { .. })));
+    let detached = producer.loan(1).unwrap().detach();
+    producer.send(b"between").unwrap();
+    assert!(matches!(producer.attach(detached), Err(Error::NotPermitted { .. })));
+    let detached = producer.loan(1).unwrap().detach();
+    drop(consumer);
+    assert_eq!(producer.attach(detached).err(), Some(Error::Closed { delivered: 1 }));
+}
+
+#[test]
 fn a_batch_appears_at_once_and_is_released_at_once() {
     for checksums in [false, true] {
         let options = Options { checksums, ..small(4096) };

@@ -1,7 +1,7 @@
 //! Writing messages: one in place, or several that are committed together.
 
 use super::Producer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::occupied;
 use crate::shared::end::Patience;
 use std::ops::{Deref, DerefMut};
@@ -50,6 +50,28 @@ impl Producer {
         Ok(true)
     }
 
+    /// Returns the loan that was detached, for writing or committing it. The room is still reserved and
+    /// keeps its bytes.
+    ///
+    /// Returns [`Error::NotPermitted`] if the loan is of another producer, or if a message was committed
+    /// since. Returns [`Error::Corrupt`] if the consumer violated the protocol, so that its room is
+    /// lost. Other errors: see [`Producer::loan`].
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "the loan is used up: a second commit would publish other bytes"
+    )]
+    pub fn attach(&mut self, loan: DetachedLoan) -> Result<Loan<'_>> {
+        let DetachedLoan { epoch, head, len } = loan;
+        if (epoch, head) != (self.epoch(), self.head) {
+            let why = "the loan is of another producer, or a message was committed since";
+            return Err(Error::not_permitted(why));
+        }
+        if !self.room(head, len, Patience::None)? {
+            return Err(Error::corrupt("the room of a loan is occupied again"));
+        }
+        Ok(Loan::new(self, len))
+    }
+
     /// Starts a batch: several messages that become visible together, at the cost of a single publish.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch::new(self)
@@ -68,6 +90,18 @@ impl<'p> Loan<'p> {
     /// `producer.room` must have succeeded for `len`.
     pub(super) fn new(producer: &'p mut Producer, len: usize) -> Self {
         Self { producer, len }
+    }
+
+    /// Shortens the message to `len` bytes; has no effect if it is not longer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Releases the borrow of the producer; [`Producer::attach`] returns the loan. Until then nothing
+    /// else may be committed. The address of the bytes stays valid while the producer lives.
+    pub fn detach(self) -> DetachedLoan {
+        let (epoch, head) = (self.producer.epoch(), self.producer.head);
+        DetachedLoan { epoch, head, len: self.len }
     }
 
     /// Makes the message visible. Returns [`crate::Error::Forked`] if the caller is a forked child.
@@ -94,6 +128,28 @@ impl DerefMut for Loan<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: As above; `&mut self` excludes other references.
         unsafe { self.producer.end.own.payload_mut(self.producer.head, self.len) }
+    }
+}
+
+/// A [`Loan`] without a lifetime, for callers that cannot keep a borrow of the producer, such as other
+/// languages. Dropping it discards the message.
+#[derive(Debug)]
+pub struct DetachedLoan {
+    epoch: u64,
+    /// Position of the message.
+    head: u64,
+    len: usize,
+}
+
+impl DetachedLoan {
+    /// Returns the number of bytes of the message.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if the message has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 
