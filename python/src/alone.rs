@@ -4,19 +4,19 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use thalweg_channel::Error;
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 
 use crate::error::raised;
 
 /// The state behind a Python handle.
 pub struct OneThread<T> {
     inside: Mutex<T>,
-    mark: Mark,
+    mark: ForkMark,
 }
 
 impl<T> OneThread<T> {
     pub fn new(inside: T) -> Self {
-        Self { inside: Mutex::new(inside), mark: Mark::here() }
+        Self { inside: Mutex::new(inside), mark: ForkMark::here() }
     }
 
     /// Runs `work` with exclusive access to the state. Returns an exception if the caller may not use it.

@@ -11,7 +11,8 @@ use crate::content::{MessageContent, SendsContent, deliver};
 use crate::error::raised;
 use crate::many::{ManyPeers, OpenPeers};
 use crate::memory::RoomPool;
-use crate::wait::{SLICE, deadline, patiently};
+use crate::wait::{deadline, patiently};
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Interval between two checks whether stored messages could be sent.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -134,7 +135,7 @@ impl PyBroadcast {
                 if deadline.is_some_and(|at| Instant::now() >= at) {
                     return Err(raised(py)(Error::Timeout));
                 }
-                let slice = Instant::now() + SLICE;
+                let slice = Instant::now() + CANCEL_CHECK;
                 let until = deadline.map_or(slice, |deadline| deadline.min(slice));
                 py.detach(|| open.door.wait(until)).map_err(raised(py))?;
                 py.check_signals()?;

@@ -11,7 +11,7 @@ use thalweg::{Cancelled, CopyOptions, Error, Event, Events, Fsync, Hash, Progres
 use thalweg_core::MECHANISMS;
 
 use crate::error::PyFailure;
-use crate::wait::SLICE;
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// State shared by the copying thread and the thread that waits for it: progress, and the request to cancel.
 #[derive(Default)]
@@ -87,7 +87,7 @@ pub fn attended<T: Send>(
         loop {
             let heard;
             (told, heard) = py.detach(move || {
-                let heard = told.recv_timeout(SLICE);
+                let heard = told.recv_timeout(CANCEL_CHECK);
                 (told, heard)
             });
             if heard == Err(mpsc::RecvTimeoutError::Disconnected) {

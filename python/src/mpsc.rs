@@ -12,7 +12,8 @@ use crate::long::{Long, Refused};
 use crate::many::{ManyPeers, OpenPeers};
 use crate::read::{Come, ReadSettings, Unread};
 use crate::shown::{MessageConverter, ending};
-use crate::wait::{SLICE, deadline};
+use crate::wait::deadline;
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Longest wait while a handshake is in progress.
 const MEETING: Duration = Duration::from_millis(1);
@@ -142,7 +143,7 @@ impl MpscInner {
         let is_over = self.is_over();
         let open = self.many.open()?;
         open.admit(py, |process| MpscProducer { process, received: 0, long: Long::default() })?;
-        let slice = Instant::now() + if open.door.is_meeting() { MEETING } else { SLICE };
+        let slice = Instant::now() + if open.door.is_meeting() { MEETING } else { CANCEL_CHECK };
         let until = deadline.map_or(slice, |deadline| deadline.min(slice));
         let reading = &self.reading;
         let OpenPeers { door, rings, peers } = open;

@@ -7,7 +7,7 @@ use thalweg_channel::broadcast::{Departure, Notice};
 use thalweg_channel::{Broadcast, Slow, Subscription};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard::guarded, options};
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn tw_broadcast_new(
     backlog: usize,
     broadcast: *mut *mut TwBroadcast,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(broadcast, "broadcast", || {
             let slow = if backlog == 0 { Slow::Wait } else { Slow::DropOldest { backlog } };
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn tw_broadcast_add(
     timeout_ns: i64,
     subscriber: *mut u64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let names = ["link", "subscriber"];
         let exchanged = handle::exchange(link, subscriber, names, u64::MAX);
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn tw_broadcast_publish(
     length: usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let message = handle::bytes(message, length, "message")?;
         let publish = |end: &mut BroadcastEnd| {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn tw_broadcast_push(
     broadcast: *mut TwBroadcast,
     left: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let left = handle::result(left, "count", 0)?;
         let push = |end: &mut BroadcastEnd| Ok(end.broadcast.push_backlog()?);
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn tw_broadcast_departed(
     subscriber: *mut u64,
     dropped: *mut u64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let subscriber = handle::result(subscriber, "subscriber", u64::MAX)?;
         let dropped = handle::result(dropped, "count", 0)?;
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn tw_subscription_open(
     given: *const TwChannelOptions,
     subscription: *mut *mut TwSubscription,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(link, subscription, ["link", "subscription"], |link| {
             let given = channel::options(given)?;
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn tw_subscription_receive(
     number: *mut u64,
     missed: *mut u64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn tw_subscription_receive(
 pub unsafe extern "C" fn tw_subscription_release(
     subscription: *mut TwSubscription,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, { handle::with(subscription, "subscription", Lender::take_back) })
 }
 

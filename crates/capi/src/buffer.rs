@@ -4,13 +4,13 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use thalweg_channel::bulk::{self, Buffer, Loan};
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::guard::guarded;
 use crate::handle::{self, Handle};
 
 /// The contents of a `tw_buffer`.
 #[derive(Debug)]
-pub enum BulkMemory {
+pub enum BufferMemory {
     /// Memory that is private to this process.
     Own(Buffer),
     /// Memory that a mechanism may pass on without a copy.
@@ -18,9 +18,9 @@ pub enum BulkMemory {
 }
 
 /// `tw_buffer`, opaque to C.
-pub type TwBuffer = Handle<BulkMemory>;
+pub type TwBuffer = Handle<BufferMemory>;
 
-impl BulkMemory {
+impl BufferMemory {
     fn bytes(&mut self) -> &mut [u8] {
         match self {
             Self::Own(buffer) => buffer,
@@ -38,11 +38,11 @@ pub unsafe extern "C" fn tw_buffer_new(
     length: usize,
     buffer: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(buffer, "buffer", || {
             let made = bulk::buffer(length).map_err(|errno| CallFailure::system("mmap", errno))?;
-            Ok(BulkMemory::Own(made))
+            Ok(BufferMemory::Own(made))
         })
     })
 }
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn tw_buffer_new(
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
-    let start = |memory: &mut BulkMemory| Ok(memory.bytes().as_mut_ptr().cast());
+    let start = |memory: &mut BufferMemory| Ok(memory.bytes().as_mut_ptr().cast());
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(buffer, "", start) }.unwrap_or(null_mut())
 }

@@ -8,7 +8,7 @@ use thalweg_channel::bulk::{Choice, Destination, MECHANISMS, Options, Skipped, b
 use thalweg_core::{Info, Tuning};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::profile::TwProfile;
 use crate::{guard::guarded, mechanism, options, text};
 
@@ -152,7 +152,7 @@ pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwStatus {
     guarded!(error, {
         let arm = MECHANISMS.get(index).ok_or_else(|| {
             CallFailure::usage(format!(
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Stat
         })?;
         arm.probe().map_err(|why| {
             let os_error = why.errno.map_or(0, Errno::raw_os_error);
-            CallFailure { os_error, ..CallFailure::new(Status::Unsupported, why.reason) }
+            CallFailure { os_error, ..CallFailure::new(TwStatus::Unsupported, why.reason) }
         })
     })
 }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [(knob, 4096)]);
         for wrong in ["feathers=1".to_owned(), knob.to_owned(), format!("{knob}=many")] {
             let refused = tuning(arm, &wrong).unwrap_err();
-            assert_eq!(refused.status, Status::Usage, "{wrong}");
+            assert_eq!(refused.status, TwStatus::Usage, "{wrong}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ptr::null;
 use thalweg_channel::{Consumer, Held, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::guard::guarded;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn tw_consumer_open(
     timeout_ns: i64,
     consumer: *mut *mut TwConsumer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(link, consumer, ["link", "consumer"], |link| {
             let options = channel::options(options)?;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn tw_consumer_receive(
     message: *mut *const c_void,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn tw_consumer_hold(
     message: *mut *const c_void,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let place = handle::place(held, "held message")?;
         let message = handle::result(message, "message", null())?;
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn tw_consumer_held(
     messages: *mut usize,
     is_waited_for: *mut c_int,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let messages = handle::result(messages, "number", 0)?;
         let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
 pub unsafe extern "C" fn tw_consumer_release(
     consumer: *mut TwConsumer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let release = |end: &mut ConsumerEnd| end.lender.take_back();
         handle::with(consumer, "consumer", release)
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
     timeout_ns: i64,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "room for a message")?;
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
                 let message =
                     format!("the message has {} bytes, the room {room}; it waits", sample.len());
                 std::mem::forget(sample);
-                return Err(CallFailure::new(Status::TooLarge, message));
+                return Err(CallFailure::new(TwStatus::TooLarge, message));
             };
             into.copy_from_slice(&sample);
             Ok(())
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn tw_consumer_arm(
     consumer: *mut TwConsumer,
     is_armed: *mut c_int,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let is_armed = handle::result(is_armed, "answer", 0)?;
         // The reader is not kept.

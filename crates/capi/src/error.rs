@@ -8,7 +8,7 @@ use thalweg_sys::Errno;
 /// `tw_status`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum TwStatus {
     /// `TW_OK`
     Ok = 0,
     /// `TW_DIFFER`
@@ -45,7 +45,7 @@ const MESSAGE: usize = 480;
 #[repr(C)]
 #[derive(Debug)]
 pub struct TwError {
-    status: Status,
+    status: TwStatus,
     os_error: i32,
     moved: u64,
     message: [c_char; MESSAGE],
@@ -55,7 +55,7 @@ pub struct TwError {
 /// The reason for a failure, before it is written to the caller's `tw_error`.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
-    pub status: Status,
+    pub status: TwStatus,
     pub os_error: i32,
     pub moved: u64,
     pub partial: u64,
@@ -64,25 +64,25 @@ pub(crate) struct CallFailure {
 }
 
 impl CallFailure {
-    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(status: TwStatus, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, os_error: 0, moved: 0, partial: 0, message: message.into() }
     }
 
     pub fn usage(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Status::Usage, message)
+        Self::new(TwStatus::Usage, message)
     }
 
     pub fn timeout() -> Self {
-        Self::new(Status::Timeout, "timed out: nothing is lost, call again")
+        Self::new(TwStatus::Timeout, "timed out: nothing is lost, call again")
     }
 
     /// Builds a failure of a system call that moved no bytes.
     pub fn system(call: &str, errno: Errno) -> Self {
         let message = Undone { call, errno }.to_string();
-        Self { os_error: errno.raw_os_error(), ..Self::new(Status::System, message) }
+        Self { os_error: errno.raw_os_error(), ..Self::new(TwStatus::System, message) }
     }
 
-    pub fn of_call(status: Status, error: &thalweg_core::Error) -> Self {
+    pub fn of_call(status: TwStatus, error: &thalweg_core::Error) -> Self {
         let os_error = error.errno.raw_os_error();
         Self { os_error, moved: error.moved, ..Self::new(status, error.to_string()) }
     }
@@ -101,26 +101,26 @@ impl From<thalweg_channel::Error> for CallFailure {
             Error::Timeout => Self::timeout(),
             Error::System { call, errno } => Self::system(call, errno),
             Error::Meeting { errno, .. } => {
-                let failure = Self::new(Status::System, error.to_string());
+                let failure = Self::new(TwStatus::System, error.to_string());
                 Self { os_error: errno.raw_os_error(), ..failure }
             }
             Error::PeerDied { delivered, partial } => {
-                let failure = Self::new(Status::PeerDied, error.to_string());
+                let failure = Self::new(TwStatus::PeerDied, error.to_string());
                 Self { moved: delivered, partial, ..failure }
             }
             Error::Closed { delivered } => {
-                Self { moved: delivered, ..Self::new(Status::Closed, error.to_string()) }
+                Self { moved: delivered, ..Self::new(TwStatus::Closed, error.to_string()) }
             }
             // The alternative has another name in C, so it is omitted.
             Error::TooLarge { len, most, .. } => {
                 let message = format!("{len} bytes are too large: at most {most}");
-                Self::new(Status::TooLarge, message)
+                Self::new(TwStatus::TooLarge, message)
             }
-            Error::Corrupt { .. } => Self::new(Status::Corrupt, error.to_string()),
+            Error::Corrupt { .. } => Self::new(TwStatus::Corrupt, error.to_string()),
             Error::NotPermitted { .. } | Error::Forked { .. } => {
-                Self::new(Status::NotPermitted, error.to_string())
+                Self::new(TwStatus::NotPermitted, error.to_string())
             }
-            other => Self::new(Status::Internal, other.to_string()),
+            other => Self::new(TwStatus::Internal, other.to_string()),
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     fn errors_of_a_channel_keep_their_counts() {
         let died = thalweg_channel::Error::PeerDied { delivered: 3, partial: 7 };
         let failure = CallFailure::from(died);
-        assert_eq!((failure.status, failure.moved, failure.partial), (Status::PeerDied, 3, 7));
+        assert_eq!((failure.status, failure.moved, failure.partial), (TwStatus::PeerDied, 3, 7));
         let path = "/run/quotes".into();
         let call = thalweg_channel::Error::Meeting { call: "connect", path, errno: Errno::NOENT };
         let failure = CallFailure::from(call);

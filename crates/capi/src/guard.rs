@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 
 /// The body of an exported function. Within it, functions that rely on the caller's guarantee are called
 /// without a block of their own.
@@ -33,15 +33,15 @@ pub(crate) use guarded;
 pub(crate) unsafe fn run(
     error: *mut TwError,
     body: impl FnOnce() -> Result<(), CallFailure>,
-) -> Status {
+) -> TwStatus {
     // Unwind safety: everything that the body changed is dropped or belongs to the caller. No object of
     // this library stays half changed.
     let done = catch_unwind(AssertUnwindSafe(body));
     let failure = match done {
-        Ok(Ok(())) => return Status::Ok,
+        Ok(Ok(())) => return TwStatus::Ok,
         Ok(Err(failure)) => failure,
         Err(panic) => {
-            CallFailure::new(Status::Internal, format!("internal error: {}", words(&*panic)))
+            CallFailure::new(TwStatus::Internal, format!("internal error: {}", words(&*panic)))
         }
     };
     if !error.is_null() {
@@ -64,6 +64,6 @@ mod tests {
     fn a_panic_becomes_a_status() {
         // SAFETY: null is allowed.
         let status = unsafe { run(std::ptr::null_mut(), || panic!("on purpose")) };
-        assert_eq!(status, Status::Internal);
+        assert_eq!(status, TwStatus::Internal);
     }
 }

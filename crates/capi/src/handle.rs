@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 
 use crate::error::CallFailure;
 use crate::guard;
@@ -229,12 +229,12 @@ pub(crate) fn is_null(what: &str) -> CallFailure {
 #[derive(Debug)]
 pub struct OwnedHere<T> {
     value: Option<T>,
-    mark: Mark,
+    mark: ForkMark,
 }
 
 impl<T> OwnedHere<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { value: Some(value), mark: Mark::here() }
+        Self { value: Some(value), mark: ForkMark::here() }
     }
 
     pub(crate) fn get(&mut self) -> Result<&mut T, CallFailure> {
@@ -254,7 +254,7 @@ impl<T> Drop for OwnedHere<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Status;
+    use crate::error::TwStatus;
 
     #[test]
     fn a_call_within_a_call_is_refused_and_the_next_one_is_not() {
@@ -263,7 +263,7 @@ mod tests {
         let within = || unsafe { with(handle, "number", |_| Ok(())) };
         // SAFETY: As above.
         let refused = unsafe { with(handle, "number", |_| Ok(within().map_err(|f| f.status))) };
-        assert!(matches!(refused, Ok(Err(Status::Usage))), "{refused:?}");
+        assert!(matches!(refused, Ok(Err(TwStatus::Usage))), "{refused:?}");
         assert!(within().is_ok());
         // SAFETY: As above; the handle is not used again.
         unsafe { close(handle) };

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use thalweg_channel::{Address, Admit, Link, Listener};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::{guard::guarded, options, text};
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn tw_listener_bind(
     who: i64,
     listener: *mut *mut TwListener,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(listener, "listener", || {
             let address = address(at)?;
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn tw_listener_accept(
     timeout_ns: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(link, "link", || {
             let accept =
                 |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
-            Ok(handle::with(listener, "listener", accept)?)
+            handle::with(listener, "listener", accept)
         })
     })
 }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tw_link_connect(
     timeout_ns: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(link, "link", || {
             let address = address(to)?;
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn tw_link_pair(
     near: *mut *mut TwLink,
     far: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let near = handle::place(near, "near end")?;
         let far = handle::place(far, "far end")?;
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn tw_link_of_fd(
     who: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(link, "link", || {
             let own = text::own_descriptor(socket, "socket")?;
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn tw_link_peer(
     link: *mut TwLink,
     peer: *mut TwPeer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let nobody = TwPeer { pid: 0, uid: u32::MAX, gid: u32::MAX, is_alive: 0 };
         let peer = handle::result(peer, "peer", nobody)?;
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn tw_link_send(
     count: usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let message = handle::bytes(message, length, "message")?;
         if message.is_empty() || count > Link::MOST_FDS {
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn tw_link_receive(
     count: *mut usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "room for a message")?;
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn tw_link_receive(
                 "a message with {} descriptors where {places} were expected; it is lost",
                 came.len()
             );
-            return Err(CallFailure::new(Status::Corrupt, message));
+            return Err(CallFailure::new(TwStatus::Corrupt, message));
         }
         *length = len;
         if let Some(count) = count {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::Site};
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::{guard::guarded, handle, json, text};
 
 /// Returns a static text with a terminating NUL, allocated once and kept.
@@ -45,7 +45,10 @@ pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
 /// # Safety
 /// `json` must be writable; `error` must be null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mechanisms_json(json: *mut *mut c_char, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_mechanisms_json(
+    json: *mut *mut c_char,
+    error: *mut TwError,
+) -> TwStatus {
     guarded!(error, {
         let json = handle::place(json, "result")?;
         *json = text::handed_out(&json::mechanisms());
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn tw_probe_json(
     folder: *const c_char,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let json = handle::place(json, "result")?;
         let name = text::optional(mechanism);

@@ -13,7 +13,7 @@ use thalweg_core::{
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::profile::TwProfile;
 use crate::{guard::guarded, handle, json, mechanism, options, text};
 
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn tw_transfer(
     options: *const TwTransferOptions,
     report: *mut TwReport,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         CopyAccount::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn tw_transfer(
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
         if let Some(reason) = plan.impossible {
-            return Err(CallFailure::new(Status::Unsupported, reason));
+            return Err(CallFailure::new(TwStatus::Unsupported, reason));
         }
         let mut watch = |moved| {
             if wishes.watcher.wants_to_stop(moved) { Err(Cancelled) } else { Ok(()) }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn tw_transfer(
         };
         account.write(report);
         match outcome.error {
-            Some(error) => Err(CallFailure::of_call(Status::Partial, &error)),
+            Some(error) => Err(CallFailure::of_call(TwStatus::Partial, &error)),
             None if outcome.stopped => Err(stopped(account.bytes)),
             None => Ok(()),
         }
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn tw_plan_json(
     options: *const TwTransferOptions,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let json = handle::place(json, "result")?;
         let wishes = Wishes::of(options)?;
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn tw_copy(
     options: *const TwTransferOptions,
     report: *mut TwReport,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         CopyAccount::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn tw_copy(
             ..CopyOptions::default()
         };
         let done = thalweg_tree::copy(&[source], &destination, &options, &listener);
-        let done = done.map_err(|error| of_tree(&error, Status::System))?;
+        let done = done.map_err(|error| of_tree(&error, TwStatus::System))?;
         let account = CopyAccount {
             bytes: done.bytes,
             lost: 0,
@@ -249,8 +249,8 @@ pub unsafe extern "C" fn tw_copy(
 fn ended(done: &TreeReport) -> Result<(), CallFailure> {
     let status = match done.ending() {
         Ending::Done => return Ok(()),
-        Ending::Differ => Status::Differ,
-        Ending::Partial => Status::Partial,
+        Ending::Differ => TwStatus::Differ,
+        Ending::Partial => TwStatus::Partial,
     };
     let Some(first) = done.errors.first() else {
         if done.changed > 0 {
@@ -263,10 +263,10 @@ fn ended(done: &TreeReport) -> Result<(), CallFailure> {
 }
 
 /// Converts an error of the tree copier. `status` is used for failed calls and differing data.
-fn of_tree(error: &Error, status: Status) -> CallFailure {
+fn of_tree(error: &Error, status: TwStatus) -> CallFailure {
     let status = match error {
-        Error::Refused { reason: Refusal::NoMechanism(_), .. } => Status::Unsupported,
-        Error::Refused { .. } | Error::Usage(_) => Status::Usage,
+        Error::Refused { reason: Refusal::NoMechanism(_), .. } => TwStatus::Unsupported,
+        Error::Refused { .. } | Error::Usage(_) => TwStatus::Usage,
         Error::Call { .. }
         | Error::Move { .. }
         | Error::DataDiffer { .. }
@@ -278,7 +278,7 @@ fn of_tree(error: &Error, status: Status) -> CallFailure {
 
 fn stopped(moved: u64) -> CallFailure {
     let message = format!("stopped after {moved} bytes, as asked");
-    CallFailure { moved, ..CallFailure::new(Status::Stopped, message) }
+    CallFailure { moved, ..CallFailure::new(TwStatus::Stopped, message) }
 }
 
 /// Calls the watcher for a copy, which runs on several threads: they take turns.

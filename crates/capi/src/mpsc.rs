@@ -5,7 +5,7 @@ use std::ptr::null;
 use thalweg_channel::{Arrival, Mpsc, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard::guarded, options};
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn tw_mpsc_new(
     given: *const TwChannelOptions,
     mpsc: *mut *mut TwMpsc,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(mpsc, "consumer", || {
             let given = channel::options(given)?;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn tw_mpsc_add(
     timeout_ns: i64,
     producer: *mut u64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let names = ["link", "producer"];
         let exchanged = handle::exchange(link, producer, names, NOBODY);
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn tw_mpsc_receive(
     message: *mut *const c_void,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let from = handle::result(from, "producer", NOBODY)?;
         let message = handle::result(message, "message", null())?;
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn tw_mpsc_receive(
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError) -> TwStatus {
     guarded!(error, { handle::with(mpsc, "consumer", Lender::take_back) })
 }
 

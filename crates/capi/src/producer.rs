@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use thalweg_channel::{DetachedLoan, Producer};
 
 use crate::channel::{self, TwChannelOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::guard::guarded;
 use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn tw_producer_open(
     timeout_ns: i64,
     producer: *mut *mut TwProducer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(link, producer, ["link", "producer"], |link| {
             let options = channel::options(options)?;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn tw_producer_accept(
     timeout_ns: i64,
     producer: *mut *mut TwProducer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(listener, producer, ["listener", "producer"], |listener| {
             let options = channel::options(options)?;
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn tw_producer_loan(
     timeout_ns: i64,
     room: *mut *mut c_void,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let room = handle::result(room, "room", null_mut())?;
         let loan = |end: &mut ProducerEnd| end.loan(length, timeout_ns);
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,
     length: usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let commit = |end: &mut ProducerEnd| end.commit(length);
         handle::with(producer, "producer", commit)
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn tw_producer_commit(
 pub unsafe extern "C" fn tw_producer_abort(
     producer: *mut TwProducer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let abort = |end: &mut ProducerEnd| {
             let loaned = end.loaned.take();
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn tw_producer_send(
     length: usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let message = handle::bytes(message, length, "message")?;
         let send = |end: &mut ProducerEnd| end.send(message, timeout_ns);
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn tw_producer_drain(
     producer: *mut TwProducer,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let drain = |end: &mut ProducerEnd| {
             Ok(end.producer.drained_until(options::deadline(timeout_ns))?)
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn tw_producer_arm(
     length: usize,
     is_armed: *mut c_int,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let is_armed = handle::result(is_armed, "answer", 0)?;
         let arm = |end: &mut ProducerEnd| Ok(end.producer.arm(length)?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::{guard::guarded, handle, kernel, text};
 
 /// `tw_profile`, opaque to C.
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn tw_profile_load(
     path: *const c_char,
     profile: *mut *mut TwProfile,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let profile = handle::place(profile, "profile")?;
         let named = path.as_ref().map(|path| text::path(path, "path"));
@@ -47,7 +47,7 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
         None => Ok(Some(profile)),
         Some(stale) => {
             let message = format!("{}: it does not hold here: {stale}", path.display());
-            Err(CallFailure::new(Status::Unsupported, message))
+            Err(CallFailure::new(TwStatus::Unsupported, message))
         }
     }
 }
@@ -56,7 +56,7 @@ fn unusable(error: &ProfileError) -> CallFailure {
     match error {
         ProfileError::Io { source, .. } => {
             let os_error = Errno::from_io_error(source).map_or(0, Errno::raw_os_error);
-            CallFailure { os_error, ..CallFailure::new(Status::System, error.to_string()) }
+            CallFailure { os_error, ..CallFailure::new(TwStatus::System, error.to_string()) }
         }
         ProfileError::Invalid { .. } => CallFailure::usage(error.to_string()),
     }

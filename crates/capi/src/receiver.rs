@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 use thalweg_channel::{Error, bulk::Receiver};
 
-use crate::buffer::{BulkMemory, TwBuffer};
+use crate::buffer::{BufferMemory, TwBuffer};
 use crate::bulk::{self, TwBulkOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle, OwnedHere};
 use crate::link::TwLink;
 use crate::{guard::guarded, mechanism, text};
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn tw_receiver_open(
     options: *const TwBulkOptions,
     receiver: *mut *mut TwReceiver,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(link, receiver, ["link", "receiver"], |link| {
             let options = bulk::options(options)?;
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn tw_receiver_next_length(
     receiver: *mut TwReceiver,
     length: *mut u64,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
         let next = |end: &mut OwnedHere<ReceiverEnd>| end.get()?.next_length();
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
     room: usize,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "room for a buffer")?;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
     receiver: *mut TwReceiver,
     buffer: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(buffer, "buffer", || {
             let receive = |end: &mut OwnedHere<ReceiverEnd>| {
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
                 Ok(got)
             };
             let got = handle::with(receiver, "receiver", receive)?;
-            Ok(BulkMemory::Own(got))
+            Ok(BufferMemory::Own(got))
         })
     })
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
     receiver: *const TwReceiver,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let explain = |end: &mut OwnedHere<ReceiverEnd>| {
             let receiver = &end.get()?.receiver;

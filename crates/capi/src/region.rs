@@ -8,7 +8,7 @@ use thalweg_sys::Errno;
 use thalweg_sys::memfd;
 use thalweg_sys::region::{self, Region, SealFlags, Segment, Sharing};
 
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::{guard::guarded, options, text};
 
@@ -106,7 +106,7 @@ impl RegionMemory {
             }
             Home::Segment(_) => {
                 let message = "a System V segment is mapped with TW_WRITE only";
-                return Err(CallFailure::new(Status::Unsupported, message));
+                return Err(CallFailure::new(TwStatus::Unsupported, message));
             }
         };
         self.map = Some(mapped?);
@@ -118,7 +118,7 @@ impl RegionMemory {
             Home::File(file) => Ok(file),
             Home::Segment(_) => {
                 let message = format!("a System V segment cannot {what}");
-                Err(CallFailure::new(Status::Unsupported, message))
+                Err(CallFailure::new(TwStatus::Unsupported, message))
             }
         }
     }
@@ -135,7 +135,7 @@ fn within(length: usize, most: usize) -> Result<usize, CallFailure> {
         0 => Ok(most),
         _ if length > most => {
             let message = format!("{length} bytes are more than it has: {most}");
-            Err(CallFailure::new(Status::TooLarge, message))
+            Err(CallFailure::new(TwStatus::TooLarge, message))
         }
         _ => Ok(length),
     }
@@ -166,10 +166,8 @@ pub unsafe extern "C" fn tw_region_create(
     length: usize,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
-    guarded!(error, {
-        handle::create(region, "region", || Ok(RegionMemory::create(kind, length)?))
-    })
+) -> TwStatus {
+    guarded!(error, { handle::create(region, "region", || RegionMemory::create(kind, length)) })
 }
 
 /// Maps the file behind a descriptor.
@@ -183,11 +181,11 @@ pub unsafe extern "C" fn tw_region_of_fd(
     share: u32,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(region, "region", || {
             let file = text::own_descriptor(fd, "fd")?;
-            Ok(RegionMemory::of_file(file.into(), length, sharing(share)?)?)
+            RegionMemory::of_file(file.into(), length, sharing(share)?)
         })
     })
 }
@@ -203,11 +201,9 @@ pub unsafe extern "C" fn tw_region_of_segment(
     share: u32,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
-        handle::create(region, "region", || {
-            Ok(RegionMemory::of_segment(id, length, sharing(share)?)?)
-        })
+        handle::create(region, "region", || RegionMemory::of_segment(id, length, sharing(share)?))
     })
 }
 
@@ -220,7 +216,7 @@ pub unsafe extern "C" fn tw_region_map(
     region: *mut TwRegion,
     share: u32,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let map = |memory: &mut RegionMemory| memory.map(sharing(share)?);
         handle::with(region, "region", map)
@@ -232,7 +228,7 @@ pub unsafe extern "C" fn tw_region_map(
 /// # Safety
 /// The pointers must satisfy the header's requirements; the memory must not be in use any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
     guarded!(error, {
         let unmap = |memory: &mut RegionMemory| {
             memory.mapped()?;
@@ -252,7 +248,7 @@ pub unsafe extern "C" fn tw_region_seal(
     region: *mut TwRegion,
     bits: u32,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let seal = |memory: &mut RegionMemory| {
             let flags = seals(bits)?;
@@ -288,13 +284,16 @@ pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32)
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_region_populate(
+    region: *mut TwRegion,
+    error: *mut TwError,
+) -> TwStatus {
     guarded!(error, {
         let populate = |memory: &mut RegionMemory| match memory.mapped()?.populate() {
             Ok(()) => Ok(()),
             Err(Errno::INVAL) => {
                 let failure = CallFailure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
-                Err(CallFailure { status: Status::Unsupported, ..failure }
+                Err(CallFailure { status: TwStatus::Unsupported, ..failure }
                     .hint("; it needs Linux 5.14"))
             }
             Err(errno) => Err(CallFailure::system("madvise(MADV_POPULATE_*)", errno)),
@@ -308,7 +307,7 @@ pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut T
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> Status {
+pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
     guarded!(error, {
         let remove = |memory: &mut RegionMemory| match &memory.home {
             Home::Segment(segment) => {

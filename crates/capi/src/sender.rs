@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 use thalweg_channel::bulk::Sender;
 
-use crate::buffer::{BulkMemory, TwBuffer};
+use crate::buffer::{BufferMemory, TwBuffer};
 use crate::bulk::{self, TwBulkOptions};
-use crate::error::{CallFailure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle, OwnedHere};
 use crate::link::TwLink;
 use crate::{guard::guarded, mechanism, sigpipe, text};
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn tw_sender_open(
     options: *const TwBulkOptions,
     sender: *mut *mut TwSender,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::open(link, sender, ["link", "sender"], |link| {
             let options = bulk::options(options)?;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn tw_sender_send(
     from: *const c_void,
     length: usize,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let bytes = handle::bytes(from, length, "buffer")?;
         let send = |sender: &mut OwnedHere<Sender>| {
@@ -64,12 +64,12 @@ pub unsafe extern "C" fn tw_sender_loan(
     length: usize,
     loan: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         handle::create(loan, "loan", || {
             let alloc = |sender: &mut OwnedHere<Sender>| Ok(sender.get()?.alloc(length)?);
             let made = handle::with(sender, "sender", alloc)?;
-            Ok(BulkMemory::Lent(made))
+            Ok(BufferMemory::Lent(made))
         })
     })
 }
@@ -83,13 +83,13 @@ pub unsafe extern "C" fn tw_sender_send_loan(
     sender: *mut TwSender,
     loan: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let send = |sender: &mut OwnedHere<Sender>| {
             // Taken before anything else can fail: after a failure the caller has no loan any more.
             let taken = match handle::take(loan, "loan")? {
-                BulkMemory::Lent(taken) => taken,
-                own @ BulkMemory::Own(_) => {
+                BufferMemory::Lent(taken) => taken,
+                own @ BufferMemory::Own(_) => {
                     // `take` has checked the pointer.
                     loan.write(handle::hand_out(own));
                     let message =
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn tw_sender_send_loan(
         let back = handle::with(sender, "sender", send)?;
         if let Some(back) = back {
             // `take` has checked the pointer.
-            loan.write(handle::hand_out(BulkMemory::Lent(back)));
+            loan.write(handle::hand_out(BufferMemory::Lent(back)));
         }
         Ok(())
     })
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn tw_sender_explain_json(
     sender: *const TwSender,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
+) -> TwStatus {
     guarded!(error, {
         let explain = |sender: &mut OwnedHere<Sender>| {
             let sender = sender.get()?;

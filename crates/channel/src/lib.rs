@@ -26,4 +26,4 @@ pub use shared::wait::Wait;
 /// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ChannelReadme;

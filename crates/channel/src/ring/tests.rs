@@ -301,7 +301,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
         opened.unwrap()
     });
     let patience = Duration::from_secs(1);
-    let mut producer = Producer::accept_each(&listener, &options, (None, patience)).unwrap();
+    let mut producer = Producer::accept_each(&listener, &options, None, patience).unwrap();
     producer.send(b"hello").unwrap();
     assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
     drop(rude);
@@ -311,7 +311,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     assert_eq!(silent.receive(&mut offer).unwrap_err(), Error::Closed { delivered: 0 });
     let _mute = Link::connect(&address).unwrap();
     let soon = Some(Instant::now() + Duration::from_millis(100));
-    let late = Producer::accept_each(&listener, &options, (soon, Duration::from_secs(600)));
+    let late = Producer::accept_each(&listener, &options, soon, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
 }
 
@@ -330,7 +330,7 @@ fn callers_who_fail_one_after_the_other_do_not_outlast_the_deadline() {
     }
     let now = Some(Instant::now());
     let options = Options::default();
-    let late = Producer::accept_each(&listener, &options, (now, Duration::from_secs(600)));
+    let late = Producer::accept_each(&listener, &options, now, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
     // The deadline ended it: other processes are still waiting.
     let next = listener.accept_until(now).unwrap();

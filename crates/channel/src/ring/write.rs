@@ -3,7 +3,7 @@
 use super::Producer;
 use crate::error::{Error, Result};
 use crate::layout::occupied;
-use crate::shared::end::Patience;
+use crate::shared::end::WaitPatience;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
@@ -20,13 +20,13 @@ impl Producer {
 
     /// Like [`Producer::loan`], until `deadline` at the latest; `None` waits without limit.
     pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
-        self.room(self.head, len, Patience::Until(deadline))?;
+        self.room(self.head, len, WaitPatience::Until(deadline))?;
         Ok(Loan::new(self, len))
     }
 
     /// Like [`Producer::loan`], but returns `None` if no room is available now.
     pub fn try_loan(&mut self, len: usize) -> Result<Option<Loan<'_>>> {
-        let room = self.room(self.head, len, Patience::None)?;
+        let room = self.room(self.head, len, WaitPatience::None)?;
         Ok(room.then(|| Loan::new(self, len)))
     }
 
@@ -66,7 +66,7 @@ impl Producer {
             let why = "the loan is of another producer, or a message was committed since";
             return Err(Error::not_permitted(why));
         }
-        if !self.room(head, len, Patience::None)? {
+        if !self.room(head, len, WaitPatience::None)? {
             return Err(Error::corrupt("the room of a loan is occupied again"));
         }
         Ok(Loan::new(self, len))
@@ -171,7 +171,7 @@ impl<'p> Batch<'p> {
     /// Returns room for one more message of `len` bytes, to be written before the next call. `None` if
     /// the ring has no room now; commit the batch to make progress.
     pub fn loan(&mut self, len: usize) -> Result<Option<&mut [u8]>> {
-        if !self.producer.room(self.head, len, Patience::None)? {
+        if !self.producer.room(self.head, len, WaitPatience::None)? {
             return Ok(None);
         }
         let at = self.head;
