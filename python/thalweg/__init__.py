@@ -1,4 +1,4 @@
-"""Arrays between processes of one machine, and files, by the way that is fastest on it.
+"""Moves arrays between processes of one machine, and copies files, by the method that is fastest on it.
 
     with thalweg.offer("camera") as out:       # one program
         out.send(array)
@@ -6,8 +6,8 @@
     for array in thalweg.take("camera"):       # another, started before or after
         ...
 
-The bytes go through shared memory without names and without a daemon; a process that is killed is told of at once
-(`PeerDied`) and leaves nothing behind. docs/reference/python.md has the whole of it.
+The bytes go through anonymous shared memory, without a daemon. If a process is killed, the other one gets PeerDied at
+once, and nothing is left behind. See docs/reference/python.md.
 """
 
 from importlib import import_module
@@ -85,7 +85,7 @@ __all__ = [
     "tune_fleet",
 ]
 
-# Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
+# Imported at first use: asyncio, subprocess and dataclasses would take most of the time of `import thalweg`.
 _LATER = {
     "_async": {"AsyncConsumer", "AsyncProducer", "offer_async", "take_async"},
     "_async_many": {"AsyncBroadcast", "AsyncMpsc", "broadcast_async", "gather_async", "subscribe_async"},
