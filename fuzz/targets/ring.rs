@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::os::fd::AsFd;
 use std::time::Instant;
-use thalweg_channel::layout::{Frame, Geometry, Hello, Kind, Role};
+use thalweg_channel::layout::{Frame, Geometry, Hello, HelloKind, Role};
 use thalweg_channel::{Consumer, Link, Options};
 use thalweg_sys::{io, memfd};
 
@@ -34,9 +34,9 @@ fuzz_target!(|bytes: &[u8]| {
         memfd::seal_for_one_writer(&fd).expect("seals");
     }
     let (near, far) = Link::pair().expect("a link");
-    let offer = Hello::of_ring(Kind::Offer, 7).to_bytes();
+    let offer = Hello::of_ring(HelloKind::Offer, 7).to_bytes();
     far.send(&offer, &[fd.as_fd()]).expect("room for the offer");
-    let ready = Hello::of_ring(Kind::Ready, 7).to_bytes();
+    let ready = Hello::of_ring(HelloKind::Ready, 7).to_bytes();
     far.send(&ready, &[]).expect("room for the last word");
     let options = Options { trusted: mode & 4 == 0, ..Options::default() };
     let Ok(mut consumer) = Consumer::open_until(near, &options, Some(Instant::now())) else {

@@ -4,19 +4,19 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use thalweg_channel::Error;
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 
 use crate::error::raised;
 
 /// The state behind a Python handle.
-pub struct Alone<T> {
+pub struct OneThread<T> {
     inside: Mutex<T>,
-    mark: Mark,
+    mark: ForkMark,
 }
 
-impl<T> Alone<T> {
+impl<T> OneThread<T> {
     pub fn new(inside: T) -> Self {
-        Self { inside: Mutex::new(inside), mark: Mark::here() }
+        Self { inside: Mutex::new(inside), mark: ForkMark::here() }
     }
 
     /// Runs `work` with exclusive access to the state. Returns an exception if the caller may not use it.
@@ -31,10 +31,19 @@ impl<T> Alone<T> {
         })
     }
 
+    /// Takes a part out of the state and drops it without the interpreter lock. Does nothing in a forked child.
+    pub fn close<D: Send>(&self, py: Python<'_>, part: impl FnOnce(&mut T) -> D) -> PyResult<()> {
+        let Some(mut inside) = self.here()? else { return Ok(()) };
+        let part = part(&mut inside);
+        drop(inside);
+        py.detach(|| drop(part));
+        Ok(())
+    }
+
     /// Locks the state; `None` in a forked child, because the end belongs to the parent. If the state is in use,
     /// returns an exception instead of waiting. A signal handler that has interrupted a call on this end would
     /// otherwise deadlock.
-    pub fn here(&self) -> PyResult<Option<MutexGuard<'_, T>>> {
+    fn here(&self) -> PyResult<Option<MutexGuard<'_, T>>> {
         if !self.mark.is_here() {
             return Ok(None);
         }

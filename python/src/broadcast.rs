@@ -1,101 +1,81 @@
-//! The end that sends to several receivers.
+//! The end that sends to several subscribers.
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use thalweg_channel::{Departure, Error, Link, Listener, Options, Producer, Slow};
+use thalweg_channel::{Broadcast, Departure, Error, Link, Listener, Options, Producer, Slow};
 
-use crate::alone::Alone;
-use crate::content::Content;
-use crate::door::Door;
-use crate::error::{closed, raised};
-use crate::memory::Pool;
-
-use crate::wait::{SLICE, deadline, patiently};
+use crate::alone::OneThread;
+use crate::content::{MessageContent, SendsContent, deliver};
+use crate::error::raised;
+use crate::many::{ManyPeers, OpenPeers};
+use crate::memory::RoomPool;
+use crate::wait::{deadline, patiently};
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Interval between two checks whether stored messages could be sent.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// The sending end of channels to any number of receivers, made by `broadcast`: each has a ring of its own, and gets what is
-/// sent once it is there. Without receivers what is sent goes to nobody.
+/// The sending end of channels to any number of subscribers, created by `broadcast`. Each subscriber has its own ring, and
+/// receives the messages that are sent after it has connected. Without subscribers, messages are discarded.
 ///
-/// One thread at a time may use it; another gets a RuntimeError. Closing it is the goodbye.
-#[pyclass(frozen, module = "thalweg")]
-pub struct Broadcast {
-    inside: Alone<Inside>,
+/// One thread at a time may use it; another gets a RuntimeError. Closing it ends the channels.
+#[pyclass(frozen, name = "Broadcast", module = "thalweg")]
+pub struct PyBroadcast {
+    inside: OneThread<BroadcastInner>,
 }
 
-struct Inside {
-    /// `None` after `close`.
-    open: Option<Open>,
-    pool: Pool,
+struct BroadcastInner {
+    many: ManyPeers<Broadcast, Subscriber>,
+    pool: RoomPool,
     /// Size in bytes of the message that was sent last.
     wanted: usize,
-    departed: Vec<(Receiver, Departure)>,
-}
-
-struct Open {
-    door: Door<Producer>,
-    seats: thalweg_channel::Broadcast,
-    receivers: BTreeMap<u64, Receiver>,
+    departed: Vec<(Subscriber, Departure)>,
 }
 
 #[derive(Clone, Copy)]
-struct Receiver {
+struct Subscriber {
     process: u32,
 }
 
-impl Broadcast {
-    /// Creates the end. With a `backlog` it never waits for slow receivers: up to `backlog` messages are stored for
+impl PyBroadcast {
+    /// Creates the end. With a `backlog` it never waits for slow subscribers: up to `backlog` messages are stored for
     /// each, then the oldest is dropped.
     pub fn new(listener: Listener, options: Options, backlog: Option<usize>) -> Self {
         let slow = backlog.map_or(Slow::Wait, |backlog| Slow::DropOldest { backlog });
         let meet =
             |link: Link, options: &Options, until| Producer::open_until(link, options, Some(until));
-        let open = Open {
-            door: Door::new(listener, options, meet),
-            seats: thalweg_channel::Broadcast::new(slow),
-            receivers: BTreeMap::new(),
-        };
-        let pool = Pool::default();
-        let inside = Inside { open: Some(open), pool, wanted: 0, departed: Vec::new() };
-        Self { inside: Alone::new(inside) }
-    }
-
-    fn deliver(&self, py: Python<'_>, content: &Content, timeout: Option<f64>) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        self.inside.with(py, |inside| inside.send(py, content, deadline))
+        let many = ManyPeers::new(listener, options, meet, Broadcast::new(slow));
+        let pool = RoomPool::default();
+        let inside = BroadcastInner { many, pool, wanted: 0, departed: Vec::new() };
+        Self { inside: OneThread::new(inside) }
     }
 }
 
-impl Inside {
-    /// Admits new receivers, and records those that have gone.
-    fn look(&mut self, py: Python<'_>) -> PyResult<&mut Open> {
-        let open = self.open.as_mut().ok_or_else(closed)?;
-        for producer in open.door.arrivals().map_err(raised(py))? {
-            let process = producer.peer().pid;
-            let number = open.seats.admit(producer);
-            open.receivers.insert(number, Receiver { process });
-        }
-        for departure in open.seats.take_departed() {
-            let receiver = open.receivers.remove(&departure.subscriber);
-            if let (Some(receiver), false) =
-                (receiver, matches!(departure.error, Error::Closed { .. }))
+impl BroadcastInner {
+    /// Admits new subscribers, and records those that have gone.
+    fn look(&mut self, py: Python<'_>) -> PyResult<&mut OpenPeers<Broadcast, Subscriber>> {
+        let open = self.many.open()?;
+        open.admit(py, |process| Subscriber { process })?;
+        for departure in open.rings.take_departed() {
+            let subscriber = open.peers.remove(&departure.subscriber);
+            if let (Some(subscriber), false) =
+                (subscriber, matches!(departure.error, Error::Closed { .. }))
             {
-                self.departed.push((receiver, departure));
+                self.departed.push((subscriber, departure));
             }
         }
         Ok(open)
     }
+}
 
-    /// Sends a message to all receivers, or to none if it times out.
+impl SendsContent for BroadcastInner {
+    /// Sends a message to all subscribers, or to none if it times out.
     fn send(
         &mut self,
         py: Python<'_>,
-        content: &Content,
+        content: &MessageContent,
         deadline: Option<Instant>,
     ) -> PyResult<()> {
         let len = content.message();
@@ -103,22 +83,22 @@ impl Inside {
         let mut room = self.pool.room(len).ok_or_else(|| PyMemoryError::new_err(()))?;
         let (message, write) = (room.bytes(len), content.writer(py));
         py.detach(|| write(&mut *message));
-        let seats = &mut self.look(py)?.seats;
-        patiently(py, deadline, |until| seats.publish_until(message, Some(until)))?;
+        let rings = &mut self.look(py)?.rings;
+        patiently(py, deadline, |until| rings.publish_until(message, Some(until)))?;
         self.look(py).map(drop)
     }
 }
 
 #[pymethods]
-impl Broadcast {
-    /// Sends an array, or anything else with a buffer, as it is now. Without a `backlog` it waits for room at every
-    /// receiver; after Timeout nobody has it.
+impl PyBroadcast {
+    /// Sends an array, or another object with a buffer, as it is now. Without a `backlog` it waits until every subscriber
+    /// has room; after Timeout no subscriber has received it.
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
-        self.deliver(py, &Content::array(obj)?, timeout)
+        deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
     }
 
-    /// Sends bytes as they are, as `Offer.send_bytes`.
+    /// Sends bytes unchanged, as `Producer.send_bytes`.
     #[pyo3(signature = (data, timeout=None))]
     fn send_bytes(
         &self,
@@ -126,10 +106,10 @@ impl Broadcast {
         data: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.deliver(py, &Content::bytes(data)?, timeout)
+        deliver(py, &self.inside, &MessageContent::bytes(data)?, timeout)
     }
 
-    /// Sends any object that can be pickled, as `Offer.send_object`.
+    /// Sends any object that can be pickled, as `Producer.send_object`.
     #[pyo3(signature = (obj, timeout=None))]
     fn send_object(
         &self,
@@ -137,25 +117,25 @@ impl Broadcast {
         obj: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.deliver(py, &Content::object(obj)?, timeout)
+        deliver(py, &self.inside, &MessageContent::object(obj)?, timeout)
     }
 
-    /// Waits until as many receivers are there.
-    #[pyo3(signature = (receivers=1, timeout=None))]
-    fn wait(&self, py: Python<'_>, receivers: usize, timeout: Option<f64>) -> PyResult<()> {
+    /// Waits until this many subscribers are connected.
+    #[pyo3(signature = (subscribers=1, timeout=None))]
+    fn wait(&self, py: Python<'_>, subscribers: usize, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
         self.inside.with(py, |inside| {
             loop {
                 let open = inside.look(py)?;
-                // Departures are only detected by a call for each receiver.
-                open.seats.push_backlog().map_err(raised(py))?;
-                if open.seats.subscribers() >= receivers {
+                // Departures are only detected by a call for each subscriber.
+                open.rings.push_backlog().map_err(raised(py))?;
+                if open.rings.subscribers() >= subscribers {
                     return inside.look(py).map(drop);
                 }
                 if deadline.is_some_and(|at| Instant::now() >= at) {
                     return Err(raised(py)(Error::Timeout));
                 }
-                let slice = Instant::now() + SLICE;
+                let slice = Instant::now() + CANCEL_CHECK;
                 let until = deadline.map_or(slice, |deadline| deadline.min(slice));
                 py.detach(|| open.door.wait(until)).map_err(raised(py))?;
                 py.check_signals()?;
@@ -163,14 +143,14 @@ impl Broadcast {
         })
     }
 
-    /// Waits until nothing is kept here any more for receivers that were too slow.
+    /// Waits until no message is stored here any more for slow subscribers.
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
         self.inside.with(py, |inside| {
-            let seats = &mut inside.look(py)?.seats;
+            let rings = &mut inside.look(py)?.rings;
             patiently(py, deadline, |until| {
-                while seats.push_backlog()? > 0 {
+                while rings.push_backlog()? > 0 {
                     if Instant::now() >= until {
                         return Err(Error::Timeout);
                     }
@@ -187,55 +167,47 @@ impl Broadcast {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let wanted = inside.wanted;
-            inside.look(py)?.seats.arm(wanted).map_err(raised(py))
+            inside.look(py)?.rings.arm(wanted).map_err(raised(py))
         })
     }
 
-    /// What an event loop polls for reading: the listener, and what tells of each receiver.
+    /// The descriptors that an event loop polls for reading: the listener's, then one for each subscriber.
     fn filenos(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
-        self.inside.with(py, |inside| {
-            let open = inside.open.as_ref().ok_or_else(closed)?;
-            let all = std::iter::once(open.door.descriptor()).chain(open.seats.descriptors());
-            Ok(all.map(|descriptor| descriptor.as_raw_fd()).collect())
-        })
+        self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// Whether a receiver is about to be let in, of which no descriptor tells.
+    /// True while a subscriber is connecting, which makes no descriptor readable.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
-        self.inside.with(py, |inside| Ok(inside.open.as_ref().is_some_and(|o| o.door.is_meeting())))
+        self.inside.with(py, |inside| Ok(inside.many.is_meeting()))
     }
 
-    /// Says goodbye to all. What is still kept for who was too slow is dropped: `flush` before.
+    /// Closes the channels to all subscribers. Messages stored for slow subscribers are dropped: call `flush` before.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
-        let open = inside.open.take();
-        drop(inside);
-        py.detach(|| drop(open));
-        Ok(())
+        self.inside.close(py, |inside| inside.many.close())
     }
 
-    /// Receivers that have ended without a goodbye: process, messages that were dropped for it, and what was found.
+    /// The subscribers that ended without closing: process, number of messages dropped for it, and the error.
     fn departed(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, PyErr)>> {
         self.inside.with(py, |inside| {
-            let told = inside.departed.iter().map(|(receiver, departure)| {
-                (receiver.process, departure.dropped, raised(py)(departure.error.clone()))
+            let all = inside.departed.iter().map(|(subscriber, departure)| {
+                (subscriber.process, departure.dropped, raised(py)(departure.error.clone()))
             });
-            Ok(told.collect())
+            Ok(all.collect())
         })
     }
 
-    /// Receivers that are there, as far as is known.
+    /// Number of subscribers that are not known to have left.
     #[getter]
-    fn receivers(&self, py: Python<'_>) -> PyResult<usize> {
-        self.inside.with(py, |inside| Ok(inside.look(py)?.seats.subscribers()))
+    fn subscribers(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inside.with(py, |inside| Ok(inside.look(py)?.rings.subscribers()))
     }
 
-    /// Messages sent.
+    /// Number of messages sent.
     #[getter]
     fn sent(&self, py: Python<'_>) -> PyResult<u64> {
         self.inside
-            .with(py, |inside| Ok(inside.open.as_ref().map_or(0, |open| open.seats.published())))
+            .with(py, |inside| Ok(inside.many.get().map_or(0, |open| open.rings.published())))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

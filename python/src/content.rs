@@ -4,19 +4,43 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::ffi::CString;
+use std::time::Instant;
 
-use crate::error::Failure;
+use crate::alone::OneThread;
+use crate::error::PyFailure;
 use crate::header::{Encoding, Layout};
-use crate::memory::Given;
+use crate::memory::HeldBuffer;
 use crate::object::Pickled;
+use crate::wait::deadline;
 
-pub enum Content {
-    Array(Given, Layout, usize),
-    Bytes(Given, usize),
+/// An end that sends messages of any content.
+pub trait SendsContent {
+    fn send(
+        &mut self,
+        py: Python<'_>,
+        content: &MessageContent,
+        deadline: Option<Instant>,
+    ) -> PyResult<()>;
+}
+
+/// Sends a message by an end, which no other thread may use meanwhile.
+pub fn deliver(
+    py: Python<'_>,
+    end: &OneThread<impl SendsContent>,
+    content: &MessageContent,
+    timeout: Option<f64>,
+) -> PyResult<()> {
+    let deadline = deadline(timeout)?;
+    end.with(py, |inside| inside.send(py, content, deadline))
+}
+
+pub enum MessageContent {
+    Array(HeldBuffer, Layout, usize),
+    Bytes(HeldBuffer, usize),
     Object(Pickled),
 }
 
-impl Content {
+impl MessageContent {
     /// Takes an array, or another object with a buffer.
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // The buffer of a `numpy.ma` array contains only its data.
@@ -32,7 +56,7 @@ impl Content {
 
     /// Takes the bytes of a buffer without a header, for programs in other languages.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let given = Given::get(object, false)?;
+        let given = HeldBuffer::get(object, false)?;
         let layout = given.layout().ok_or_else(too_many)?;
         // The bytes of an array of objects are addresses in this process.
         layout.check_type().map_err(PyTypeError::new_err)?;
@@ -92,16 +116,16 @@ impl Content {
 }
 
 /// Returns the buffer of an object and its layout.
-fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
+fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
     let py = object.py();
-    let given = match Given::get(object, false) {
+    let given = match HeldBuffer::get(object, false) {
         Ok(given) => given,
         Err(_) => {
             // The object has no buffer. Dates are sent as integers with the name of their type; other types are
             // rejected by name.
             let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
             let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
-            let given = Given::get(&array, false)?;
+            let given = HeldBuffer::get(&array, false)?;
             let layout = given.layout().ok_or_else(too_many)?;
             let layout = Layout { encoding: Encoding::Time, format: CString::new(name)?, ..layout };
             return Ok((given, layout));
@@ -118,7 +142,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
 /// Returns the size in bytes of an array's message.
 pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
     let words = "an array of more bytes, dimensions or fields than one message holds";
-    layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))
+    layout.message().ok_or_else(|| PyFailure::new("TooLarge", words).raised(py))
 }
 
 fn too_many() -> PyErr {

@@ -11,9 +11,9 @@ use thalweg_sys::{Errno, io};
 const MOST: usize = 64;
 
 /// Performs a handshake over a link, with a deadline.
-type Meet<T> = fn(Link, &Options, Instant) -> Result<T, Error>;
+pub type Meet<T> = fn(Link, &Options, Instant) -> Result<T, Error>;
 
-pub struct Door<T> {
+pub struct HandshakeDoor<T> {
     listener: Listener,
     options: Options,
     meet: Meet<T>,
@@ -24,7 +24,7 @@ pub struct Door<T> {
     arrived: Vec<T>,
 }
 
-impl<T: Send + 'static> Door<T> {
+impl<T: Send + 'static> HandshakeDoor<T> {
     pub fn new(listener: Listener, options: Options, meet: Meet<T>) -> Self {
         let (tell, told) = channel();
         Self { listener, options, meet, tell, told, meeting: 0, arrived: Vec::new() }

@@ -7,7 +7,7 @@ use thalweg_channel::Error;
 use thalweg_channel::layout::{FRAME_HEADER, MOST_CAPACITY};
 
 /// Contents of an exception.
-pub struct Failure {
+pub struct PyFailure {
     pub kind: &'static str,
     pub errno: Option<i32>,
     pub message: String,
@@ -15,7 +15,7 @@ pub struct Failure {
     pub mechanism: Option<String>,
 }
 
-impl Failure {
+impl PyFailure {
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
         Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
     }
@@ -27,7 +27,7 @@ impl Failure {
     }
 }
 
-impl PyErrArguments for Failure {
+impl PyErrArguments for PyFailure {
     fn arguments(self, py: Python<'_>) -> Py<PyAny> {
         let made = || {
             let module = py.import("thalweg._errors")?;
@@ -39,7 +39,7 @@ impl PyErrArguments for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for PyFailure {
     fn from(error: Error) -> Self {
         let (kind, errno, moved) = match &error {
             Error::PeerDied { delivered, .. } => ("PeerDied", None, *delivered),
@@ -71,7 +71,7 @@ impl From<Error> for Failure {
 
 /// Returns a converter for `map_err`.
 pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
-    move |error| Failure::from(error).raised(py)
+    move |error| PyFailure::from(error).raised(py)
 }
 
 /// Returns the exception that Python raises for closed files.

@@ -10,12 +10,12 @@ use std::thread;
 use thalweg::{Cancelled, CopyOptions, Error, Event, Events, Fsync, Hash, Progress, TreeReport};
 use thalweg_core::MECHANISMS;
 
-use crate::error::Failure;
-use crate::wait::SLICE;
+use crate::error::PyFailure;
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// State shared by the copying thread and the thread that waits for it: progress, and the request to cancel.
 #[derive(Default)]
-pub struct Watched {
+pub struct CopyWatch {
     far: Mutex<Progress>,
     /// The first sources that changed during the copy.
     changed: Mutex<Vec<PathBuf>>,
@@ -25,7 +25,7 @@ pub struct Watched {
 /// Largest number of changed sources that are stored.
 const MOST_CHANGED: usize = 100;
 
-impl Events for Watched {
+impl Events for CopyWatch {
     fn event(&self, event: &Event<'_>) {
         let Event::Changed { source } = event else { return };
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,9 +70,9 @@ pub fn copied<'py>(
 pub fn attended<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Watched) -> T + Send,
+    work: impl FnOnce(&CopyWatch) -> T + Send,
 ) -> PyResult<(T, Vec<PathBuf>)> {
-    let watched = Watched::default();
+    let watched = CopyWatch::default();
     let (mut seen, mut interrupt) = (Progress::default(), None);
     let (tell, mut told) = mpsc::channel::<()>();
     let outcome = thread::scope(|scope| {
@@ -87,7 +87,7 @@ pub fn attended<T: Send>(
         loop {
             let heard;
             (told, heard) = py.detach(move || {
-                let heard = told.recv_timeout(SLICE);
+                let heard = told.recv_timeout(CANCEL_CHECK);
                 (told, heard)
             });
             if heard == Err(mpsc::RecvTimeoutError::Disconnected) {
@@ -115,7 +115,7 @@ pub fn attended<T: Send>(
     let changed = watched.changed.into_inner().unwrap_or_else(PoisonError::into_inner);
     match outcome {
         Ok(done) => Ok((done, changed)),
-        Err(_) => Err(Failure::new("Error", "the copy ended without an answer").raised(py)),
+        Err(_) => Err(PyFailure::new("Error", "the copy ended without an answer").raised(py)),
     }
 }
 
@@ -189,7 +189,7 @@ pub fn shares(report: &TreeReport) -> Vec<(&'static str, u64)> {
 }
 
 /// Converts an error into the contents of an exception.
-pub fn failed(error: Error) -> Failure {
+pub fn failed(error: Error) -> PyFailure {
     let (moved, mechanism) = match &error {
         Error::Incomplete(report) => (report.bytes, report.main().map(|share| share.mechanism)),
         Error::Move { report, .. } => (report.bytes, None),
@@ -197,5 +197,5 @@ pub fn failed(error: Error) -> Failure {
     };
     let errno = error.errno().map(|errno| errno.raw_os_error());
     let mechanism = mechanism.map(str::to_owned);
-    Failure { errno, moved, mechanism, ..Failure::new("Error", error.to_string()) }
+    PyFailure { errno, moved, mechanism, ..PyFailure::new("Error", error.to_string()) }
 }

@@ -6,7 +6,8 @@
 //! - `content`: what is sent; `read`: processing of received messages
 //! - `header`, `object`, `long`: formats of the messages of arrays, of objects, and of messages in parts
 //! - `memory`: memory shared with Python
-//! - `offer` and `take`: the two ends of a channel; `broadcast` and `gather`: ends with several peers
+//! - `producer` and `consumer`: the two ends of a channel
+//! - `broadcast` and `mpsc`: ends with several peers, over the code that they share in `many`
 //! - `files`: copies; `fleet`: sharded copies
 #![deny(unsafe_code)]
 
@@ -14,44 +15,45 @@ use pyo3::prelude::*;
 
 mod alone;
 mod broadcast;
+mod consumer;
 mod content;
 mod door;
 mod error;
 mod files;
 mod fleet;
-mod gather;
 mod header;
 mod long;
+mod many;
 mod memory;
+mod mpsc;
 mod object;
-mod offer;
 mod open;
+mod producer;
 mod read;
 mod shown;
 mod source;
-mod take;
 mod wait;
 
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::broadcast::Broadcast;
+    use super::broadcast::PyBroadcast;
+    #[pymodule_export]
+    use super::consumer::PyConsumer;
     #[pymodule_export]
     use super::files::{copied, listed};
     #[pymodule_export]
     use super::fleet::{fleet_begin, fleet_left, fleet_status, fleet_stop, fleet_work};
     #[pymodule_export]
-    use super::gather::Gather;
+    use super::memory::{PyLoan, PyMessage, count::references, memory_available};
     #[pymodule_export]
-    use super::memory::{Loan, Message, count::references, memory_available};
+    use super::mpsc::PyMpsc;
     #[pymodule_export]
     use super::object::{object_head, object_parts};
-    #[pymodule_export]
-    use super::offer::Offer;
     #[pymodule_export]
     use super::open::{
         address, broadcast, gather, join, offer, offer_over, pair, subscribe, take, take_over,
     };
     #[pymodule_export]
-    use super::take::Take;
+    use super::producer::PyProducer;
 }

@@ -2,14 +2,14 @@
 //! in the receiver's own memory. Data from a peer is validated before use.
 
 use crate::header::{BEFORE, Layout};
-use crate::memory::{Given, Pool, Room};
+use crate::memory::{HeldBuffer, PooledRoom, RoomPool};
 
 pub const MAGIC: [u8; 8] = *b"THALWEGL";
 const VERSION: u16 = 1;
 
 /// Position of a part in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct MessagePart {
     /// Serial number of the long message, per sender.
     pub serial: u32,
     /// Size of the whole message in bytes.
@@ -18,7 +18,7 @@ pub struct Part {
     pub at: usize,
 }
 
-impl Part {
+impl MessagePart {
     /// Size of the header before the part's bytes.
     pub const HEAD: usize = 32;
 
@@ -66,26 +66,26 @@ pub struct Long {
 
 struct Assembly {
     serial: u32,
-    place: Place,
+    place: AssemblyPlace,
     total: usize,
     filled: usize,
 }
 
 /// Memory in which a message is reassembled.
-enum Place {
+enum AssemblyPlace {
     /// The message starts at offset [`BEFORE`], as in a ring, so that its elements have the same alignment.
-    Room(Room),
+    Room(PooledRoom),
     /// The elements are in the caller's array; this is the header before them.
     Array(Vec<u8>),
 }
 
 /// An array of the caller that receives the elements of a message directly, if they fit.
-pub struct Target<'a> {
-    pub given: &'a Given,
+pub struct ArrayTarget<'a> {
+    pub given: &'a HeldBuffer,
     pub layout: &'a Layout,
 }
 
-impl Target<'_> {
+impl ArrayTarget<'_> {
     /// Returns the header size of a message of `total` bytes that begins with `front`; `None` if the message does not
     /// fit.
     fn fits(&self, front: &[u8], total: usize) -> Option<usize> {
@@ -106,28 +106,29 @@ impl Long {
     pub fn take(
         &mut self,
         message: &[u8],
-        pool: &Pool,
-        target: Option<&Target<'_>>,
+        pool: &RoomPool,
+        target: Option<&ArrayTarget<'_>>,
     ) -> Option<Result<(), Refused>> {
-        Some(match Part::read(message)? {
-            Ok((part, bytes)) => self.add(part, bytes, (pool, target)),
+        Some(match MessagePart::read(message)? {
+            Ok((part, bytes)) => self.add(part, bytes, pool, target),
             Err(why) => Err(Refused::Corrupt(why)),
         })
     }
 
     fn add(
         &mut self,
-        part: Part,
+        part: MessagePart,
         bytes: &[u8],
-        (pool, target): (&Pool, Option<&Target<'_>>),
+        pool: &RoomPool,
+        target: Option<&ArrayTarget<'_>>,
     ) -> Result<(), Refused> {
         if part.at == 0 {
             // The sender has given up an earlier, incomplete message.
             self.now = None;
             self.refused = None;
             let place = match target.and_then(|target| target.fits(bytes, part.total)) {
-                Some(offset) => Place::Array(bytes[..offset].to_vec()),
-                None => Place::Room(self.room(part.serial, part.total, pool)?),
+                Some(offset) => AssemblyPlace::Array(bytes[..offset].to_vec()),
+                None => AssemblyPlace::Room(self.room(part.serial, part.total, pool)?),
             };
             self.now = Some(Assembly { serial: part.serial, place, total: part.total, filled: 0 });
         }
@@ -142,7 +143,7 @@ impl Long {
             None if self.refused == Some(part.serial) => Ok(()),
             None => {
                 self.now = None;
-                let Part { serial, at, .. } = part;
+                let MessagePart { serial, at, .. } = part;
                 Err(Refused::Corrupt(format!(
                     "a part of message {serial}, at {at}, which is not due"
                 )))
@@ -151,7 +152,7 @@ impl Long {
     }
 
     /// Allocates memory for a message. If that fails, all its parts are skipped.
-    fn room(&mut self, serial: u32, total: usize, pool: &Pool) -> Result<Room, Refused> {
+    fn room(&mut self, serial: u32, total: usize, pool: &RoomPool) -> Result<PooledRoom, Refused> {
         let left = thalweg_sys::host::memory_available();
         let fits = left.is_none_or(|left| total as u64 <= left);
         fits.then(|| pool.room(BEFORE + total)).flatten().ok_or_else(|| {
@@ -168,13 +169,13 @@ impl Long {
 
     /// Returns `true` if the message's elements are in the caller's array.
     pub fn is_in_array(&self) -> bool {
-        self.now.as_ref().is_some_and(|now| matches!(now.place, Place::Array(_)))
+        self.now.as_ref().is_some_and(|now| matches!(now.place, AssemblyPlace::Array(_)))
     }
 
     /// Returns the bytes of the complete message; empty if it is in the caller's array.
     pub fn message(&mut self) -> &[u8] {
         match &mut self.now {
-            Some(Assembly { place: Place::Room(room), total, .. }) => {
+            Some(Assembly { place: AssemblyPlace::Room(room), total, .. }) => {
                 &room.bytes(BEFORE + *total)[BEFORE..]
             }
             _ => &[],
@@ -183,45 +184,45 @@ impl Long {
 
     /// Releases the message and returns its memory, in which it starts at offset [`BEFORE`]; `None` if that is the
     /// caller's array.
-    pub fn finish(&mut self) -> Option<Room> {
+    pub fn finish(&mut self) -> Option<PooledRoom> {
         match self.now.take()?.place {
-            Place::Room(room) => Some(room),
-            Place::Array(_) => None,
+            AssemblyPlace::Room(room) => Some(room),
+            AssemblyPlace::Array(_) => None,
         }
     }
 
     /// Moves the received bytes of a message out of the caller's array, which then belongs to the caller again.
-    pub fn leave_array(&mut self, given: &Given, pool: &Pool) -> Result<(), Refused> {
-        let Some(now) = self.now.take_if(|now| matches!(now.place, Place::Array(_))) else {
+    pub fn leave_array(&mut self, given: &HeldBuffer, pool: &RoomPool) -> Result<(), Refused> {
+        let Some(now) = self.now.take_if(|now| matches!(now.place, AssemblyPlace::Array(_))) else {
             return Ok(());
         };
         let Assembly { serial, place, total, filled } = now;
-        let Place::Array(head) = place else { return Ok(()) };
+        let AssemblyPlace::Array(head) = place else { return Ok(()) };
         let mut room = self.room(serial, total, pool)?;
         let (front, elements) =
             room.bytes(BEFORE + filled)[BEFORE..].split_at_mut(head.len().min(filled));
         front.copy_from_slice(&head[..front.len()]);
         given.copy_part_to(0, elements);
-        self.now = Some(Assembly { serial, place: Place::Room(room), total, filled });
+        self.now = Some(Assembly { serial, place: AssemblyPlace::Room(room), total, filled });
         Ok(())
     }
 }
 
 impl Assembly {
     /// Stores the next bytes.
-    fn put(&mut self, bytes: &[u8], target: Option<&Target<'_>>) {
+    fn put(&mut self, bytes: &[u8], target: Option<&ArrayTarget<'_>>) {
         match (&mut self.place, target) {
-            (Place::Room(room), _) => {
+            (AssemblyPlace::Room(room), _) => {
                 let from = BEFORE + self.filled;
                 room.bytes(from + bytes.len())[from..].copy_from_slice(bytes);
             }
-            (Place::Array(head), Some(target)) => {
+            (AssemblyPlace::Array(head), Some(target)) => {
                 let skip = head.len().saturating_sub(self.filled).min(bytes.len());
                 let at = (self.filled + skip).saturating_sub(head.len());
                 target.given.copy_part_from(at, &bytes[skip..]);
             }
             // The call that supplied the array has ended.
-            (Place::Array(_), None) => {}
+            (AssemblyPlace::Array(_), None) => {}
         }
         self.filled += bytes.len();
     }
@@ -232,11 +233,11 @@ mod tests {
     use super::*;
 
     fn message(serial: u32, total: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
-        [&Part { serial, total, at }.head()[..], bytes].concat()
+        [&MessagePart { serial, total, at }.head()[..], bytes].concat()
     }
 
     fn taken(long: &mut Long, message: &[u8]) -> Option<bool> {
-        long.take(message, &Pool::default(), None).map(|taken| taken.is_ok())
+        long.take(message, &RoomPool::default(), None).map(|taken| taken.is_ok())
     }
 
     #[test]

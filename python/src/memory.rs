@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 
 pub use count::references;
 pub use descriptor::own_descriptor;
-pub use given::Given;
-pub use loan::{Loan, Ring};
-pub use message::Message;
-pub use pool::{Pool, Room};
+pub use given::HeldBuffer;
+pub use loan::{PyLoan, SharedProducer};
+pub use message::PyMessage;
+pub use pool::{PooledRoom, RoomPool};
 
 /// Bytes that this process could take, as far as the machine and its control groups let it; None where nobody says.
 #[pyfunction]

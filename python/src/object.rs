@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
 
-use crate::error::Failure;
+use crate::error::PyFailure;
 use crate::header::{ALIGN, BEFORE};
-use crate::memory::Given;
+use crate::memory::HeldBuffer;
 
 pub const MAGIC: [u8; 8] = *b"THALWEGO";
 const VERSION: u16 = 1;
@@ -15,12 +15,12 @@ const FIXED: usize = 24;
 
 /// Ranges of the parts of an object in its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct ObjectParts {
     pub pickle: Range<usize>,
     pub buffers: Vec<Range<usize>>,
 }
 
-impl Parts {
+impl ObjectParts {
     /// Computes the ranges for a pickle and buffers of these lengths; `None` if no message could hold them.
     pub fn new(pickle: usize, lengths: impl ExactSizeIterator<Item = usize>) -> Option<Self> {
         u32::try_from(lengths.len()).ok()?;
@@ -62,8 +62,8 @@ impl Parts {
         head
     }
 
-    /// Writes the whole message; `message` must have the size [`Parts::message`].
-    pub fn write(&self, message: &mut [u8], pickle: &[u8], buffers: &[Given]) {
+    /// Writes the whole message; `message` must have the size [`ObjectParts::message`].
+    pub fn write(&self, message: &mut [u8], pickle: &[u8], buffers: &[HeldBuffer]) {
         message[..self.pickle.start].copy_from_slice(&self.head());
         message[self.pickle.clone()].copy_from_slice(pickle);
         let mut end = self.pickle.end;
@@ -110,8 +110,8 @@ impl Parts {
 /// A pickled object, ready to be sent.
 pub struct Pickled {
     pickle: Py<PyBytes>,
-    buffers: Vec<Given>,
-    parts: Parts,
+    buffers: Vec<HeldBuffer>,
+    parts: ObjectParts,
 }
 
 impl Pickled {
@@ -120,9 +120,10 @@ impl Pickled {
         let py = object.py();
         let parted = py.import("thalweg._objects")?.getattr("parted")?.call1((object,))?;
         let (pickle, buffers): (Bound<'_, PyBytes>, Vec<Bound<'_, PyAny>>) = parted.extract()?;
-        let buffers = buffers.iter().map(|buffer| Given::get(buffer, false));
+        let buffers = buffers.iter().map(|buffer| HeldBuffer::get(buffer, false));
         let buffers = buffers.collect::<PyResult<Vec<_>>>()?;
-        let parts = Parts::new(pickle.as_bytes().len(), buffers.iter().map(Given::bytes));
+        let parts =
+            ObjectParts::new(pickle.as_bytes().len(), buffers.iter().map(HeldBuffer::bytes));
         let parts = parts.ok_or_else(|| too_large(py))?;
         Ok(Self { pickle: pickle.unbind(), buffers, parts })
     }
@@ -145,7 +146,7 @@ impl Pickled {
 /// The header of a message of a pickle and buffers of these lengths.
 #[pyfunction]
 pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResult<Py<PyBytes>> {
-    let parts = Parts::new(pickle, lengths.into_iter());
+    let parts = ObjectParts::new(pickle, lengths.into_iter());
     let parts = parts.ok_or_else(|| too_large(py))?;
     Ok(PyBytes::new(py, &parts.head()).unbind())
 }
@@ -154,10 +155,11 @@ pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResu
 /// the one after its last. Corrupt if that cannot be.
 #[pyfunction]
 pub fn object_parts(py: Python<'_>, front: &[u8], total: usize) -> PyResult<Vec<(usize, usize)>> {
-    let parts = Parts::read(front, total);
-    Ok(parts.map_err(|why| Failure::new("Corrupt", why).raised(py))?.ranges())
+    let parts = ObjectParts::read(front, total);
+    Ok(parts.map_err(|why| PyFailure::new("Corrupt", why).raised(py))?.ranges())
 }
 
 fn too_large(py: Python<'_>) -> PyErr {
-    Failure::new("TooLarge", "an object of more bytes or buffers than one message holds").raised(py)
+    PyFailure::new("TooLarge", "an object of more bytes or buffers than one message holds")
+        .raised(py)
 }

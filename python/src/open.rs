@@ -4,14 +4,14 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use thalweg_channel::{Address, Admit, Link, Listener, Options};
 
-use crate::broadcast::Broadcast;
+use crate::broadcast::PyBroadcast;
+use crate::consumer::{PyConsumer, ReceiveOptions};
 use crate::error::raised;
-use crate::gather::Gather;
 use crate::memory::own_descriptor;
-use crate::offer::{Making, Offer};
-use crate::take::{Manner, Take};
+use crate::mpsc::PyMpsc;
+use crate::producer::{PyProducer, RingOptions};
 
-/// Size in bytes of a ring that is created before the first message: for `pair`, and for each receiver of a
+/// Size in bytes of a ring that is created before the first message: for `pair`, and for each subscriber of a
 /// broadcast.
 const EACH: u64 = 8 << 20;
 
@@ -20,12 +20,12 @@ fn options(capacity: Option<u64>, checksums: bool) -> Options {
     Options { capacity: capacity.unwrap_or(usual.capacity), checksums, ..usual }
 }
 
-fn making(capacity: Option<u64>, checksums: bool, in_parts: bool) -> Making {
-    Making { options: options(capacity, checksums), is_sized: capacity.is_some(), in_parts }
+fn making(capacity: Option<u64>, checksums: bool, in_parts: bool) -> RingOptions {
+    RingOptions { options: options(capacity, checksums), is_sized: capacity.is_some(), in_parts }
 }
 
-/// Offers a channel under a name of this user's, or at a path with a slash. What is larger than the ring goes through it in
-/// `parts`; without, it is TooLarge.
+/// Offers a channel under a name, which belongs to this user, or at a path that contains a slash. Messages larger than the
+/// ring are sent in parts; with `parts=False` they are TooLarge.
 #[pyfunction]
 #[pyo3(signature = (name, *, capacity=None, checksums=false, parts=true))]
 pub fn offer(
@@ -34,11 +34,11 @@ pub fn offer(
     capacity: Option<u64>,
     checksums: bool,
     parts: bool,
-) -> PyResult<Offer> {
-    Ok(Offer::listening(listening(py, name)?, making(capacity, checksums, parts)))
+) -> PyResult<PyProducer> {
+    Ok(PyProducer::listening(listening(py, name)?, making(capacity, checksums, parts)))
 }
 
-/// Takes what is offered under a name.
+/// Connects to the channel that is offered under a name.
 #[pyfunction]
 #[pyo3(signature = (name, *, copy=false, trusted=true, hold=None))]
 pub fn take(
@@ -47,13 +47,13 @@ pub fn take(
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
-) -> PyResult<Take> {
-    let manner = Manner { copies: copy, hold, ..Manner::default() };
-    Take::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
+) -> PyResult<PyConsumer> {
+    let manner = ReceiveOptions { copies: copy, hold, ..ReceiveOptions::default() };
+    PyConsumer::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
-/// Sends to whoever subscribes under a name. With a `backlog` it never waits: so many messages are kept for each receiver that
-/// is too slow, then its oldest is dropped.
+/// Sends to all processes that subscribe under a name. With a `backlog` it never waits: up to this many messages are stored
+/// for each slow subscriber, then the oldest is dropped.
 #[pyfunction]
 #[pyo3(signature = (name, *, backlog=None, capacity=None, checksums=false))]
 pub fn broadcast(
@@ -62,13 +62,13 @@ pub fn broadcast(
     backlog: Option<usize>,
     capacity: Option<u64>,
     checksums: bool,
-) -> PyResult<Broadcast> {
+) -> PyResult<PyBroadcast> {
     let listener = listening(py, name)?;
     let options = options(Some(capacity.unwrap_or(EACH)), checksums);
-    Ok(Broadcast::new(listener, options, backlog))
+    Ok(PyBroadcast::new(listener, options, backlog))
 }
 
-/// Takes what is broadcast under a name.
+/// Subscribes to the broadcast under a name.
 #[pyfunction]
 #[pyo3(signature = (name, *, copy=false, trusted=true, hold=None))]
 pub fn subscribe(
@@ -77,30 +77,30 @@ pub fn subscribe(
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
-) -> PyResult<Take> {
-    let manner = Manner { subscribes: true, copies: copy, hold };
-    Take::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
+) -> PyResult<PyConsumer> {
+    let manner = ReceiveOptions { subscribes: true, copies: copy, hold };
+    PyConsumer::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
-/// Receives from everybody who joins under a name. Iterating over it ends when `senders` have come and gone; without
-/// that, never.
+/// Receives from all processes that join under a name. Iterating over it ends when this many `producers` have connected and
+/// left; without the argument, never.
 #[pyfunction]
-#[pyo3(signature = (name, *, senders=None, copy=false, trusted=true, hold=None))]
+#[pyo3(signature = (name, *, producers=None, copy=false, trusted=true, hold=None))]
 pub fn gather(
     py: Python<'_>,
     name: &str,
-    senders: Option<usize>,
+    producers: Option<usize>,
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
-) -> PyResult<Gather> {
+) -> PyResult<PyMpsc> {
     let listener = listening(py, name)?;
     let options = Options { trusted, ..Options::default() };
-    let manner = Manner { copies: copy, hold, ..Manner::default() };
-    Gather::new(py, listener, options, (manner, senders))
+    let manner = ReceiveOptions { copies: copy, hold, ..ReceiveOptions::default() };
+    PyMpsc::new(py, listener, options, manner, producers)
 }
 
-/// Sends to who gathers under a name, beside others.
+/// Sends to the process that gathers under a name, as one of several producers.
 #[pyfunction]
 #[pyo3(signature = (name, *, capacity=None, checksums=false, parts=true))]
 pub fn join(
@@ -109,8 +109,8 @@ pub fn join(
     capacity: Option<u64>,
     checksums: bool,
     parts: bool,
-) -> PyResult<Offer> {
-    Ok(Offer::seeking(seeking(py, name)?, making(capacity, checksums, parts)))
+) -> PyResult<PyProducer> {
+    Ok(PyProducer::seeking(seeking(py, name)?, making(capacity, checksums, parts)))
 }
 
 fn seeking(py: Python<'_>, name: &str) -> PyResult<Address> {
@@ -121,7 +121,7 @@ fn listening(py: Python<'_>, name: &str) -> PyResult<Listener> {
     py.detach(|| Listener::bind(&Address::parse(name)?)).map_err(raised(py))
 }
 
-/// Both ends of a channel in this process, for two threads.
+/// Creates both ends of a channel in this process, for two threads.
 #[pyfunction]
 #[pyo3(signature = (*, capacity=None, checksums=false, parts=true, copy=false, trusted=true, hold=None))]
 pub fn pair(
@@ -132,21 +132,21 @@ pub fn pair(
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
-) -> PyResult<(Offer, Take)> {
+) -> PyResult<(PyProducer, PyConsumer)> {
     let making = making(Some(capacity.unwrap_or(EACH)), checksums, parts);
     let options = Options { trusted, ..making.options };
     let (producer, consumer) = thalweg_channel::pair(&options).map_err(raised(py))?;
-    let manner = Manner { copies: copy, hold, ..Manner::default() };
-    Ok((Offer::open(producer, making), Take::open(py, consumer, options, manner)?))
+    let manner = ReceiveOptions { copies: copy, hold, ..ReceiveOptions::default() };
+    Ok((PyProducer::open(producer, making), PyConsumer::open(py, consumer, options, manner)?))
 }
 
-/// Where who offers a name listens.
+/// Returns the path of the socket of a name.
 #[pyfunction]
 pub fn address(py: Python<'_>, name: &str) -> PyResult<PathBuf> {
     Ok(seeking(py, name)?.path().to_owned())
 }
 
-/// The sending end of a channel over a connected socket, which must not block and of which it makes its own descriptor.
+/// Creates the sending end of a channel over a connected socket, which must be non-blocking. The descriptor is duplicated.
 #[pyfunction]
 #[pyo3(signature = (socket, *, capacity=None, checksums=false, parts=true))]
 pub fn offer_over(
@@ -154,12 +154,12 @@ pub fn offer_over(
     capacity: Option<u64>,
     checksums: bool,
     parts: bool,
-) -> PyResult<Offer> {
+) -> PyResult<PyProducer> {
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(socket.py()))?;
-    Ok(Offer::over(link, making(capacity, checksums, parts)))
+    Ok(PyProducer::over(link, making(capacity, checksums, parts)))
 }
 
-/// The receiving end, as `offer_over`; it `subscribes` to a broadcast, or takes what is offered.
+/// Creates the receiving end, as `offer_over`; with `subscribes`, of a broadcast.
 #[pyfunction]
 #[pyo3(signature = (socket, *, copy=false, trusted=true, hold=None, subscribes=false))]
 pub fn take_over(
@@ -168,9 +168,9 @@ pub fn take_over(
     trusted: bool,
     hold: Option<usize>,
     subscribes: bool,
-) -> PyResult<Take> {
+) -> PyResult<PyConsumer> {
     let py = socket.py();
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(py))?;
     let options = Options { trusted, ..Options::default() };
-    Take::over(py, link, options, Manner { subscribes, copies: copy, hold })
+    PyConsumer::over(py, link, options, ReceiveOptions { subscribes, copies: copy, hold })
 }

@@ -7,11 +7,11 @@ use thalweg_channel::{Held, Sample};
 
 use crate::header::{BEFORE, Layout};
 use crate::long::Long;
-use crate::memory::{Message, Pool, Room};
-use crate::object::Parts;
+use crate::memory::{PooledRoom, PyMessage, RoomPool};
+use crate::object::ObjectParts;
 
 /// A received message that can be kept.
-pub trait Piece: Deref<Target = [u8]> + Sized {
+pub trait ReceivedPiece: Deref<Target = [u8]> + Sized {
     /// Returns the size of the largest message that the ring can hold.
     fn largest(&self) -> usize;
     fn hold(self) -> Held;
@@ -21,7 +21,7 @@ pub trait Piece: Deref<Target = [u8]> + Sized {
     }
 }
 
-impl Piece for Sample<'_> {
+impl ReceivedPiece for Sample<'_> {
     fn largest(&self) -> usize {
         Sample::largest(self)
     }
@@ -54,32 +54,32 @@ impl From<String> for Unread {
 
 /// Settings for reading messages.
 #[derive(Clone)]
-pub struct Reading {
-    pub pool: Pool,
+pub struct ReadSettings {
+    pub pool: RoomPool,
     copies: bool,
     pub trusted: bool,
 }
 
-impl Reading {
+impl ReadSettings {
     pub fn new(copies: bool, trusted: bool) -> Self {
-        Self { pool: Pool::default(), copies, trusted }
+        Self { pool: RoomPool::default(), copies, trusted }
     }
 
     /// Returns `true` if the message may stay in the ring. If it occupied more than half of the ring, the next one
     /// could not arrive while a loop still holds it.
-    fn stays(&self, piece: &impl Piece) -> bool {
+    fn stays(&self, piece: &impl ReceivedPiece) -> bool {
         !self.copies && piece.len() < piece.largest() / 2
     }
 
     /// Reads an array, or returns the reason why it was left.
-    pub fn array(&self, come: Come<'_, impl Piece>) -> Result<Message, Unread> {
+    pub fn array(&self, come: Come<'_, impl ReceivedPiece>) -> Result<PyMessage, Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
             Come::InParts(long) => {
                 let layout = Layout::read(long.message())?;
                 let skip = BEFORE + layout.offset();
                 let room = long.finish().ok_or(Unread::NoMemory(0))?;
-                return Ok(Message::own(layout, room, (skip, self.copies)));
+                return Ok(PyMessage::own(layout, room, skip, self.copies));
             }
         };
         let layout = match Layout::read(&piece) {
@@ -91,20 +91,23 @@ impl Reading {
         };
         if self.trusted && self.stays(&piece) {
             let skip = layout.offset();
-            return Ok(Message::held(layout, piece.hold(), skip));
+            return Ok(PyMessage::held(layout, piece.hold(), skip));
         }
         let room = self.copy(piece, layout.offset(), 0)?.1;
-        Ok(Message::own(layout, room, (0, self.copies)))
+        Ok(PyMessage::own(layout, room, 0, self.copies))
     }
 
     /// Reads the bytes of an object's message and the ranges of its parts, or returns the reason why it was left.
-    pub fn object(&self, come: Come<'_, impl Piece>) -> Result<(Message, Parts), Unread> {
+    pub fn object(
+        &self,
+        come: Come<'_, impl ReceivedPiece>,
+    ) -> Result<(PyMessage, ObjectParts), Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
             Come::InParts(long) => {
                 let (layout, parts) = parted(long.message())?;
                 let room = long.finish().ok_or(Unread::NoMemory(0))?;
-                return Ok((Message::own(layout, room, (BEFORE, self.copies)), parts));
+                return Ok((PyMessage::own(layout, room, BEFORE, self.copies), parts));
             }
         };
         let (layout, parts) = match parted(&piece) {
@@ -116,15 +119,18 @@ impl Reading {
         };
         // Unpickling copies an object without buffers.
         if parts.buffers.is_empty() || self.stays(&piece) {
-            return Ok((Message::held(layout, piece.hold(), 0), parts));
+            return Ok((PyMessage::held(layout, piece.hold(), 0), parts));
         }
         // Aligns its buffers to multiples of 64.
         let room = self.copy(piece, 0, BEFORE)?.1;
-        Ok((Message::own(layout, room, (BEFORE, self.copies)), parts))
+        Ok((PyMessage::own(layout, room, BEFORE, self.copies), parts))
     }
 
     /// Copies the bytes of a message. Returns the memory, the offset of the bytes in it, and their number.
-    pub fn bytes(&self, come: Come<'_, impl Piece>) -> Result<(Room, usize, usize), Unread> {
+    pub fn bytes(
+        &self,
+        come: Come<'_, impl ReceivedPiece>,
+    ) -> Result<(PooledRoom, usize, usize), Unread> {
         match come {
             Come::InRing(piece) => {
                 let (piece, room) = self.copy(piece, 0, 0)?;
@@ -139,7 +145,12 @@ impl Reading {
 
     /// Copies a message without its first `skip` bytes to offset `to` of a room. If the allocation fails, the message
     /// is left.
-    fn copy<P: Piece>(&self, piece: P, skip: usize, to: usize) -> Result<(P, Room), Unread> {
+    fn copy<P: ReceivedPiece>(
+        &self,
+        piece: P,
+        skip: usize,
+        to: usize,
+    ) -> Result<(P, PooledRoom), Unread> {
         let bytes = piece.get(skip..).unwrap_or_default();
         let len = to + bytes.len();
         let Some(mut room) = self.pool.room(len) else {
@@ -152,8 +163,8 @@ impl Reading {
 }
 
 /// Returns the layout of an object's message as plain bytes, and the ranges of its parts.
-fn parted(message: &[u8]) -> Result<(Layout, Parts), String> {
-    let parts = Parts::read(message, message.len())?;
+fn parted(message: &[u8]) -> Result<(Layout, ObjectParts), String> {
+    let parts = ObjectParts::read(message, message.len())?;
     let layout = Layout::of_bytes(message.len()).ok_or("more bytes than there can be")?;
     Ok((layout, parts))
 }

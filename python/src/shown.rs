@@ -3,17 +3,17 @@
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 
-use crate::memory::Message;
-use crate::object::Parts;
+use crate::memory::PyMessage;
+use crate::object::ObjectParts;
 
 /// Converts messages to Python objects.
-pub struct Shown {
+pub struct MessageConverter {
     array: Py<PyAny>,
     /// The object that warns about messages that are held for long.
     holding: Option<Py<PyAny>>,
 }
 
-impl Shown {
+impl MessageConverter {
     /// Creates the converter. With `hold`, a request for the next message warns if more than this many messages are
     /// held uncopied.
     pub fn new(py: Python<'_>, hold: Option<usize>) -> PyResult<Self> {
@@ -27,7 +27,7 @@ impl Shown {
         self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
     }
 
-    pub fn array(&self, py: Python<'_>, message: Message) -> PyResult<Py<PyAny>> {
+    pub fn array(&self, py: Python<'_>, message: PyMessage) -> PyResult<Py<PyAny>> {
         let message = self.noted(py, message)?;
         self.array.call1(py, (message,))
     }
@@ -35,14 +35,15 @@ impl Shown {
     pub fn object(
         &self,
         py: Python<'_>,
-        (message, parts): (Message, Parts),
+        message: PyMessage,
+        parts: ObjectParts,
     ) -> PyResult<Py<PyAny>> {
         let message = self.noted(py, message)?;
         let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
         Ok(loaded.call1((message, parts.ranges()))?.unbind())
     }
 
-    fn noted(&self, py: Python<'_>, message: Message) -> PyResult<Py<Message>> {
+    fn noted(&self, py: Python<'_>, message: PyMessage) -> PyResult<Py<PyMessage>> {
         let message = Py::new(py, message)?;
         if let Some(all) = &self.holding {
             all.call_method1(py, "note", (&message,))?;

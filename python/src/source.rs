@@ -5,20 +5,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use thalweg_channel::{Consumer, Error, Held, Link, Notice, Options, Sample, Subscription};
 
-use crate::read::Piece;
+use crate::read::ReceivedPiece;
 
-pub enum Source {
+pub enum ReceiveSource {
     Ring(Box<Consumer>),
     Broadcast(Box<Subscription>),
 }
 
 /// The next message of either source.
-pub enum Next<'s> {
+pub enum NextMessage<'s> {
     Sample(Sample<'s>),
     Notice(Notice<'s>),
 }
 
-impl Source {
+impl ReceiveSource {
     pub fn open(
         link: Link,
         options: &Options,
@@ -33,17 +33,17 @@ impl Source {
     }
 
     /// Waits for the next message.
-    pub fn receive(&mut self, until: Instant) -> Result<Next<'_>, Error> {
+    pub fn receive(&mut self, until: Instant) -> Result<NextMessage<'_>, Error> {
         Ok(match self {
-            Self::Ring(ring) => Next::Sample(ring.receive_until(Some(until))?),
-            Self::Broadcast(seat) => Next::Notice(seat.receive_until(Some(until))?),
+            Self::Ring(ring) => NextMessage::Sample(ring.receive_until(Some(until))?),
+            Self::Broadcast(seat) => NextMessage::Notice(seat.receive_until(Some(until))?),
         })
     }
 
-    pub fn try_next(&mut self) -> Result<Option<Next<'_>>, Error> {
+    pub fn try_next(&mut self) -> Result<Option<NextMessage<'_>>, Error> {
         Ok(match self {
-            Self::Ring(ring) => ring.try_receive()?.map(Next::Sample),
-            Self::Broadcast(seat) => seat.try_receive()?.map(Next::Notice),
+            Self::Ring(ring) => ring.try_receive()?.map(NextMessage::Sample),
+            Self::Broadcast(seat) => seat.try_receive()?.map(NextMessage::Notice),
         })
     }
 
@@ -93,7 +93,7 @@ impl Source {
     }
 }
 
-impl AsFd for Source {
+impl AsFd for ReceiveSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Ring(ring) => ring.as_fd(),
@@ -102,7 +102,7 @@ impl AsFd for Source {
     }
 }
 
-impl Deref for Next<'_> {
+impl Deref for NextMessage<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -113,7 +113,7 @@ impl Deref for Next<'_> {
     }
 }
 
-impl Piece for Next<'_> {
+impl ReceivedPiece for NextMessage<'_> {
     fn largest(&self) -> usize {
         match self {
             Self::Sample(sample) => sample.largest(),

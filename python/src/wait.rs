@@ -9,15 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Address, Admit, Error, Link};
+use thalweg_core::cadence::{CANCEL_CHECK, RETRY_PAUSE};
 use thalweg_sys::Errno;
 
 use crate::error::raised;
-
-/// Longest delay until a signal is noticed.
-pub const SLICE: Duration = Duration::from_millis(50);
-
-/// Interval between attempts to connect.
-const AGAIN: Duration = Duration::from_millis(10);
 
 /// Converts a timeout in seconds to a deadline; `None` is never.
 pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
@@ -39,7 +34,7 @@ pub fn patiently<T: Send>(
     mut step: impl FnMut(Instant) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     loop {
-        let slice = Instant::now() + SLICE;
+        let slice = Instant::now() + CANCEL_CHECK;
         let until = deadline.map_or(slice, |deadline| deadline.min(slice));
         match py.detach(|| step(until)) {
             Ok(found) => return Ok(found),
@@ -53,13 +48,13 @@ pub fn patiently<T: Send>(
 
 /// A handshake. It cannot be repeated, so it has its own thread, and ends when its time limit passes or when this is
 /// dropped. A caller with a shorter timeout can wait again later, so that frequent short calls succeed as well.
-pub struct Meeting<T> {
+pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
     /// The link's socket, until the handshake ends.
     link: Option<UnixStream>,
 }
 
-impl<T: Send + 'static> Meeting<T> {
+impl<T: Send + 'static> PendingHandshake<T> {
     pub fn begin(
         py: Python<'_>,
         link: Link,
@@ -105,7 +100,7 @@ impl<T: Send + 'static> Meeting<T> {
     }
 }
 
-impl<T> Drop for Meeting<T> {
+impl<T> Drop for PendingHandshake<T> {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
             // This fails if the peer has gone.
@@ -117,7 +112,7 @@ impl<T> Drop for Meeting<T> {
 /// Pauses before the next attempt to connect, at most until `deadline`.
 pub fn rest(py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
     let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-    py.detach(|| thread::sleep(left.map_or(AGAIN, |left| left.min(AGAIN))));
+    py.detach(|| thread::sleep(left.map_or(RETRY_PAUSE, |left| left.min(RETRY_PAUSE))));
     py.check_signals()
 }
 
@@ -130,7 +125,7 @@ pub fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
                 if left.is_zero() {
                     return Err(Error::Timeout);
                 }
-                thread::sleep(left.min(AGAIN));
+                thread::sleep(left.min(RETRY_PAUSE));
             }
             met => return met,
         }

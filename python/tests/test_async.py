@@ -128,7 +128,7 @@ def test_callers_that_ask_often_and_briefly_meet(
             out.close()
 
         async def receive() -> None:
-            into = getattr(thalweg, receives)(place, copy=True, **({"senders": 1} if sends == "join" else {}))
+            into = getattr(thalweg, receives)(place, copy=True, **({"producers": 1} if sends == "join" else {}))
             with pytest.raises(thalweg.Closed):
                 while True:
                     got.append(int((await briefly(into.receive))[0]))

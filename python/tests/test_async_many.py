@@ -21,12 +21,12 @@ def test_a_loop_gathers_from_threads_and_from_itself(run: Callable[[Test], None]
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
         got: dict[int, list[int]] = {number: [] for number in range(3)}
-        async with thalweg.gather_async(place, senders=3) as results:
+        async with thalweg.gather_async(place, producers=3) as results:
             for thread in threads:
                 thread.start()
             async for number, each in results:
                 got[int(number)].append(int(each))
-            assert results.received == 150 and results.senders == 0 and results.peer == os.getpid()
+            assert results.received == 150 and results.producers == 0 and results.peer == os.getpid()
             with pytest.raises(thalweg.Closed):
                 await results.receive_bytes()
         assert all(got[number] == list(range(50)) for number in range(3))
@@ -45,7 +45,7 @@ def test_a_gather_that_is_cancelled_loses_no_message(run: Callable[[Test], None]
                 for number in range(300):
                     out.send_object(number)
 
-        results = thalweg.gather_async(place, senders=2)
+        results = thalweg.gather_async(place, producers=2)
         threads = [threading.Thread(target=work) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -63,7 +63,7 @@ def test_a_gather_that_is_cancelled_loses_no_message(run: Callable[[Test], None]
 
 def test_a_task_that_waits_is_woken_by_who_comes_late_and_by_a_death(run: Callable[[Test], None], start: Start) -> None:
     async def test(place: str) -> None:
-        async with thalweg.gather_async(place, senders=1) as results:
+        async with thalweg.gather_async(place, producers=1) as results:
             got: list[bytes] = []
 
             async def receive() -> None:
@@ -112,7 +112,7 @@ def test_a_broadcast_to_a_loop(run: Callable[[Test], None]) -> None:
                 for number in range(100):
                     # The rings have room for a few of them.
                     await out.send(np.full(500, number))
-                assert (out.receivers, out.sent) == (2, 100)
+                assert (out.subscribers, out.sent) == (2, 100)
                 out.close()
         assert got == {0: list(range(100)), 1: list(range(100))}
 

@@ -73,7 +73,7 @@ def test_a_second_taker_waits_for_another_offer(place: str) -> None:
     first, second = thalweg.take(place), thalweg.take(place)
     got: dict[int, bytes] = {}
 
-    def take(number: int, end: thalweg.Take) -> None:
+    def take(number: int, end: thalweg.Consumer) -> None:
         got[number] = end.receive(timeout=PATIENCE).tobytes()
         end.close()
 
@@ -249,7 +249,7 @@ def test_who_asks_often_and_briefly_meets_who_offers(start: Start, place: str, b
 
 @pytest.mark.parametrize("many", [False, True])
 def test_who_offers_often_and_briefly_meets_who_takes(start: Start, place: str, many: bool) -> None:
-    receiver = start(RECEIVER if not many else RECEIVER.replace("thalweg.take(", "thalweg.gather(senders=1, name="), place)
+    receiver = start(RECEIVER if not many else RECEIVER.replace("thalweg.take(", "thalweg.gather(producers=1, name="), place)
     out = thalweg.join(place) if many else thalweg.offer(place)
     for number in range(20):
         while True:

@@ -71,7 +71,7 @@ def test_in_an_event_loop_the_line_is_the_coroutines(tmp_path: Path) -> None:
             await sending
             del kept
 
-    async def send(out: thalweg.AsyncOffer) -> None:
+    async def send(out: thalweg.AsyncProducer) -> None:
         for _ in range(2):
             await out.send(np.arange(3))
 

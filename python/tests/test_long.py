@@ -49,7 +49,7 @@ def test_a_long_array_arrives_whole_in_memory_of_its_own(copy: bool, trusted: bo
 
 @pytest.mark.parametrize("how", ["offer", "join"])
 def test_between_programs_long_and_short_ones_keep_their_order(start: Start, place: str, how: str) -> None:
-    with thalweg.gather(place, senders=1) if how == "join" else thalweg.take(place) as into:
+    with thalweg.gather(place, producers=1) if how == "join" else thalweg.take(place) as into:
         sender = start(SENDER, how, place)
         for number in range(5):
             assert (into.receive(timeout=PATIENCE) == np.arange(100_000) + number).all()

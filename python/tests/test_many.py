@@ -32,7 +32,7 @@ def test_everybody_who_subscribed_gets_everything(start: Start, place: str) -> N
         out.send(b"to nobody")
         subscribers = [start(SUBSCRIBER, place, how) for how in ("copy", "view", "view")]
         out.wait(3, timeout=PATIENCE)
-        assert out.receivers == 3
+        assert out.subscribers == 3
         for number in range(1000):
             out.send(np.full(100, number), timeout=PATIENCE)
         assert out.sent == 1001
@@ -80,7 +80,7 @@ def test_views_of_a_broadcast_stay_as_they_are(place: str) -> None:
         assert all((array == number).all() for number, array in enumerate(kept))
         into.close()
         out.send(b"finds out")
-        assert out.receivers == 0 and out.departed() == []
+        assert out.subscribers == 0 and out.departed() == []
 
 
 def test_without_a_backlog_the_slowest_is_waited_for_and_nobody_has_half(place: str) -> None:
@@ -112,7 +112,7 @@ def test_a_killed_subscriber_is_told_and_the_others_go_on(start: Start, place: s
         dies.wait()
         number = 0
         until = time.monotonic() + PATIENCE
-        while out.receivers == 2:
+        while out.subscribers == 2:
             assert time.monotonic() < until, "nobody told of it"
             out.send(np.full(10, number), timeout=PATIENCE)
             number += 1
@@ -122,14 +122,14 @@ def test_a_killed_subscriber_is_told_and_the_others_go_on(start: Start, place: s
 
 
 def test_many_send_to_one_in_their_order(start: Start, place: str) -> None:
-    with thalweg.gather(place, senders=3) as into:
+    with thalweg.gather(place, producers=3) as into:
         senders = [start(SENDER, place, 500, "goes") for _ in range(3)]
         got: dict[int, list[int]] = {}
         for array in into:
             assert into.peer == array[0]
             got.setdefault(int(array[0]), []).append(int(array[1]))
         assert got == {sender.pid: list(range(500)) for sender in senders}
-        assert into.received == 1500 and into.departed() == [] and into.senders == 0
+        assert into.received == 1500 and into.departed() == [] and into.producers == 0
         with pytest.raises(thalweg.Closed):
             into.receive()
         for sender in senders:
@@ -138,7 +138,7 @@ def test_many_send_to_one_in_their_order(start: Start, place: str) -> None:
 
 
 def test_of_a_killed_sender_all_comes_and_the_others_go_on(start: Start, place: str) -> None:
-    with thalweg.gather(place, senders=2, copy=True) as into:
+    with thalweg.gather(place, producers=2, copy=True) as into:
         dies = start(SENDER, place, 100, "stays")
         assert [int(into.receive(timeout=PATIENCE)[1]) for _ in range(50)] == list(range(50))
         assert dies.stdout is not None and dies.stdout.readline() == "there\n"
@@ -154,7 +154,7 @@ def test_of_a_killed_sender_all_comes_and_the_others_go_on(start: Start, place: 
 
 def test_objects_bytes_and_arrays_of_many(place: str) -> None:
     with thalweg.gather(place) as into:
-        assert into.peer is None and into.senders == 0
+        assert into.peer is None and into.producers == 0
         with pytest.raises(thalweg.Timeout):
             into.receive(timeout=0.05)
 
@@ -181,7 +181,7 @@ def test_who_joins_waits_for_somebody_who_gathers(place: str) -> None:
     out = thalweg.join(place)
     with pytest.raises(thalweg.Timeout):
         out.send(b"x", timeout=0.05)
-    with thalweg.gather(place, senders=1) as into:
+    with thalweg.gather(place, producers=1) as into:
         thread = threading.Thread(target=lambda: (out.send(b"now", timeout=PATIENCE), out.close()))
         thread.start()
         assert [array.tobytes() for array in into] == [b"now"]

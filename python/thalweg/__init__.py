@@ -1,4 +1,4 @@
-"""Arrays between processes of one machine, and files, by the way that is fastest on it.
+"""Moves arrays between processes of one machine, and copies files, by the method that is fastest on it.
 
     with thalweg.offer("camera") as out:       # one program
         out.send(array)
@@ -6,20 +6,20 @@
     for array in thalweg.take("camera"):       # another, started before or after
         ...
 
-The bytes go through shared memory without names and without a daemon; a process that is killed is told of at once
-(`PeerDied`) and leaves nothing behind. docs/reference/python.md has the whole of it.
+The bytes go through anonymous shared memory, without a daemon. If a process is killed, the other one gets PeerDied at
+once, and nothing is left behind. See docs/reference/python.md.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
-from thalweg._native import Broadcast, Gather, Offer, Take, broadcast, gather, join, offer, pair, subscribe, take
+from thalweg._native import Broadcast, Consumer, Mpsc, Producer, broadcast, gather, join, offer, pair, subscribe, take
 from thalweg._objects import dumps_oob, loads_oob
 
 if TYPE_CHECKING:
-    from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
-    from thalweg._async_many import AsyncBroadcast, AsyncGather, broadcast_async, gather_async, subscribe_async
+    from thalweg._async import AsyncConsumer, AsyncProducer, offer_async, take_async
+    from thalweg._async_many import AsyncBroadcast, AsyncMpsc, broadcast_async, gather_async, subscribe_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
     from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
     from thalweg._fleet import FleetReport, Incomplete, Worker, copy_tree
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncBroadcast",
-    "AsyncGather",
-    "AsyncOffer",
-    "AsyncTake",
+    "AsyncConsumer",
+    "AsyncMpsc",
+    "AsyncProducer",
     "Broadcast",
     "Closed",
+    "Consumer",
     "CopyReport",
     "Corrupt",
     "Doctor",
     "Error",
     "FleetReport",
-    "Gather",
     "Incomplete",
     "Machines",
     "Mechanism",
+    "Mpsc",
     "NotPermitted",
-    "Offer",
     "PeerDied",
     "Plan",
+    "Producer",
     "Profile",
     "Region",
     "Share",
-    "Take",
     "Timeout",
     "TooLarge",
     "Transfer",
@@ -85,10 +85,10 @@ __all__ = [
     "tune_fleet",
 ]
 
-# Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
+# Imported at first use: asyncio, subprocess and dataclasses would take most of the time of `import thalweg`.
 _LATER = {
-    "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
-    "_async_many": {"AsyncBroadcast", "AsyncGather", "broadcast_async", "gather_async", "subscribe_async"},
+    "_async": {"AsyncConsumer", "AsyncProducer", "offer_async", "take_async"},
+    "_async_many": {"AsyncBroadcast", "AsyncMpsc", "broadcast_async", "gather_async", "subscribe_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
     "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
     "_fleet": {"FleetReport", "Incomplete", "Worker", "copy_tree"},

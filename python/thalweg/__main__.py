@@ -1,4 +1,4 @@
-"""The command `thalweg`: the program itself, in the place of this process."""
+"""The command `thalweg`. Replaces this process by the program."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from thalweg._commands import PROGRAM
 
 
 def main() -> NoReturn:
-    """Becomes the command, with the arguments and signals that this process was started with."""
-    # Python ignores these for itself, and what is ignored stays so in another program.
+    """Executes the command with the arguments and signal dispositions of this process."""
+    # Python ignores these signals, and exec keeps ignored signals ignored.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Between messages and arrays: numpy's where it is there, else memoryviews. The extension module calls these."""
+"""Converts messages to arrays: of numpy if it is installed, otherwise memoryviews. The extension module calls these."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _numpy() -> Any:
 
 
 def shown(message: Message) -> Any:
-    """An array over a received message, which lives as long as any array over it does."""
+    """Returns an array over a received message. The message lives as long as any array over it."""
     numpy = _numpy()
     if numpy is None:
         return memoryview(message)
@@ -34,7 +34,7 @@ def shown(message: Message) -> Any:
     dtype = _types.get(kind)
     if dtype is None:
         dtype = _type(numpy, message)
-        # A peer may have any number of types.
+        # Bounds the cache: a peer may send any number of types.
         if len(_types) >= _MOST_TYPES:
             _types.clear()
         _types[kind] = dtype
@@ -61,7 +61,7 @@ def _of_buffer(numpy: Any, message: Message) -> Any:
     try:
         return numpy.asarray(message).dtype
     except RuntimeError:
-        # Of a structure whose size is no multiple of its alignment numpy writes a format that it does not read itself.
+        # numpy cannot read the format that it writes for a structure whose size is not a multiple of its alignment.
         unaligned = message.unaligned()
         if unaligned is None:
             raise
@@ -69,7 +69,7 @@ def _of_buffer(numpy: Any, message: Message) -> Any:
 
 
 def plain(obj: Any) -> tuple[Any, str]:
-    """The integers of an array of dates or spans of time, and the name of its type."""
+    """Returns the integers of an array of dates or time spans, and the name of its type."""
     numpy = _numpy()
     if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
         if obj.dtype.kind in "mM":
@@ -86,7 +86,7 @@ def plain(obj: Any) -> tuple[Any, str]:
 
 
 def described(dtype: Any) -> tuple[int, str, int]:
-    """Encoding, format and bytes of an element."""
+    """Returns the encoding, the format and the size of an element in bytes."""
     numpy = _numpy()
     if numpy is None:
         letter = "d" if dtype is None else dtype
@@ -105,33 +105,33 @@ def described(dtype: Any) -> tuple[int, str, int]:
 
 
 def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
-    """An array over lent room, and the one that it and all that are made of it lie over."""
+    """Returns an array over a loan, and its root: the array that is the base of all arrays made from it."""
     numpy = _numpy()
     if numpy is None:
         return memoryview(loan), None
-    # Of one that does not own its memory, arrays name the first as their base; so it tells of each of them.
+    # If an array does not own its memory, arrays made from it have the first one as base. Its reference count shows them.
     root = numpy.ndarray(loan.shape, dtype, memoryview(loan))
     return root[...], root
 
 
 @cache
 def _held_once() -> int:
-    """What the extension module counts for an object that one variable holds: versions of Python differ."""
+    """Returns the reference count that the extension module sees for an object held by one variable."""
     alone = object()
     return references(alone)
 
 
 def released(array: Any, root: Any, held: int, root_held: int) -> None:
-    """Empties an array of `lent`, if nothing else can lie over its memory."""
+    """Empties an array returned by `lent`, if no other array can refer to its memory."""
     if isinstance(array, memoryview):
         array.release()
         return
     if root is None or array.base is not root:
         raise ValueError("this is not the array that was lent")
-    # The root is held by the array and by the end; the array by the caller, and by what else there may be.
+    # The array and the end refer to the root. The caller refers to the array.
     if root_held > 2 or held > _held_once():
         raise BufferError(
             "other arrays, views or variables hold the array that was lent; delete them first, or this one too and commit()"
         )
-    # In place, so that whoever looks at it finds nothing, and not the memory of a message.
+    # Emptied in place, so that remaining references do not see the memory of a message.
     array.__setstate__((1, (0,), array.dtype, False, b""))

@@ -1,7 +1,7 @@
-"""The ends of a channel in an event loop: asyncio's or trio's, and so anyio's with either.
+"""The ends of a channel in an event loop of asyncio or trio, and therefore of anyio.
 
-Messages are waited for by the descriptor of the channel alone. Only the meeting of the two processes has a thread, once
-for each channel and for as long as the other takes to answer.
+Waiting for messages uses the descriptor of the channel only. The handshake of the two processes runs in a thread, once for
+each channel.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from thalweg import _native
 from thalweg._errors import Closed, Error, PeerDied, Timeout, made
 from thalweg._loop import Meeting, is_readable, later, readable, sleep
-from thalweg._native import Offer, Take
+from thalweg._native import Broadcast, Consumer, Mpsc, Producer
 from thalweg._objects import Parted
 
 _T = TypeVar("_T")
+_End = TypeVar("_End", Consumer, Mpsc)
+_Out = TypeVar("_Out", Producer, Broadcast)
 
-#: As long as the channel itself has patience for a meeting, in seconds.
+#: Time limit of a handshake, as in the extension module, in seconds.
 _PATIENCE = 5.0
-#: Between two looks whether somebody offers by now, in seconds.
+#: Interval between attempts to connect, in seconds.
 _AGAIN = 0.01
-#: Messages that are there already, before other tasks have their turn.
+#: Number of available messages that are processed before other tasks run.
 _TURN = 16
-#: Between two looks at a channel that is silent, in seconds. A child of a process that was killed may keep its descriptor
-#: open: then no descriptor tells of the death, and a look does.
+#: Interval between two checks of a silent channel, in seconds. If a child keeps the descriptor of a killed process open, no
+#: descriptor becomes readable, and only a check detects the death.
 _LOOK = 1.0
-#: A link that a cancelled call made is kept for the next call for this long, in seconds: a caller with a short timeout meets
-#: the other side too. Longer, and the sender would wait for a receiver that is not receiving.
+#: Time for which a link of a cancelled call is kept for the next call, in seconds, so that callers with short timeouts can
+#: connect. The producer waits for this consumer meanwhile, so the time is short.
 _KEPT = 1.0
 
 
 class _Async(ABC):
-    """What both ends have."""
+    """The common part of both ends."""
 
     def __init__(self) -> None:
         self._meeting: Meeting | None = None
@@ -50,7 +52,7 @@ class _Async(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Says goodbye."""
+        """Closes the channel."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +64,7 @@ class _Async(ABC):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One task at a time, as one thread at a time; the descriptor has one reader."""
+        """Restricts the end to one task at a time, because its descriptor can have one reader only."""
         if self._is_closed:
             raise ValueError("this end is closed")
         if self._is_used:
@@ -74,13 +76,13 @@ class _Async(ABC):
             self._is_used = False
 
     async def _turn(self) -> None:
-        """Other tasks run too where messages come, or there is room, without end. Before anything was received or sent."""
+        """Lets other tasks run regularly, even if calls never have to wait. Called before a message is received or sent."""
         self._turns += 1
         if self._turns % _TURN == 0:
             await sleep(0)
 
-    async def _met(self, end: Offer | Take, meet: Callable[[], None]) -> Exception | None:
-        """What came of a meeting, which is begun unless one is under way."""
+    async def _met(self, end: Producer | Consumer, meet: Callable[[], None]) -> Exception | None:
+        """Waits for the handshake, starts it if necessary, and returns its error."""
         if self._meeting is None:
             self._meeting = Meeting(end, meet)
         meeting = self._meeting
@@ -89,9 +91,9 @@ class _Async(ABC):
         self._is_open = meeting.error is None
         return meeting.error
 
-    def _close(self, end: Offer | Take | None) -> None:
+    def _close(self, end: Producer | Consumer | None) -> None:
         if self._is_used:
-            # Its descriptor would be gone from under the loop, and the task would wait for ever.
+            # The event loop would never wake the task whose descriptor was closed.
             raise RuntimeError("this end is in use by another task: cancel that first")
         self._is_closed = True
         if self._meeting is not None:
@@ -100,12 +102,24 @@ class _Async(ABC):
             end.close()
 
 
-class _Receives(ABC):
-    """What a loop over received arrays asks of an end."""
+class _Receives(ABC, Generic[_End]):
+    """The calls of every end that receives."""
 
     @abstractmethod
+    async def _next(self, receive: Callable[[_End], _T]) -> _T:
+        """Waits until `receive` returns, and returns its result."""
+
     async def receive(self) -> Any:
-        """The next array."""
+        """Waits for the next array and returns it, as `Consumer.receive`."""
+        return await self._next(lambda end: end.receive(timeout=0))
+
+    async def receive_object(self) -> Any:
+        """Waits for the next object and returns it, as `Consumer.receive_object`."""
+        return await self._next(lambda end: end.receive_object(timeout=0))
+
+    async def receive_bytes(self) -> bytes:
+        """Waits for the next message and returns it as bytes, as `Consumer.receive_bytes`."""
+        return await self._next(lambda end: end.receive_bytes(timeout=0))
 
     def __aiter__(self) -> Self:
         return self
@@ -117,12 +131,33 @@ class _Receives(ABC):
             raise StopAsyncIteration from None
 
 
-class AsyncTake(_Receives, _Async):
-    """The receiving end of a channel in an event loop, made by `take_async` or `subscribe_async`. `async for` receives arrays until the other side
-    says goodbye; PeerDied if it ended without.
+class _Sends(ABC, Generic[_Out]):
+    """The calls of every end that sends."""
 
-    A task that is cancelled while it waits loses no message: the next call receives it. So timeouts are those of the
-    loop: `asyncio.timeout`, `anyio.fail_after`.
+    @abstractmethod
+    async def _sent(self, size: int, send: Callable[[_Out], None]) -> None:
+        """Waits until `send` succeeds. `size` is the number of bytes for which the ring is created."""
+
+    async def send(self, obj: object) -> None:
+        """Sends an array, as `Producer.send`, with its contents at the time when the ring has room."""
+        await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
+
+    async def send_object(self, obj: object) -> None:
+        """Sends an object, as `Producer.send_object`. It is pickled now; its arrays are copied when the ring has room."""
+        parted = Parted(obj)
+        await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
+
+    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends bytes, as `Producer.send_bytes`."""
+        await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
+
+
+class AsyncConsumer(_Receives[Consumer], _Async):
+    """The receiving end of a channel in an event loop, created by `take_async` or `subscribe_async`. `async for` receives
+    arrays until the producer closes the channel; PeerDied if the producer ends without closing it.
+
+    A task that is cancelled while it waits loses no message: the next call receives it. Therefore use the timeouts of the
+    event loop: `asyncio.timeout`, `anyio.fail_after`.
     """
 
     def __init__(
@@ -131,45 +166,33 @@ class AsyncTake(_Receives, _Async):
         super().__init__()
         self._path = str(_native.address(name))
         self._over = partial(_native.take_over, copy=copy, trusted=trusted, hold=hold, subscribes=subscribes)
-        self._end: Take | None = None
-        #: When the last timer of `_keep` runs out.
+        self._end: Consumer | None = None
+        #: Time at which the last timer of `_keep` expires.
         self._kept_until = 0.0
 
-    async def receive(self) -> Any:
-        """The next array, as `Take.receive`."""
-        return await self._next(lambda end: end.receive(timeout=0))
-
     async def receive_all(self, most: int | None = None) -> list[Any]:
-        """All arrays that are there, as `Take.receive_all`."""
+        """Waits for the first array, and returns all that are available, as `Consumer.receive_all`."""
         return await self._next(lambda end: end.receive_all(most, timeout=0))
 
-    async def receive_object(self) -> Any:
-        """The next object, as `Take.receive_object`."""
-        return await self._next(lambda end: end.receive_object(timeout=0))
-
-    async def receive_bytes(self) -> bytes:
-        """The next message as bytes, as `Take.receive_bytes`."""
-        return await self._next(lambda end: end.receive_bytes(timeout=0))
-
-    async def _next(self, receive: Callable[[Take], _T]) -> _T:
+    async def _next(self, receive: Callable[[Consumer], _T]) -> _T:
         with self._alone():
             await self._turn()
             end = await self._opened()
             while True:
-                # Where it returns nothing is waited for any more, so nothing that was received can be cancelled.
+                # No await follows a successful call, so a received message cannot be lost by a cancellation.
                 with suppress(Timeout):
                     if end.is_ready():
                         return receive(end)
                 if end.arm():
                     await readable(end.fileno(), _LOOK)
 
-    async def _opened(self) -> Take:
+    async def _opened(self) -> Consumer:
         while not self._is_open:
             if self._end is None:
                 self._end = await self._joined()
             end = self._end
             try:
-                # It speaks when it has something to send, which may be long after it was joined.
+                # The producer sends its first message when it has data, which may be long after the connection.
                 if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
             except BaseException:
@@ -180,13 +203,13 @@ class AsyncTake(_Receives, _Async):
                 self._end = None
                 if not isinstance(error, Closed | PeerDied | Timeout):
                     raise error
-                # It went, or had its receiver: another may offer under the name.
+                # The producer is gone or has a consumer already: another one may offer under the name.
                 await sleep(_AGAIN)
         assert self._end is not None
         return self._end
 
     def _keep(self) -> None:
-        """Closes the link after `_KEPT`, unless another call comes first."""
+        """Closes the link after `_KEPT`, unless another call is made before."""
         now = time.monotonic()
         if now < self._kept_until:
             return
@@ -206,11 +229,11 @@ class AsyncTake(_Receives, _Async):
         if self._turns != calls:
             self._keep()
             return
-        # The sender would wait for this one to answer, while another could receive.
+        # The producer would wait for this consumer, while another one could receive.
         self._end.close()
         self._end = None
 
-    async def _joined(self) -> Take:
+    async def _joined(self) -> Consumer:
         while True:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as joined:
                 try:
@@ -225,39 +248,34 @@ class AsyncTake(_Receives, _Async):
             await sleep(_AGAIN)
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Closes the channel."""
         self._close(self._end)
 
     @property
     def received(self) -> int:
-        """Messages received."""
+        """Number of messages received."""
         return self._end.received if self._end is not None and self._is_open else 0
 
     @property
     def missed(self) -> int:
-        """Messages that a broadcast dropped for this end, as `Take.missed`."""
+        """Number of messages that the broadcast dropped, as `Consumer.missed`."""
         return self._end.missed if self._end is not None and self._is_open else 0
 
 
-class AsyncOffer(_Async):
-    """The sending end of a channel in an event loop, made by `offer_async`. What is cancelled while it waits for the other side, or for
-    room, was not sent.
+class AsyncProducer(_Sends[Producer], _Async):
+    """The sending end of a channel in an event loop, created by `offer_async`. A call that is cancelled while it waits for the
+    consumer or for room has sent nothing.
     """
 
     def __init__(self, name: str, *, capacity: int | None = None, checksums: bool = False) -> None:
         super().__init__()
         self._end = _native.offer(name, capacity=capacity, checksums=checksums, parts=False)
 
-    async def send(self, obj: object) -> None:
-        """Sends an array, as `Offer.send`: as it is when there is room for it."""
-        await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
-
     async def send_all(self, objs: Iterable[object]) -> None:
-        """Sends several arrays, as `Offer.send_all`. Of a call that is cancelled those may have been sent that there was room for:
-        `sent` says how many."""
+        """Sends several arrays, as `Producer.send_all`. A call that is cancelled may have sent some of them: see `sent`."""
         left = list(objs)
 
-        def send(end: Offer) -> None:
+        def send(end: Producer) -> None:
             try:
                 end.send_all(left, timeout=0)
             except Timeout as error:
@@ -267,16 +285,7 @@ class AsyncOffer(_Async):
         if left:
             await self._sent(_size(left[0]), send)
 
-    async def send_object(self, obj: object) -> None:
-        """Sends an object, as `Offer.send_object`: pickled now, its arrays as they are when there is room."""
-        parted = Parted(obj)
-        await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
-
-    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends bytes, as `Offer.send_bytes`."""
-        await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
-
-    async def _sent(self, size: int, send: Callable[[Offer], None]) -> None:
+    async def _sent(self, size: int, send: Callable[[Producer], None]) -> None:
         with self._alone():
             await self._turn()
             end = self._end
@@ -284,7 +293,7 @@ class AsyncOffer(_Async):
                 if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
                 error = await self._met(end, partial(end.open, size, timeout=_PATIENCE))
-                # Who came went again: the next one.
+                # The consumer has left: wait for the next one.
                 if error is not None and not isinstance(error, Closed | PeerDied | Timeout):
                     raise error
             while True:
@@ -295,29 +304,29 @@ class AsyncOffer(_Async):
                         await readable(end.fileno(), _LOOK)
 
     def close(self) -> None:
-        """Says goodbye: the other side receives what was sent, then nothing more."""
+        """Closes the channel. The consumer receives everything that was sent, then Closed."""
         self._close(self._end)
 
     @property
     def sent(self) -> int:
-        """Messages sent."""
+        """Number of messages sent."""
         return self._end.sent if self._is_open else 0
 
 
 def _size(obj: Any) -> int:
-    """Bytes of an array."""
+    """Returns the size of an array in bytes."""
     try:
         return memoryview(obj).nbytes
     except (TypeError, ValueError):
-        # Dates have no buffer, and what cannot be sent at all is refused by `send`.
+        # Arrays of dates have no buffer. `send` rejects objects that cannot be sent.
         return int(getattr(obj, "nbytes", 0))
 
 
-def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
-    """Takes what is offered under a name, in an event loop; as `take` otherwise."""
-    return AsyncTake(name, copy=copy, trusted=trusted, hold=hold)
+def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
+    """Connects to the channel that is offered under a name, as `take`, for an event loop."""
+    return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold)
 
 
-def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncOffer:
-    """Offers a channel under a name, in an event loop; as `offer` otherwise."""
-    return AsyncOffer(name, capacity=capacity, checksums=checksums)
+def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncProducer:
+    """Offers a channel under a name, as `offer`, for an event loop."""
+    return AsyncProducer(name, capacity=capacity, checksums=checksums)

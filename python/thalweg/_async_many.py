@@ -1,4 +1,4 @@
-"""One to many and many to one in an event loop, as `_async` has the two ends of one channel."""
+"""Ends with several peers in an event loop. See `_async` for the ends of a single channel."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from thalweg import _native
-from thalweg._async import _LOOK, AsyncTake, _Async, _Receives
+from thalweg._async import _LOOK, AsyncConsumer, _Async, _Receives, _Sends
 from thalweg._errors import Timeout
 from thalweg._loop import readable, sleep
-from thalweg._native import Broadcast, Gather
+from thalweg._native import Broadcast, Mpsc
 
 _T = TypeVar("_T")
 
-#: While somebody is about to be let in, of which no descriptor tells, and while what is kept moves on, in seconds.
+#: Polling interval while a peer is connecting, which makes no descriptor readable, and while stored messages are sent.
 _SOON = 0.001
 
 
 class _Many(_Async):
-    """An end with several descriptors: they are polled through one, that of an epoll."""
+    """An end with several descriptors, which are polled through one epoll descriptor."""
 
-    def __init__(self, end: Gather | Broadcast) -> None:
+    def __init__(self, end: Mpsc | Broadcast) -> None:
         super().__init__()
         self._many = end
 
     async def _news(self) -> None:
-        # Anew each time: what was closed since stays in one where a child made by fork has it still.
+        # Created for each wait: a closed descriptor stays in an epoll set while a forked child has it open.
         with select.epoll() as poll:
             for descriptor in self._many.filenos():
                 poll.register(descriptor, select.EPOLLIN)
@@ -37,75 +37,63 @@ class _Many(_Async):
         return _SOON if self._many.is_meeting else _LOOK
 
     def close(self) -> None:
-        """Says goodbye to all."""
+        """Closes the channels to all peers."""
         if self._is_used:
             raise RuntimeError("this end is in use by another task: cancel that first")
         self._is_closed = True
         self._many.close()
 
 
-class AsyncGather(_Receives, _Many):
-    """The receiving end of many channels in an event loop, made by `gather_async`. `async for` receives arrays until as many senders
-    have gone as were said. A task that is cancelled while it waits loses no message.
+class AsyncMpsc(_Receives[Mpsc], _Many):
+    """The receiving end of channels from several producers in an event loop, created by `gather_async`. `async for` receives
+    arrays until the expected number of producers has left. A task that is cancelled while it waits loses no message.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        senders: int | None = None,
+        producers: int | None = None,
         copy: bool = False,
         trusted: bool = True,
         hold: int | None = None,
     ) -> None:
-        self._end = _native.gather(name, senders=senders, copy=copy, trusted=trusted, hold=hold)
+        self._end = _native.gather(name, producers=producers, copy=copy, trusted=trusted, hold=hold)
         super().__init__(self._end)
 
-    async def receive(self) -> Any:
-        """The next array of any sender, as `Gather.receive`."""
-        return await self._next(lambda: self._end.receive(timeout=0))
-
-    async def receive_object(self) -> Any:
-        """The next object, as `Gather.receive_object`."""
-        return await self._next(lambda: self._end.receive_object(timeout=0))
-
-    async def receive_bytes(self) -> bytes:
-        """The next message as bytes, as `Gather.receive_bytes`."""
-        return await self._next(lambda: self._end.receive_bytes(timeout=0))
-
-    async def _next(self, receive: Callable[[], _T]) -> _T:
+    async def _next(self, receive: Callable[[Mpsc], _T]) -> _T:
         with self._alone():
             await self._turn()
             while True:
-                # Where it returns nothing is waited for any more, so nothing that was received can be cancelled.
+                # No await follows a successful call, so a received message cannot be lost by a cancellation.
                 with suppress(Timeout):
-                    return receive()
+                    return receive(self._end)
                 if self._end.arm():
                     await self._news()
 
     def departed(self) -> list[Any]:
-        """Senders that have ended without a goodbye, as `Gather.departed`."""
+        """The producers that ended without closing, as `Mpsc.departed`."""
         return self._end.departed()
 
     @property
     def received(self) -> int:
-        """Messages received."""
+        """Number of messages received."""
         return self._end.received
 
     @property
-    def senders(self) -> int:
-        """Senders that are there."""
-        return self._end.senders
+    def producers(self) -> int:
+        """Number of producers that are connected."""
+        return self._end.producers
 
     @property
     def peer(self) -> int | None:
-        """The process that sent the message received last."""
+        """The process that sent the last message received."""
         return self._end.peer
 
 
-class AsyncBroadcast(_Many):
-    """The end that sends to many in an event loop, made by `broadcast_async`. A `send` that is cancelled while it waits for room has
-    reached nobody.
+class AsyncBroadcast(_Sends[Broadcast], _Many):
+    """The end that sends to several subscribers in an event loop, created by `broadcast_async`. A `send` that is cancelled while
+    it waits for room has reached no subscriber.
     """
 
     def __init__(
@@ -114,40 +102,28 @@ class AsyncBroadcast(_Many):
         self._end = _native.broadcast(name, backlog=backlog, capacity=capacity, checksums=checksums)
         super().__init__(self._end)
 
-    async def send(self, obj: object) -> None:
-        """Sends an array, as `Broadcast.send`."""
-        await self._sent(lambda: self._end.send(obj, timeout=0))
-
-    async def send_object(self, obj: object) -> None:
-        """Sends an object, as `Broadcast.send_object`."""
-        await self._sent(lambda: self._end.send_object(obj, timeout=0))
-
-    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends bytes, as `Broadcast.send_bytes`."""
-        await self._sent(lambda: self._end.send_bytes(data, timeout=0))
-
-    async def _sent(self, send: Callable[[], None]) -> None:
+    async def _sent(self, size: int, send: Callable[[Broadcast], None]) -> None:
         with self._alone():
             await self._turn()
             while True:
                 try:
-                    return send()
+                    return send(self._end)
                 except Timeout:
                     if self._end.arm():
                         await self._news()
 
-    async def wait(self, receivers: int = 1) -> None:
-        """Waits until as many receivers are there."""
+    async def wait(self, subscribers: int = 1) -> None:
+        """Waits until this many subscribers are connected."""
         with self._alone():
             while True:
                 try:
-                    return self._end.wait(receivers, timeout=0)
+                    return self._end.wait(subscribers, timeout=0)
                 except Timeout:
-                    # Who comes does so at the listener.
+                    # New subscribers make the listener readable.
                     await readable(self._end.filenos()[0], self._patience())
 
     async def flush(self) -> None:
-        """Waits until nothing is kept here any more for receivers that were too slow."""
+        """Waits until no message is stored here any more for slow subscribers."""
         with self._alone():
             while True:
                 try:
@@ -156,39 +132,39 @@ class AsyncBroadcast(_Many):
                     await sleep(_SOON)
 
     def departed(self) -> list[tuple[int, int, BaseException]]:
-        """Receivers that have ended without a goodbye, as `Broadcast.departed`."""
+        """The subscribers that ended without closing, as `Broadcast.departed`."""
         return self._end.departed()
 
     @property
-    def receivers(self) -> int:
-        """Receivers that are there, as far as is known."""
-        return self._end.receivers
+    def subscribers(self) -> int:
+        """Number of subscribers that are not known to have left."""
+        return self._end.subscribers
 
     @property
     def sent(self) -> int:
-        """Messages sent."""
+        """Number of messages sent."""
         return self._end.sent
 
 
-def subscribe_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
-    """Takes what is broadcast under a name, in an event loop; as `subscribe` otherwise."""
-    return AsyncTake(name, copy=copy, trusted=trusted, hold=hold, subscribes=True)
+def subscribe_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
+    """Subscribes to the broadcast under a name, as `subscribe`, for an event loop."""
+    return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold, subscribes=True)
 
 
 def gather_async(
     name: str,
     *,
-    senders: int | None = None,
+    producers: int | None = None,
     copy: bool = False,
     trusted: bool = True,
     hold: int | None = None,
-) -> AsyncGather:
-    """Receives from everybody who joins under a name, in an event loop; as `gather` otherwise."""
-    return AsyncGather(name, senders=senders, copy=copy, trusted=trusted, hold=hold)
+) -> AsyncMpsc:
+    """Receives from all processes that join under a name, as `gather`, for an event loop."""
+    return AsyncMpsc(name, producers=producers, copy=copy, trusted=trusted, hold=hold)
 
 
 def broadcast_async(
     name: str, *, backlog: int | None = None, capacity: int | None = None, checksums: bool = False
 ) -> AsyncBroadcast:
-    """Sends to whoever subscribes under a name, in an event loop; as `broadcast` otherwise."""
+    """Sends to all processes that subscribe under a name, as `broadcast`, for an event loop."""
     return AsyncBroadcast(name, backlog=backlog, capacity=capacity, checksums=checksums)

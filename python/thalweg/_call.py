@@ -1,8 +1,9 @@
-"""How a process that puts comes to the one that gets.
+"""Connects a process that puts to the process that gets.
 
-The one that gets listens at an abstract socket, which has no file and ends with the process. Who puts calls there at its first `put`,
-says the key and who it is, hears `WELCOME` from a thread there (`_door`), and offers a ring over the same socket. A sender whose ring is
-too small for an item says goodbye and calls again under the next number, so its items stay in order.
+The process that gets listens at an abstract socket, which has no file and ends with the process. At its first `put`, a process connects
+to it and sends the key and its identity. A thread of the listening process (`_door`) answers with `WELCOME`, and the sender offers a ring
+over the same socket. If the ring is too small for an item, the sender closes it and connects again under the next number. The receiver
+reads the rings in order of their numbers, so items stay in order.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from dataclasses import dataclass
 
 from thalweg import _native
 from thalweg._errors import Closed, Error, Timeout, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 from thalweg._threads import begun
 
-#: The key, the sender, the number of its ring.
+#: The key, the sender, and the number of its ring.
 CALL = struct.Struct("<16s16sQ")
 WELCOME = b"\1"
-#: As long as the channel itself has patience for a meeting, in seconds.
+#: Time limit of a handshake, as in the extension module, in seconds.
 PATIENCE = 5.0
-#: Between two calls to one who has no time, in seconds.
+#: Interval between attempts to connect to a busy process, in seconds.
 _AGAIN = 0.01
-#: Of a process's flags in the kernel (linux/sched.h).
+#: PF_EXITING, a flag of a process in the kernel (linux/sched.h).
 _PF_EXITING = 4
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the receiver of a queue listens, and the key that it wants to hear."""
+    """The address at which the receiver of a queue listens, and the key that it requires."""
 
     name: str
     key: bytes
-    #: The process that made it.
+    #: The process that created the queue.
     owner: int
 
     @classmethod
@@ -54,14 +55,14 @@ def new_socket() -> socket.socket:
 
 
 def process_of(connected: socket.socket) -> int | None:
-    """Who is at the other end; None if that is another user."""
+    """Returns the process at the other end; None if it belongs to another user."""
     told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3I"))
     process, user, _ = struct.unpack("3I", told)
     return int(process) if user == os.geteuid() else None
 
 
 def watched(pid: int) -> int | None:
-    """A descriptor that tells of the end of a process. A child of it may keep its sockets open."""
+    """Returns a descriptor that becomes readable when a process ends, even if a child keeps its sockets open."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -69,7 +70,7 @@ def watched(pid: int) -> int | None:
 
 
 def _is_ending(pid: int) -> bool:
-    """Whether a process is gone, or on its way: it closes its sockets before it counts as ended."""
+    """Returns True if a process has ended or is exiting. An exiting process closes its sockets before it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             flags = int(stat.read().rpartition(b")")[2].split()[6])
@@ -79,20 +80,20 @@ def _is_ending(pid: int) -> bool:
 
 
 def left(deadline: float | None) -> float | None:
-    """Seconds until then, at least 0; None is for ever."""
+    """Returns the seconds until the deadline, at least 0; None without a limit."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 class Calling:
-    """A call that waits until it is looked at. In a thread, so that it answers also while nobody puts."""
+    """A connection attempt. It runs in a thread, so that it continues while no `put` is waiting."""
 
     def __init__(self, address: Address, call: tuple[bytes, int], room: tuple[int, int | None]) -> None:
         self.address, self.call = address, CALL.pack(address.key, *call)
         self.size, self.capacity = room
-        self.end: Offer | None = None
+        self.end: Producer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
-        #: When a process that looks has answered.
+        #: Time until which a listening process usually has answered.
         self.usual_end = time.monotonic() + PATIENCE
         begun("thalweg-call", self._run)
 
@@ -106,25 +107,25 @@ class Calling:
             self.over.set()
 
     def _gone(self) -> Error:
-        """What has become of a receiver that does not listen."""
+        """Returns the error for a receiver that does not listen any more."""
         if _is_ending(self.address.owner):
             return made("PeerDied", None, "the process that made the queue is gone", 0, None)
         return made("Closed", None, "the queue was closed by the process that made it", 0, None)
 
-    def _called(self) -> Offer | None:
-        """The end that sends; None to call again."""
+    def _called(self) -> Producer | None:
+        """Connects and returns the end that sends; None if the attempt must be repeated."""
         with new_socket() as call:
             try:
                 call.connect(self.address.name)
             except BlockingIOError:
-                # As many as the listener has room for wait already.
+                # The listener's queue is full.
                 time.sleep(_AGAIN)
                 return None
             except ConnectionRefusedError:
                 raise self._gone() from None
             listener = process_of(call)
             if listener is None:
-                # The name was free, and is another user's now, who must not hear the key.
+                # The name belongs to another user now. The key must not be sent there.
                 raise made("PeerDied", None, "the process that made the queue is gone", 0, None)
             process = watched(listener)
             try:
@@ -137,7 +138,7 @@ class Calling:
                 if call.fileno() not in told:
                     raise made("PeerDied", None, "the process that made the queue was killed", 0, None)
                 if call.recv(1) != WELCOME:
-                    # It was closed, or is another queue's: what listens there now says it.
+                    # The queue was closed, or the name belongs to another queue: the next attempt shows which.
                     time.sleep(_AGAIN)
                     return None
                 end = _native.offer_over(call, capacity=self.capacity, parts=False)

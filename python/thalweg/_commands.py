@@ -1,6 +1,6 @@
-"""What the command tells of this machine, as data; and bytes between open files, moved by it.
+"""Results of the command `thalweg` as Python objects, and transfers between open files.
 
-Each function is the command of its name in a process of its own: docs/reference/json.md has every field.
+Each function runs the command of its name in a process. docs/reference/json.md describes every field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class File(Protocol):
 
 
 def _run(words: Sequence[str], source: int | None = None, sink: int | None = None) -> dict[str, Any]:
-    """The JSON that the command answers: its last line, on standard error where its output is the data."""
+    """Returns the JSON that the command prints in its last line, on standard error if standard output carries the data."""
     command = [str(PROGRAM), "--json", *words]
     into = subprocess.DEVNULL if source is None else source
     out = subprocess.PIPE if sink is None else sink
@@ -48,7 +48,7 @@ def _run(words: Sequence[str], source: int | None = None, sink: int | None = Non
 
 
 def _options(**given: object) -> list[str]:
-    """As the command has them: `method="splice"` is `--method=splice`, True is the name alone, None and False are nothing."""
+    """Converts options: `method="splice"` to `--method=splice`, True to the name alone, None and False to nothing."""
     words = []
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
@@ -61,14 +61,14 @@ def _options(**given: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What moved between two open files. Sizes are bytes, times seconds."""
+    """The result of a transfer between two open files. Sizes are in bytes, times in seconds."""
 
     bytes: int
     seconds: float
     cpu_seconds: float
-    #: What moved most of it; None if there was nothing.
+    #: The mechanism that moved most bytes; None if none were moved.
     mechanism: str | None
-    #: Everything else that `thalweg pipe --json` tells.
+    #: All other fields of `thalweg pipe --json`.
     more: dict[str, Any]
 
 
@@ -82,14 +82,14 @@ def transfer(
     prefer: Prefer = "wall",
     method: str | None = None,
 ) -> Transfer:
-    """Moves what `source` still has, or `size` bytes of it, into `sink`: open files, pipes or sockets, or their descriptors.
+    """Moves the rest of `source`, or `size` bytes of it, to `sink`. Both are open files, pipes or sockets, or descriptors.
 
-    A file is read and written from the offset of its descriptor on, which is behind the bytes afterwards. What Python has
-    in a buffer of its own for `sink` is written out first; what it has read ahead of `source` is not seen. `zero_copy`
-    lets pages of the source go along, so that a later change of it may show; `limit` is the most bytes per second;
-    `method` is a mechanism's name.
+    Files are read and written at the offset of their descriptor, which advances by the bytes moved. Python's buffer of
+    `sink` is flushed first; bytes in Python's buffer of `source` are not moved. With `zero_copy`, pages of the source may
+    be passed on, so that the sink may see later changes of them. `limit` is the maximum number of bytes per second, and
+    `method` the name of a mechanism.
 
-    Error if not all of it moved, with `moved` bytes. Ctrl-C ends it.
+    Error if not everything was moved; `moved` is the number of bytes. Ctrl-C ends the transfer.
     """
     flush = getattr(sink, "flush", None)
     if flush is not None:
@@ -104,59 +104,59 @@ def transfer(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a plan says of one mechanism."""
+    """The plan's verdict on one mechanism."""
 
     mechanism: str
     #: Knobs that are not at their default.
     tuning: dict[str, Any]
     verdict: Literal["chosen", "tie", "slower", "unmeasured", "unfit"]
-    #: Why it is chosen, or cannot be used.
+    #: The reason why it is chosen or cannot be used.
     why: str | None
-    #: What was measured and when, in words.
+    #: What was measured, and when.
     cited: str | None
-    #: Everything else: how much slower, the figures.
+    #: All other fields, such as ratios and measurements.
     more: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the command would move something, and why no other way."""
+    """How the command would move the bytes, and why it rejects the other mechanisms."""
 
-    #: How many, where that is known.
+    #: Number of bytes, if known.
     bytes: int | None
     #: One for every mechanism, the chosen one first.
     verdicts: tuple[Verdict, ...]
-    #: Why nothing can do it.
+    #: The reason why no mechanism can be used.
     impossible: str | None
     profile: Profile
-    #: Everything else: the two ends, promises, what was tried.
+    #: All other fields, such as the ends, the guarantees and the probes.
     more: dict[str, Any]
 
     @property
     def chosen(self) -> Verdict | None:
-        """The mechanism that would move it."""
+        """The mechanism that would be used."""
         return next((verdict for verdict in self.verdicts if verdict.verdict == "chosen"), None)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What `tune` has measured and kept on this machine, as far as it holds."""
+    """The results that `tune` has saved on this machine, as far as they are valid."""
 
-    #: `current`, or why it is not used: `absent`, `stale`, `broken`.
+    #: `current`, or the reason why it is not used: `absent`, `stale`, `broken`.
     state: str
-    #: Where it is, or would be.
+    #: Path of the profile, whether it exists or not.
     path: str | None
     entries: int
-    #: When the newest entry was measured, in UTC.
+    #: Time of the newest measurement, in UTC.
     newest: str | None
-    #: What has changed on the machine since.
+    #: Changes of the machine since the measurements.
     stale: tuple[str, ...]
-    #: What is wrong with a file that cannot be read.
+    #: The reason why the file cannot be read.
     broken: str | None
 
     @classmethod
     def now(cls) -> Profile:
-        """The one that the command, and `copy`, would use here."""
+        """Returns the profile that the command and `copy` use on this machine."""
         return cls._of(_run(["plan", "memory:", "memory:"])["profile"])
 
     @classmethod
@@ -175,8 +175,8 @@ def plan(
     load: Load = "idle",
     method: str | None = None,
 ) -> Plan:
-    """Which mechanism would move `source` to the name `sink`, which need not exist; nothing is written there. `memory:`,
-    `pipe:`, `unix:`, `tcp:` and `process:` are ends that are not there yet, as for `thalweg plan`."""
+    """Returns which mechanism would move `source` to `sink`. Nothing is written, and `sink` need not exist. `memory:`,
+    `pipe:`, `unix:`, `tcp:` and `process:` name ends that are not open yet, as for `thalweg plan`."""
     words = _options(size=size, zero_copy=zero_copy, prefer=prefer, load=load, method=method)
     told = _run(["plan", *words, "--", os.fspath(source), os.fspath(sink)])
     verdicts = tuple(_verdict(one) for one in told.pop("verdicts"))
@@ -192,19 +192,19 @@ def _verdict(told: dict[str, Any]) -> Verdict:
 
 @dataclass(frozen=True)
 class Doctor:
-    """What works on this machine."""
+    """The mechanisms that work on this machine."""
 
-    #: Kernel, processor, limits: each a text.
+    #: Kernel, processor and limits, as text.
     machine: dict[str, str]
-    #: Mechanism -> the kinds of ends between which it works, each `source -> sink`.
+    #: Maps each mechanism to the kinds of ends between which it works, as `source -> sink`.
     works: dict[str, tuple[str, ...]]
     profile: Profile
-    #: Everything else: file systems, why what fails does, thresholds of the C library.
+    #: All other fields, such as file systems, reasons of failures, and thresholds of the C library.
     more: dict[str, Any]
 
 
 def doctor() -> Doctor:
-    """Tries every mechanism between every kind of ends."""
+    """Tests every mechanism between all kinds of ends."""
     told = _run(["doctor"])
     works = {
         one["name"]: tuple(f"{pair['source']} -> {pair['sink']}" for pair in one["works"]) for one in told["mechanisms"]
@@ -214,18 +214,18 @@ def doctor() -> Doctor:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` found."""
+    """The results of `tune`."""
 
     seconds: float
-    #: Fresh processes that measured.
+    #: Number of processes that measured.
     sessions: int
-    #: What to use here, in a line each for files, pipes, sockets, memory and processes: as far as they were measured.
+    #: Recommendations for this machine, one line for each measured group: files, pipes, sockets, memory, processes.
     advice: tuple[str, ...]
-    #: What went wrong, or was left out.
+    #: Failures and omissions.
     troubles: tuple[str, ...]
-    #: Where it is kept; None if it could not be.
+    #: Path of the saved profile; None if saving failed.
     path: str | None
-    #: Everything else: every cell with its figures.
+    #: All other fields, including every measurement.
     more: dict[str, Any]
 
 
@@ -236,9 +236,9 @@ def tune(
     objective: Prefer = "wall",
     assume_idle: bool = False,
 ) -> Tuned:
-    """Measures this machine, minutes long, and keeps that in its profile: all that usually matters, or these pairs of
-    ends, each as `file:pipe` or `file:tcp@/folder`. `budget` is the most seconds. Error if something could not be
-    measured."""
+    """Measures this machine for some minutes and saves the results in its profile. Measures the usual pairs of ends, or the
+    given ones, such as `file:pipe` or `file:tcp@/directory`. `budget` is the maximum time in seconds. Error if a
+    measurement failed."""
     seconds = None if budget is None else f"{budget:g}s"
     words = _options(quick=quick, budget=seconds, objective=objective, assume_idle=assume_idle)
     told = _run(["tune", *words, *(f"--pair={pair}" for pair in pairs)])

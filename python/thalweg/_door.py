@@ -1,4 +1,4 @@
-"""Where the senders of a queue come in: a thread of the process that gets, so that nobody's first `put` waits for a `get`."""
+"""Admits the senders of a queue in a thread of the process that gets, so that a first `put` does not wait for a `get`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from contextlib import suppress
 from thalweg import _native
 from thalweg._call import CALL, PATIENCE, WELCOME, Address, new_socket, process_of, watched
 from thalweg._errors import Error, made
-from thalweg._native import Take
+from thalweg._native import Consumer
 from thalweg._threads import begun
 
-#: Calls that wait until they are looked at.
+#: Length of the listener's queue.
 _BACKLOG = 128
-#: Where nobody can be let in, until it is tried again, in seconds.
+#: Pause after a failed accept, in seconds.
 _REST = 0.1
 
 
 class Source:
-    """A ring of a sender."""
+    """The ring of a sender."""
 
-    def __init__(self, take: Take, pid: int, call: tuple[bytes, int]) -> None:
+    def __init__(self, take: Consumer, pid: int, call: tuple[bytes, int]) -> None:
         self.take, self.pid = take, pid
         self.sender, self.number = call
         self.process = watched(pid) if pid else None
@@ -38,7 +38,7 @@ class Source:
 
 
 class Door:
-    """Listens, and puts those who have the key into `arrivals`; `news` is readable then."""
+    """Listens, and appends senders that know the key to `arrivals`. `news` is then readable."""
 
     def __init__(self, address: Address, *, copy: bool) -> None:
         self._key, self._copy = address.key, copy
@@ -58,30 +58,30 @@ class Door:
         self._thread = begun("thalweg-door", self._run)
 
     def arrived(self, source: Source) -> None:
-        """One more."""
+        """Adds a sender."""
         self.arrivals.append(source)
         if self.news >= 0:
             self.tell()
 
     def tell(self) -> None:
-        """Wakes who polls `news`."""
+        """Wakes the thread that polls `news`."""
         os.eventfd_write(self.news, 1)
 
     def close(self) -> None:
-        """Lets nobody in any more, at once; who is just coming in is waited for, `PATIENCE` at the most."""
+        """Stops admitting senders. Waits at most `PATIENCE` for a sender that is connecting."""
         if self._is_closed:
             return
         self._is_closed = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         os.eventfd_write(self._end, 1)
-        # Garbage may be collected in any thread, this one's too.
+        # Garbage collection may call this in any thread, including the door's.
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._shut()
 
     def leave(self) -> None:
-        """In a child made by fork, which has no such thread: closes what it shares with the parent."""
+        """Closes the descriptors that a forked child shares with its parent. The child does not have the thread."""
         self._is_closed = True
         self._shut()
 
@@ -111,7 +111,7 @@ class Door:
             except BlockingIOError:
                 pass
             except OSError:
-                # Descriptors have run out. Who calls waits in the kernel's queue, and looking again at once helps nobody.
+                # No descriptors are left. Callers wait in the kernel's queue; an immediate retry would fail again.
                 select.select([self._end], [], [], _REST)
             for number, call in list(self._calls.items()):
                 self._hear(number, call)
@@ -143,11 +143,11 @@ class Door:
         if not hmac.compare_digest(key, self._key):
             return
         try:
-            # Of another user it is refused here.
+            # Processes of other users are rejected here.
             take = _native.take_over(call, copy=self._copy)
             call.send(WELCOME)
             take.open(timeout=PATIENCE)
         except (Error, OSError):
-            # It went, or was stopped: it calls again when it goes on.
+            # The sender is gone or stopped: it connects again when it continues.
             return
         self.arrived(Source(take, process_of(call) or 0, (sender, number)))

@@ -1,4 +1,4 @@
-"""What runs the workers of a fleet: any `concurrent.futures.Executor`, or a Client of Dask, which is one with more to say."""
+"""Engines that run the workers of a fleet: any `concurrent.futures.Executor`, or a Client of Dask."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, NamedTuple
 
 from thalweg._member import Orders, Sights, hello, move
 
-#: Parts of the work that are on their way, for each worker: one that it does, and one that is there when another comes.
+#: Number of submitted parts of the work for each worker: one in progress and one queued.
 _EACH = 2
-#: How often a scheduler is asked who is there, in seconds.
+#: Interval at which the scheduler is asked for its workers, in seconds.
 _ASKED = 1.0
 
 
 class Room(NamedTuple):
-    """How much an engine can do."""
+    """The capacity of an engine."""
 
-    #: Workers that are at work at the same time.
+    #: Number of workers that run at the same time.
     at_once: int
-    #: Parts of the work that are to be on their way.
+    #: Number of parts of the work to be submitted at the same time.
     flying: int
-    #: Threads for each of them.
+    #: Number of threads of each worker.
     threads: int
 
 
 class Gone(Exception):
-    """There will be no worker any more."""
+    """The engine will never have a worker again."""
 
 
 class Pool:
@@ -38,7 +38,7 @@ class Pool:
         self.executor, self.own, self.threads = executor, own, threads
 
     def room(self) -> Room | str:
-        """What it can do now, or why nothing."""
+        """Returns the current capacity, or the reason why it is zero."""
         most = getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
         return Room(most, most if self.own else most * _EACH, self.threads)
 
@@ -46,7 +46,8 @@ class Pool:
         return self._asked(lambda: self.executor.submit(move, orders))
 
     def troubles(self, sights: Sights) -> list[str]:
-        """Who cannot take part. Which process answers is not ours to say; all are on one machine, or the engine's word is taken."""
+        """Returns the workers that cannot take part. The executor chooses the process that answers; all processes are assumed to
+    be alike."""
         room = self.room()
         count = room.at_once if isinstance(room, Room) else 1
         asked = [self._asked(lambda: self.executor.submit(hello, sights)) for _ in range(count)]
@@ -54,7 +55,7 @@ class Pool:
         return sorted({f"{host}: {missed}" for host, _, missed in (one.result() for one in asked) if missed})
 
     def rebuild(self) -> bool:
-        """Makes it anew, as it broke; False if it cannot."""
+        """Recreates a broken executor; False if that is not possible."""
         old = self.executor
         if self.own or not isinstance(old, ProcessPoolExecutor):
             return False
@@ -65,7 +66,7 @@ class Pool:
         return True
 
     def cancel(self, flying: Iterable[Future[Any]]) -> None:
-        """What has not begun need not."""
+        """Cancels the parts that have not begun."""
         for future in flying:
             future.cancel()
 
@@ -86,7 +87,7 @@ class Pool:
 
 
 class Dask:
-    """A Client of Dask. No other keyword than these two is given: it refuses most."""
+    """A Client of Dask."""
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
@@ -142,26 +143,26 @@ class Dask:
         return False
 
     def cancel(self, flying: Iterable[Future[Any]]) -> None:
-        """Nothing: Dask logs a traceback for each future that was cancelled here and ends all the same. It ends at once."""
+        """Does nothing: Dask logs a traceback for each cancelled future. The parts end at once anyway."""
 
     def close(self) -> None:
-        """The Client is its maker's."""
+        """Does nothing: the Client belongs to the caller."""
 
 
 def is_client(executor: object) -> bool:
-    """Whether this is a Client of Dask. It is imported by who has one."""
+    """Returns True if this is a Client of Dask. Does not import Dask: a program that has a Client has imported it."""
     kind = type(executor)
     return kind.__module__.startswith("distributed.") and hasattr(executor, "get_executor")
 
 
 def engine_of(executor: Any) -> Pool | Dask:
     if executor is None:
-        # One worker with as many threads as there are processors.
+        # One worker with one thread for each processor.
         return Pool(ThreadPoolExecutor(1, "thalweg-fleet"), own=True, threads=0)
     if is_client(executor):
         return Dask(executor)
     if isinstance(executor, Executor):
-        # What `get_executor` gives out has its Client, who knows more.
+        # The result of `get_executor` refers to its Client, which provides more information.
         client = getattr(executor, "_client", None)
         return Dask(client) if is_client(client) else Pool(executor)
     kind = type(executor).__name__

@@ -1,39 +1,39 @@
-"""What can go wrong. The extension module raises these."""
+"""The exceptions of the package. The extension module raises them."""
 
 import errno as _errno
 
 
 class Error(OSError):
-    """A call failed. `errno` is the kernel's number, or None where no call failed."""
+    """An operation failed. `errno` is the error number of the failed system call; None if none failed."""
 
     #: What had arrived before: messages on a channel, bytes of a copy.
     moved: int = 0
-    #: The mechanism that moved last, where one did.
+    #: The mechanism that moved the last bytes, if any.
     mechanism: str | None = None
 
 
 class PeerDied(Error):
-    """The other process ended without a goodbye. All that it had sent was received first."""
+    """The other process ended without closing the channel. Everything that it sent was received before."""
 
 
 class Closed(Error):
-    """The other side said goodbye, and all that it had sent was received."""
+    """The other side closed the channel, and everything that it sent was received."""
 
 
 class Timeout(Error, TimeoutError):
-    """The timeout passed. Nothing is lost: call again."""
+    """The timeout passed. Nothing is lost: the call can be repeated."""
 
 
 class TooLarge(Error):
-    """More than the ring, or the room given, holds; or received arrays that are in use leave no room in the ring."""
+    """The message exceeds the ring or the given buffer, or received arrays that are still in use fill the ring."""
 
 
 class Corrupt(Error):
-    """The other side wrote what the format does not allow."""
+    """The other side violated the format."""
 
 
 class NotPermitted(Error):
-    """Somebody may not do this: another user, or a child made by fork."""
+    """The operation is not allowed: for another user, or in a forked child."""
 
 
 _KINDS: dict[str, tuple[type[Error], int | None]] = {
@@ -48,7 +48,7 @@ _KINDS: dict[str, tuple[type[Error], int | None]] = {
 
 
 def made(kind: str, number: int | None, message: str, moved: int, mechanism: str | None) -> Error:
-    """The exception that the extension module raises."""
+    """Returns an exception for the extension module to raise."""
     cls, usual = _KINDS[kind]
     number = usual if number is None else number
     error = cls(message) if number is None else cls(number, message)

@@ -1,4 +1,4 @@
-"""Copies of files and trees, and the mechanisms that there are."""
+"""Copies of files and trees, and the list of mechanisms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thalweg import _native
 
 @dataclass(frozen=True)
 class Share:
-    """What one mechanism moved."""
+    """The bytes that one mechanism moved."""
 
     mechanism: str
     bytes: int
@@ -21,24 +21,24 @@ class Share:
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What a copy did. Counts are of files; sizes are bytes; times are seconds."""
+    """The result of a copy. Counts are of files, sizes in bytes, times in seconds."""
 
     files: int
     dirs: int
     links: int
     specials: int
     bytes: int
-    #: Of these bytes, those that share their blocks with the source.
+    #: The part of `bytes` that shares blocks with the source.
     cloned: int
-    #: Bytes that an earlier run had moved.
+    #: Bytes moved by an earlier run.
     resumed: int
-    #: Files left as they were.
+    #: Unchanged files.
     skipped: int
-    #: Files that were read again and are equal.
+    #: Files that were read again and compared equal.
     verified: int
     seconds: float
     cpu_seconds: float
-    #: Which mechanism moved how much, the largest first.
+    #: Bytes moved by each mechanism, the largest first.
     shares: tuple[Share, ...] = field(default=())
 
 
@@ -57,16 +57,17 @@ def copy(
     fsync: Literal["never", "auto", "always"] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> CopyReport:
-    """Copies a file, or a folder with all it holds, to the name `destination`.
+    """Copies a file, or a directory with its contents, to the path `destination`.
 
-    It appears under its name when it is whole; a folder that is there is merged into, file by file. With `archive`
-    (the default) links stay links and times, owners, attributes are kept, as `cp -a` does; without it the bytes and
-    the permissions, as `cp -r`. `resume` goes on where an earlier copy with `resume` was interrupted, `verify` reads
-    everything again and compares. With `fsync="always"` everything is on stable storage at return; with "auto" (the
-    default) a power cut leaves a replaced file with its old contents or the new. `threads` 0 is one for each processor, `limit` the most bytes per second. `progress(files, bytes)` is called some times a second; what it
-    raises ends the copy, as Ctrl-C does.
+    Each file appears under its name when it is complete. An existing directory is merged into. With `archive` (the
+    default) links, times, owners and attributes are preserved, as by `cp -a`; without it only contents and permissions,
+    as by `cp -r`. `resume` continues an interrupted copy that also used `resume`; `verify` reads everything again and
+    compares. With `fsync="always"` everything is on stable storage at return. With "auto" (the default), a replaced file
+    has its old or its new contents after a power cut. `threads` 0 means one for each processor; `limit` is the maximum
+    number of bytes per second. `progress(files, bytes)` is called several times a second; an exception of it ends the
+    copy, as Ctrl-C does.
 
-    Error if the copy is not complete, with `moved` bytes and the errno of what failed first.
+    Error if the copy is not complete, with the number of bytes in `moved` and the errno of the first failure.
     """
     options: dict[str, Any] = {
         "resume": resume,
@@ -85,18 +86,18 @@ def copy(
 
 @dataclass(frozen=True)
 class Mechanism:
-    """One way to move bytes, as `thalweg list --json` tells of it."""
+    """A mechanism that moves bytes, as `thalweg list --json` describes it."""
 
     name: str
     summary: str
-    #: The system calls that it is made of.
+    #: The system calls that it uses.
     calls: tuple[str, ...]
-    #: Everything else: pairs of ends with their promises, knobs, and what it is like.
+    #: All other fields, such as pairs of ends with their guarantees, and knobs.
     more: dict[str, Any]
 
 
 def mechanisms() -> list[Mechanism]:
-    """All mechanisms between open files, safest first."""
+    """Returns all mechanisms between open files, safest first."""
     found = []
     for text in _native.listed():
         told = json.loads(text)

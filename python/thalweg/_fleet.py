@@ -1,7 +1,8 @@
-"""A tree copied by the workers of any engine.
+"""Copies a tree with the workers of any engine.
 
-Who calls makes the plan, hands out parts of the work, and finishes. The parts are all alike: "work on that fleet for a while". What a
-worker did is in its journal, on the file system of the destination, so a part that is lost, done twice or cut short costs time and no more.
+The caller makes the plan, submits parts of the work, and finishes the copy. All parts are alike: "work on that fleet for a while". Each
+worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated or cut short costs only
+time.
 """
 
 from __future__ import annotations
@@ -22,65 +23,65 @@ from thalweg._errors import Error
 from thalweg._files import Share
 from thalweg._member import Orders, Sights, who
 
-#: Seconds of one part of the work. Workers whose caller is killed go on for so long.
+#: Duration of one part of the work, in seconds. If the caller is killed, workers continue for at most this long.
 _PART = 10.0
-#: How often it is looked who is done, and how often how far all are, in seconds.
+#: Intervals of checks for finished parts, and for the progress of all workers, in seconds.
 _LOOK, _TELL = 0.2, 0.5
-#: How long workers may take to stop, in seconds.
+#: Time limit for workers to stop, in seconds.
 _PATIENCE = 10.0
-#: So often in a row, for each part that is on its way, may nothing come of it.
+#: Maximum number of consecutive failures for each submitted part.
 _VAIN = 3
-#: More troubles are counted by nobody.
+#: Maximum number of troubles that are recorded.
 _MOST_TROUBLES = 100
 
 
 @dataclass(frozen=True)
 class Worker:
-    """What a process did for a fleet, by its own journal."""
+    """The work of one process of a fleet, from its journal."""
 
     host: str
     process: int
     rank: int
     tasks: int
     bytes: int
-    #: From its beginning to its last task, without the time in which it had no orders.
+    #: Time from its start to its last task, without the time in which it had no orders, in seconds.
     seconds: float
-    #: Which mechanism moved how much; empty of one that was lost.
+    #: Bytes moved by each mechanism; empty for a lost worker.
     shares: tuple[Share, ...]
-    #: It did not come to its own end: it was killed or cut off, or stands still. What it had noted counts.
+    #: True if it did not end by itself: it was killed, was disconnected, or hangs. The work in its journal counts.
     lost: bool
 
 
 @dataclass(frozen=True)
 class FleetReport:
-    """What a fleet did."""
+    """The result of a fleet."""
 
-    #: Files of the tree; 0 if it was there already.
+    #: Files of the tree; 0 if the copy existed already.
     files: int
-    #: Bytes that were moved, some of them twice where workers were lost or helped each other.
+    #: Bytes moved. Lost workers, and workers that help each other, can move bytes twice.
     bytes: int
-    #: Bytes that earlier calls had moved.
+    #: Bytes moved by earlier calls.
     resumed: int
-    #: Files that were read again and are equal.
+    #: Files that were read again and compared equal.
     verified: int
     seconds: float
-    #: Everybody who worked on it, in earlier calls too; without what the caller did at the end.
+    #: All workers, including those of earlier calls; without the caller's own work at the end.
     workers: tuple[Worker, ...]
-    #: By which mechanism the caller moved what no worker had.
+    #: Bytes that the caller moved itself at the end, by mechanism.
     shares: tuple[Share, ...]
-    #: What went wrong on the way and was got over.
+    #: Failures that did not prevent the copy.
     troubles: tuple[str, ...]
-    #: The copy was there when this began, with the time and the names of the source: nothing was done.
+    #: True if the copy existed already, with the time and the names of the source: nothing was done.
     was_there: bool = False
 
     @property
     def lost(self) -> tuple[Worker, ...]:
-        """The workers that were lost."""
+        """The lost workers."""
         return tuple(worker for worker in self.workers if worker.lost)
 
     @property
     def hosts(self) -> dict[str, dict[str, int]]:
-        """Machine -> mechanism -> bytes, as far as they lived to tell."""
+        """Bytes by machine and mechanism, from workers that were not lost."""
         found: dict[str, dict[str, int]] = {}
         for host, shares in [*((worker.host, worker.shares) for worker in self.workers), (who()[0], self.shares)]:
             for share in shares:
@@ -90,16 +91,16 @@ class FleetReport:
 
 
 class Incomplete(Error):
-    """Not all of a tree was copied. The same call goes on where it stopped, unless the copy has its name: then `files` are what is wrong
-    with it."""
+    """The tree was not copied completely. The same call continues the copy, unless the copy has its final name: then `files` are the
+    entries that are wrong."""
 
-    #: What is missing, below the source, or is wrong: the first of them.
+    #: The first paths that are missing or wrong, relative to the source.
     files: tuple[str, ...] = ()
-    #: Where the unfinished copy is; None if the copy has its name.
+    #: Path of the unfinished copy; None if the copy has its final name.
     folder: str | None = None
-    #: What went wrong on the way.
+    #: The failures.
     troubles: tuple[str, ...] = ()
-    #: What was done, where the copy has its name.
+    #: The result, if the copy has its final name.
     report: FleetReport | None = None
 
 
@@ -116,24 +117,24 @@ def copy_tree(
     wait: float = 60.0,
     progress: Callable[[int, int], object] | None = None,
 ) -> FleetReport:
-    """Copies a folder to the new folder `destination` with all workers of `executor`, as `thalweg copy -a --shard` does.
+    """Copies a directory to the new directory `destination` with all workers of `executor`, as `thalweg copy -a --shard` does.
 
-    `executor` is a Client of dask.distributed, any `concurrent.futures.Executor`, or None for threads of this process. Its workers, and
-    the caller, see both folders under the same names. Nothing has the name `destination` before all is there; until then it is in
-    `.NAME.thalweg-fleet` beside it, and the same call, with whatever executor, goes on with that. Workers may be killed, and others may
-    come, at any time.
+    `executor` is a Client of dask.distributed, any `concurrent.futures.Executor`, or None for threads of this process. The workers and the
+    caller must see both directories under the same paths. `destination` appears when the copy is complete. Until then the copy is in
+    `.NAME.thalweg-fleet` beside it, and the same call, with any executor, continues it. Workers may be killed, and new ones may join, at any
+    time.
 
-    `verify` reads everything again at the end and compares, with `fsync="always"` all is on stable storage at return. `threads` are of each
-    worker (by default as many as the engine gives it), `limit` is the most bytes per second of each. Work is handed out in pieces of
-    about `task_bytes`. Without any worker for `wait` seconds it gives up. `progress(files, bytes)` is called some times a second; what it
-    raises ends the copy, as Ctrl-C does.
+    `verify` reads everything again at the end and compares. With `fsync="always"` everything is on stable storage at return. `threads` is
+    the number for each worker (by default what the engine provides), and `limit` the maximum number of bytes per second of each. Work is
+    submitted in tasks of about `task_bytes`. If no worker exists for `wait` seconds, the call fails. `progress(files, bytes)` is called
+    several times a second; an exception of it ends the copy, as Ctrl-C does.
 
-    Incomplete if the copy is not complete; Error if nothing was begun.
+    Incomplete if the copy is not complete; Error if it was not started.
     """
     engine = engine_of(executor)
     options = {"verify": verify, "fsync": fsync, "limit": limit}
     try:
-        # Links stay in the paths: where they lead is for each machine to say.
+        # Symbolic links in the paths are not resolved: their targets may differ between machines.
         ends = [os.path.join(os.getcwd(), os.fsdecode(end)) for end in (source, destination)]
         fleet = _Fleet(engine, ends[0], ends[1], options, threads, task_bytes, wait, progress)
         return fleet.copied()
@@ -151,10 +152,10 @@ class _Fleet:
     task_bytes: int
     wait: float
     progress: Callable[[int, int], object] | None
-    #: The parts of the work that are on their way, and which share each does first.
+    #: The submitted parts of the work, and the share that each does first.
     flying: dict[Future[dict[str, Any]], int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
-    #: So often in a row nothing came of a part, and how many tasks were done then.
+    #: Number of consecutive failures, and the number of finished tasks at the first of them.
     vain: int = 0
     done: int = 0
     far: tuple[int, int] = (0, 0)
@@ -165,7 +166,7 @@ class _Fleet:
             folder = _native.fleet_begin(self.source, self.destination, self.options)
             if folder is None:
                 return FleetReport(0, 0, 0, 0, time.monotonic() - began, (), (), (), was_there=True)
-            # Another may finish just now, and remove it.
+            # Another process may finish the copy now and remove it.
             with suppress(FileNotFoundError):
                 sights = Sights.here(self.source, os.fspath(folder))
                 break
@@ -188,7 +189,7 @@ class _Fleet:
                     self._move(sights, planned["plan"])
                 except Incomplete:
                     status = self._status()
-                    # Nobody is needed any more where everything is done.
+                    # If all tasks are done, no worker is needed.
                     if status is None or status["done"] < status["tasks"]:
                         raise
                 told = self._work({"duty": "finish"}, self.options)
@@ -196,7 +197,7 @@ class _Fleet:
                     break
                 if told["halted"] == "full":
                     raise self._incomplete("the destination is full", errno.ENOSPC)
-                # Another finishes, or a file system has not shown all journals yet.
+                # Another process is finishing the copy, or the file system does not show all journals yet.
                 time.sleep(_TELL)
         except BaseException:
             self._stop()
@@ -204,7 +205,7 @@ class _Fleet:
         return self._told(told, resumed, time.monotonic() - began)
 
     def _expect_all_see(self, sights: Sights, folder: str) -> None:
-        """Asks all workers whether they see what the caller sees, before anything is done."""
+        """Checks that all workers see the same files as the caller, before the copy starts."""
         try:
             found = self.engine.troubles(sights)
         except (BrokenExecutor, Gone, CancelledError) as error:
@@ -216,13 +217,13 @@ class _Fleet:
             raise failure
 
     def _work(self, member: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-        """The caller's own part, with all processors: nobody else works at that time."""
+        """Does the caller's own part, on all processors: no worker runs at that time."""
         tell = self.progress
         again = None if tell is None else lambda _files, _bytes: tell(*self.far)
         return _native.fleet_work(self.source, self.destination, options, member, again)
 
     def _move(self, sights: Sights, plan: int) -> None:
-        """Hands out work until all tasks are done."""
+        """Submits work until all tasks are done."""
         room, told = self._room(), time.monotonic()
         options = {"fsync": self.options["fsync"], "limit": self.options["limit"]}
         options["threads"] = room.threads if self.threads is None else self.threads
@@ -243,7 +244,7 @@ class _Fleet:
         self._tell()
 
     def _room(self) -> Room:
-        """What the engine can do, as soon as it can do something."""
+        """Waits until the engine has capacity, and returns it."""
         deadline = time.monotonic() + self.wait
         while True:
             try:
@@ -263,14 +264,14 @@ class _Fleet:
             raise self._incomplete(str(error)) from error
 
     def _outcome(self, future: Future[dict[str, Any]]) -> bool:
-        """Whether all tasks are done, as far as this one can tell."""
+        """Returns True if all tasks are done, as far as this process can see."""
         if self.flying.pop(future, None) is None:
             return False
         try:
             told = future.result()
         except BrokenExecutor as error:
             why = "the pool broke: one of its processes was killed"
-            # Once: what kills the next one too is in the work.
+            # Only once: a second death is probably caused by the work itself.
             if not self.engine.rebuild():
                 raise self._incomplete(why) from error
             self._trouble(f"{why}; it was made anew")
@@ -305,13 +306,13 @@ class _Fleet:
             done = 0 if status is None else status["done"]
             if done <= self.done:
                 raise self._incomplete(f"nothing comes of it any more: {why}")
-            # Others come on.
+            # The remaining workers continue.
             self.done, self.vain = done, 0
-        # Some things pass.
+        # Some failures are temporary.
         time.sleep(_LOOK)
 
     def _status(self) -> dict[str, Any] | None:
-        """How far all are; None if that cannot be found out now."""
+        """Returns the progress of all workers; None if it is not available now."""
         with suppress(OSError):
             return _native.fleet_status(self.destination)
         return None
@@ -325,14 +326,14 @@ class _Fleet:
         self.progress(*self.far)
 
     def _stop(self) -> None:
-        """Nobody works any more when the caller is told that it is over; who is cut off, soon after."""
+        """Stops all workers before the caller returns. Disconnected workers stop soon after."""
         with suppress(OSError):
             _native.fleet_stop(self.destination)
         self.engine.cancel(self.flying)
         futures.wait(self.flying, timeout=_PATIENCE)
 
     def _incomplete(self, why: str, number: int | None = None) -> Incomplete:
-        """What is left, as an exception."""
+        """Returns the exception that lists the missing files."""
         files: list[str] = []
         far = ""
         status = self._status()
@@ -366,7 +367,7 @@ def _shares(told: dict[str, Any]) -> tuple[Share, ...]:
 
 
 def _flawed(told: dict[str, Any], report: FleetReport) -> Incomplete:
-    """A copy that has its name, and not everything in it."""
+    """Returns the exception for a copy that has its final name but is not complete."""
     changed = [os.fspath(path) for path in told["changed"]]
     if told["errors"]:
         count = told["error_count"]

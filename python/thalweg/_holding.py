@@ -1,4 +1,4 @@
-"""Who is told that more messages are in use than was meant, and where the oldest was received. The extension module calls this."""
+"""Warns about received messages that stay in use. The extension module calls this."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _OURS = str(Path(__file__).parent) + os.sep
 
 
 class Holding:
-    """The messages of one receiving end whose memory in the ring is in use."""
+    """The messages of one receiving end that occupy room in the ring."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        #: The oldest first, and the line that received it.
+        #: The messages, oldest first, and the source lines that received them.
         self._held: list[tuple[weakref.ref[Message], str]] = []
 
     def check(self) -> None:
-        """Before the next is asked for: what a warning raises then loses no message."""
+        """Called before the next message is requested, so that a warning that raises loses no message."""
         self._held = [(message, where) for message, where in self._held if message() is not None]
         if len(self._held) > self._most:
             words = f"{len(self._held)} received messages are in use, more than hold={self._most}; the oldest was received at {self._held[0][1]}"
@@ -31,14 +31,15 @@ class Holding:
             warnings.warn(words, RuntimeWarning, stacklevel=level)
 
     def note(self, message: Message) -> None:
-        """One was received."""
+        """Records a received message."""
         if message.is_held:
             _, where = _caller()
             self._held.append((weakref.ref(message), where))
 
 
 def _caller() -> tuple[int, str]:
-    """The line outside of this package that called it: the level for `warnings.warn`, called by who calls this, and its name."""
+    """Returns the source line outside of this package that made the call: its level for `warnings.warn`, called by the caller of
+    this function, and its name."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):

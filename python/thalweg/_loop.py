@@ -1,4 +1,4 @@
-"""What asyncio and trio have in common, as far as a channel needs it: sleep, timers, wait for a descriptor, wait for a thread."""
+"""Functions that work in asyncio and in trio: sleep, timers, waiting for a descriptor and for a thread."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from thalweg._native import Offer, Take
+from thalweg._native import Consumer, Producer
 
 
 def _trio() -> Any:
-    """The module trio, if it runs this task."""
+    """Returns the module trio if it runs this task."""
     trio = sys.modules.get("trio")
     try:
         if trio is not None:
@@ -27,14 +27,14 @@ async def sleep(seconds: float) -> None:
     if trio := _trio():
         await trio.sleep(seconds)
         return
-    # Here, for it takes long to import, and most programs have no loop.
+    # Imported here because the import is slow, and most programs have no event loop.
     import asyncio
 
     await asyncio.sleep(seconds)
 
 
 def later(seconds: float, call: Callable[[], None]) -> None:
-    """Calls `call` in the running loop after this time, unless the loop ends first."""
+    """Calls `call` in the running event loop after this time, unless the loop ends before."""
     if trio := _trio():
 
         async def wait() -> None:
@@ -49,14 +49,14 @@ def later(seconds: float, call: Callable[[], None]) -> None:
 
 
 def is_readable(descriptor: int) -> bool:
-    """Whether it can be read now: a caller whose time is up at once makes progress too."""
+    """Returns True if a descriptor is readable now. With this check, callers with a timeout of 0 make progress."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 
 async def readable(descriptor: int, most: float | None = None) -> None:
-    """Waits until it can be read, for `most` seconds at most."""
+    """Waits until a descriptor is readable, at most `most` seconds."""
     if trio := _trio():
         with trio.move_on_after(float("inf") if most is None else most):
             await trio.lowlevel.wait_readable(descriptor)
@@ -67,7 +67,7 @@ async def readable(descriptor: int, most: float | None = None) -> None:
     news: asyncio.Future[None] = loop.create_future()
 
     def come() -> None:
-        # It is readable until it is read, and this is called again.
+        # Called again as long as the descriptor is readable.
         if not news.done():
             news.set_result(None)
 
@@ -82,14 +82,14 @@ async def readable(descriptor: int, most: float | None = None) -> None:
 
 
 class Meeting:
-    """A handshake in a thread, which a task that was cancelled meanwhile can wait for again."""
+    """A handshake in a thread. A task that was cancelled can wait for it again."""
 
-    def __init__(self, end: Offer | Take, meet: Callable[[], None]) -> None:
+    def __init__(self, end: Producer | Consumer, meet: Callable[[], None]) -> None:
         self.error: Exception | None = None
         self._end, self._meet = end, meet
         self._lock, self._is_over, self._is_left = threading.Lock(), False, False
         self._told = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # It keeps this, and so the descriptor, until it has told. An interpreter that ends waits for it, for it ends soon.
+        # The thread keeps this object and its descriptor alive until it has written to it. It is not a daemon, because it ends soon.
         threading.Thread(target=self._run, name="thalweg-meet").start()
 
     def _run(self) -> None:
@@ -105,7 +105,7 @@ class Meeting:
             os.eventfd_write(self._told, 1)
 
     def leave(self) -> None:
-        """Closes the end, or has it closed by the thread while that uses it."""
+        """Closes the end. If the thread still uses the end, the thread closes it."""
         with self._lock:
             self._is_left = True
             if not self._is_over:

@@ -1,4 +1,4 @@
-"""The same question to all machines of a Dask cluster, and what they answer differently."""
+"""Runs one function on all machines of a Dask cluster, and compares the results."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Machines(Generic[_T]):
-    """What each machine answered; as text, a table."""
+    """The result of each machine. Its text form is a table."""
 
-    #: By its name.
+    #: The results by machine name.
     hosts: dict[str, _T]
-    #: Machine -> why it did not answer.
+    #: The reasons of machines that did not answer.
     failed: dict[str, str]
-    #: What was asked -> machine -> its answer, in words.
+    #: The answers as text, by question and machine.
     rows: dict[str, dict[str, str]]
 
     @property
     def differs(self) -> dict[str, dict[str, str]]:
-        """The rows in which not all have the same answer."""
+        """The rows in which the machines differ."""
         return {asked: answers for asked, answers in self.rows.items() if len(set(answers.values())) > 1}
 
     def __str__(self) -> str:
@@ -56,21 +56,21 @@ def tune_fleet(
     objective: Prefer = "wall",
     assume_idle: bool = False,
 ) -> Machines[Tuned]:
-    """`thalweg.tune` on every machine of a Client of dask.distributed, all at the same time, by one worker of each. Each keeps what it
-    found in its own profile, by which its workers copy; those that have copied already go on as they began."""
+    """Runs `thalweg.tune` on every machine of a Client of dask.distributed at the same time, in one worker of each. Each machine saves the
+    results in its own profile, which its workers use. Workers that have copied before keep their choices."""
     found, failed = _asked(client, tune, *pairs, quick=quick, budget=budget, objective=objective, assume_idle=assume_idle)
     rows: dict[str, dict[str, str]] = {}
     for host, told in found.items():
         for pair, ways in _advised(told).items():
             rows.setdefault(pair, {})[host] = ways
-    # A pair that a machine has not measured: a file system that it lacks, or its budget was spent.
+    # A machine may not have measured a pair: it lacks the file system, or its time was used up.
     for answers in rows.values():
         answers.update({host: "not measured" for host in found if host not in answers})
     return Machines(found, failed, rows)
 
 
 def fleet_doctor(client: Any) -> Machines[Doctor]:
-    """`thalweg.doctor` on every machine of a Client of dask.distributed, by one worker of each."""
+    """Runs `thalweg.doctor` on every machine of a Client of dask.distributed, in one worker of each."""
     found, failed = _asked(client, doctor)
     rows: dict[str, dict[str, str]] = {}
     for host, told in found.items():
@@ -85,7 +85,7 @@ def fleet_doctor(client: Any) -> Machines[Doctor]:
 
 
 def _advised(told: Tuned) -> dict[str, str]:
-    """Pair -> what to use there, by size: without the figures, which are never the same."""
+    """Returns the recommendation for each pair by size, without measurements, which always differ."""
     by_pair: dict[str, list[str]] = {}
     for line in told.more["advice"]:
         for band in line["bands"]:
@@ -97,13 +97,13 @@ def _advised(told: Tuned) -> dict[str, str]:
 
 
 def _asked(client: Any, function: Callable[..., _T], *arguments: object, **options: object) -> tuple[dict[str, _T], dict[str, str]]:
-    """What one worker of each machine answers, and why others do not."""
+    """Returns the result of one worker of each machine, and the reasons of machines that did not answer."""
     if not is_client(client):
         raise TypeError(f"client: a Client of dask.distributed, not {type(client).__name__}")
     told: dict[str, Any] = client.run(who, on_error="return")
     failed = {address: str(answer) for address, answer in told.items() if isinstance(answer, Exception)}
     chosen = {answer[0]: address for address, answer in sorted(told.items()) if address not in failed}
-    # Not by `run`: that would stop the worker's own loop, and it would count as dead.
+    # `run` would block the worker's own event loop, and the scheduler would consider it dead.
     asked = {
         host: client.submit(function, *arguments, **options, workers=[address], allow_other_workers=False, pure=False)
         for host, address in chosen.items()

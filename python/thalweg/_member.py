@@ -1,4 +1,4 @@
-"""What an engine runs for a fleet, on whatever machine. It is found there by name: so that package has to be the same."""
+"""Functions that an engine runs for a fleet, on any machine. They are pickled by name, so all machines need this package."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from thalweg import _native
 
-#: So that one who can do nothing does not ask for work all the time, in seconds.
+#: Pause of a worker that can do nothing, so that it does not request work continuously, in seconds.
 _AGAIN = 0.5
 
-# By plan, who was at work in this process and is not now: each goes on with its own journal.
+# The idle workers of this process, by plan. Each continues with its own journal.
 _idle: dict[int, list[tuple[int, int]]] = {}
-# By its nonce, each fleet of which this process was seen to see all.
+# The nonces of fleets whose files this process is known to see.
 _fit: set[str] = set()
 
 
@@ -28,21 +28,21 @@ def our_version() -> str:
 
 
 def who() -> tuple[str, int]:
-    """The machine and the process."""
+    """Returns the name of the machine and the process."""
     return os.uname().nodename, os.getpid()
 
 
 @dataclass(frozen=True)
 class Sights:
-    """What everybody of a fleet has to see alike."""
+    """The files that all workers of a fleet must see alike."""
 
     version: str
     source: str
-    #: Of the source: number, times of modification and change, names. Nothing is written there.
+    #: Of the source: inode number, modification and change times, names. Nothing is written there.
     inode: int
     times: tuple[int, int]
     names: int
-    #: A file on the destination's file system, and what is in it.
+    #: A file on the destination's file system, and its contents.
     nonce: str
     content: str
 
@@ -55,14 +55,14 @@ class Sights:
         return cls(our_version(), source, *_seen(source), nonce, content)
 
     def missed(self) -> str | None:
-        """Why this process cannot take part."""
+        """Returns the reason why this process cannot take part."""
         if our_version() != self.version:
             return f"it has thalweg {our_version()}, and the caller {self.version}"
         try:
             inode, times, names = _seen(self.source)
         except OSError as error:
             return f"it does not see the source: {error}"
-        # Some file systems number anew on each machine, and a name may come or go just now: not all at once.
+        # Inode numbers of some file systems differ between machines, and a name may change now. Not all fields differ at once.
         is_same = (inode, times) == (self.inode, self.times)
         if not is_same and (names != self.names or (inode != self.inode and times[0] != self.times[0])):
             return f"it sees another folder under the name of the source, {self.source!r}"
@@ -77,33 +77,33 @@ class Sights:
 
 def _seen(source: str) -> tuple[int, tuple[int, int], int]:
     stat = os.stat(source)
-    # Python's own `hash` is another in each process.
+    # Python's `hash` differs between processes.
     names = zlib.crc32(b"\0".join(sorted(os.fsencode(name) for name in os.listdir(source))))
     return stat.st_ino, (stat.st_mtime_ns, stat.st_ctime_ns), names
 
 
 def hello(sights: Sights) -> tuple[str, int, str | None]:
-    """Who this is, and why it cannot take part."""
+    """Returns the identity of this process, and the reason why it cannot take part."""
     return (*who(), sights.missed())
 
 
 @dataclass(frozen=True)
 class Orders:
-    """A part of the work. It can be given to anybody, twice, or be lost: nothing in it is anybody's alone."""
+    """A part of the work. Any worker may run it, several times, or lose it."""
 
     sights: Sights
     destination: str
     options: dict[str, Any]
     plan: int
-    #: The share of the work that is done first, of so many; from there on none.
+    #: The share of the work that is done first, and the number of shares.
     rank: int
     size: int
-    #: No task is begun after so many seconds.
+    #: Time after which no task is started, in seconds.
     within: float
 
 
 def move(orders: Orders) -> dict[str, Any]:
-    """Does tasks of the fleet for a while, whoever's they are."""
+    """Works on tasks of the fleet for a while, including those of other workers."""
     host, process = who()
     told: dict[str, Any] = {"host": host, "process": process}
     try:
@@ -130,7 +130,7 @@ def _moved(orders: Orders) -> dict[str, Any]:
         began, rank = time.time_ns(), orders.rank
     mine = {"duty": "move", "plan": orders.plan, "within": orders.within, "began": began, "rank": rank, "size": orders.size}
     told = _native.fleet_work(orders.sights.source, orders.destination, orders.options, mine)
-    # Who failed does not come back: its journal may end in half a line.
+    # A worker that failed is not reused: its journal may end in an incomplete line.
     if not told["errors"] and told["halted"] is None:
         idle.append((began, rank))
     return told

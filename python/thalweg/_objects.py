@@ -1,6 +1,6 @@
-"""Objects in messages: pickled by protocol 5, with the memory of their arrays left out of the pickle and laid behind it.
+"""Objects in messages, pickled with protocol 5. The memory of their arrays is stored behind the pickle, not in it.
 
-docs/reference/formats.md has the bytes. A pickle can run anything in the process that loads it.
+docs/reference/formats.md describes the bytes. A pickle can run any code in the process that loads it.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ _COUNT = slice(12, 16)
 
 
 class Parted:
-    """An object that is pickled already, so that it can be sent again when there is room."""
+    """An object that is pickled already, so that a repeated attempt to send it does not pickle it again."""
 
     def __init__(self, obj: object) -> None:
         self.buffers: list[memoryview] = []
-        # What does not lie together has no flat view, and is no buffer to be left out: numpy pickles it by its elements.
+        # A buffer that is not contiguous has no flat view. numpy pickles such an array by its elements.
         self.pickle = pickle.dumps(obj, protocol=5, buffer_callback=lambda buffer: self.buffers.append(buffer.raw()))
 
     def __len__(self) -> int:
-        """Bytes of its message, or a few more than that."""
+        """The size of the message in bytes, or slightly more."""
         return _FIXED + len(self.pickle) + sum(buffer.nbytes + 64 + _TABLE for buffer in self.buffers)
 
 
 def parted(obj: object) -> tuple[bytes, list[memoryview]]:
-    """The pickle of an object, and the buffers that it left out. The extension module calls this."""
+    """Returns the pickle of an object, and its out-of-band buffers. The extension module calls this."""
     found = obj if isinstance(obj, Parted) else Parted(obj)
     return found.pickle, found.buffers
 
 
 def loaded(message: Message | memoryview, ranges: list[tuple[int, int]]) -> Any:
-    """The object in a message, whose pickle and buffers lie there."""
+    """Returns the object in a message, given the ranges of its pickle and buffers."""
     view = memoryview(message)
     try:
         (start, end), *buffers = ranges
         return pickle.loads(view[start:end], buffers=[view[start:end] for start, end in buffers])
     finally:
-        # An exception that is kept keeps these names, and would keep the message in its ring.
+        # A stored exception keeps these variables alive, which would keep the message in its ring.
         del message, view
 
 
 def dumps_oob(obj: object) -> list[bytes | memoryview]:
-    """The message of an object, as `send_object` sends it, in pieces: one behind the other they are the message.
+    """Returns the message of an object, as `send_object` sends it, in pieces. Their concatenation is the message.
 
-    The pieces that hold arrays are views of their memory, which is not copied: for `socket.sendmsg`, `os.writev`, or
-    `b"".join`. What is written to the arrays before they are sent is sent.
+    The pieces of arrays are views of their memory, without a copy, for `socket.sendmsg`, `os.writev` or `b"".join`. Changes
+    of the arrays before they are sent are sent too.
     """
     found = Parted(obj)
     head = object_head(len(found.pickle), [buffer.nbytes for buffer in found.buffers])
@@ -66,12 +66,12 @@ def dumps_oob(obj: object) -> list[bytes | memoryview]:
 
 
 def loads_oob(message: bytes | bytearray | memoryview) -> Any:
-    """The object in a message that `dumps_oob` or `send_object` made.
+    """Returns the object in a message of `dumps_oob` or `send_object`.
 
-    Its arrays are views of the memory of `message`: read-only where that is, and changing with it. Where its byte 32 lies
-    at a multiple of 64, so do they. Corrupt if it is no such message.
+    Its arrays are views of the memory of `message`, and read-only if that is read-only. They are aligned to 64 bytes if
+    byte 32 of the message is. Corrupt if the message is invalid.
 
-    Only for messages of who may run anything in this process.
+    Use it only for messages of senders that may run any code in this process.
     """
     view = memoryview(message).cast("B")
     count = int.from_bytes(view[_COUNT], "little")

@@ -1,4 +1,4 @@
-"""The side of a queue that gets: a ring from each process that puts."""
+"""The receiving side of a queue: one ring from each process that puts."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from thalweg import _native
 from thalweg._call import Address, left
 from thalweg._door import Door, Source
 from thalweg._errors import Closed, Corrupt, Error, PeerDied, Timeout, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 
-#: Between two looks whether items that are kept leave no room, in seconds.
+#: Interval between checks if items in use fill a ring, in seconds.
 _LOOK = 1.0
-#: In which a ring shows whether its sender waits for what is kept, in seconds: it has to have looked twice.
+#: Time in which a ring shows that its sender waits for room, in seconds. The sender must have looked twice.
 _DOUBT = 0.25
-#: Items of senders that are there, before new ones are looked for.
+#: Number of items that are received before new senders are admitted.
 _TURN = 16
 
 
 @dataclass(frozen=True)
 class Departed:
-    """A sender that ended without a goodbye: it was killed, or wrote what the format does not allow."""
+    """A sender that ended without closing: it was killed, or violated the format."""
 
-    #: Its process.
+    #: The process.
     pid: int
-    #: Items that had come from it, through the ring that it used last.
+    #: Number of items received from it through its last ring.
     received: int
-    #: What was found.
+    #: The error.
     error: Error
 
 
-# In a child made by fork a copy would keep the listener alive after the death of the process that looks at it.
+# A copy in a forked child would keep the listener open after the death of the receiving process.
 _receivers: weakref.WeakSet[Receiver] = weakref.WeakSet()
 
 
@@ -50,18 +50,18 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 class Receiver:
-    """The side that gets. Its owner lets one thread at a time in, but for `local` and `close`."""
+    """The receiving side. Its owner admits one thread at a time, except for `local` and `close`."""
 
     def __init__(self, address: Address, *, copy: bool) -> None:
         self._address, self._copy, self._is_stopped = address, copy, False
         self._sources: list[Source] = []
-        #: Rings behind one of the same sender that has not ended yet.
+        #: Rings whose sender still has an earlier ring open.
         self._later: list[Source] = []
         self._departed: list[Departed] = []
         self._next = self._looks = 0
         self._door = Door(address, copy=copy)
         _receivers.add(self)
-        # Else who puts would take the end of this process for a death.
+        # Without this, senders would consider the end of this process a death.
         util.Finalize(self, Receiver._leave_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     @staticmethod
@@ -70,16 +70,16 @@ class Receiver:
             alive.__del__()
 
     def __del__(self) -> None:
-        # There is no door where none could be made; and of a thread that still gets nobody takes its ring away.
+        # The door does not exist if its creation failed. A ring that another thread is using is not closed.
         with suppress(AttributeError, RuntimeError, Error):
             self.close()
 
     def leave(self) -> None:
-        """In a child: closes what it shares with the parent that listens."""
+        """Closes the descriptors that a forked child shares with its parent."""
         self._door.leave()
 
     def stop(self) -> None:
-        """Ends a `get` that waits, with ValueError."""
+        """Ends a waiting `get` with ValueError."""
         self._is_stopped = True
         if self._door.news >= 0:
             self._door.tell()
@@ -94,15 +94,15 @@ class Receiver:
     def departed(self) -> tuple[Departed, ...]:
         return tuple(self._departed)
 
-    def local(self, sender: bytes, number: int, capacity: int) -> Offer:
-        """A ring for this process itself, which cannot wait for its own answer."""
+    def local(self, sender: bytes, number: int, capacity: int) -> Producer:
+        """Creates a ring for this process itself, which cannot wait for its own handshake."""
         self._not_stopped()
         out, into = _native.pair(capacity=capacity, copy=self._copy, parts=False)
         self._door.arrived(Source(into, 0, (sender, number)))
         return out
 
     def get(self, deadline: float | None) -> Any:
-        """The next item; Timeout if none has come before the deadline."""
+        """Returns the next item; Timeout if none arrives before the deadline."""
         while True:
             self._not_stopped()
             source = self._ready()
@@ -113,7 +113,7 @@ class Receiver:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise made("Timeout", None, "no item came", 0, None)
                 if not self._wait(deadline) and not self._copy:
-                    # A ring that kept items fill looks like one to which nothing is put: TooLarge says so.
+                    # A ring that is full of items in use looks like an idle one. The call raises TooLarge in that case.
                     for silent in list(self._sources):
                         with suppress(Timeout, Closed, PeerDied, Corrupt):
                             return silent.take.receive_object(timeout=_DOUBT)
@@ -123,7 +123,7 @@ class Receiver:
             except Timeout:
                 continue
             except Corrupt as error:
-                # It would stay the next one for ever.
+                # The invalid item would stay the next one for ever.
                 self._depart(source, error)
 
     def _not_stopped(self) -> None:
@@ -139,7 +139,7 @@ class Receiver:
         return found is None
 
     def _ready(self) -> Source | None:
-        """Whose item is next, in turn. Senders that are gone are put away."""
+        """Returns the ring with the next item, in turn. Removes senders that are gone."""
         self._looks += 1
         if self._looks % _TURN == 0:
             self._admit()
@@ -164,7 +164,7 @@ class Receiver:
         return self._end(source)
 
     def _end(self, source: Source) -> bool:
-        """Whether another ring of the same sender has taken its place, which is to be looked at too."""
+        """Removes a ring. Returns True if another ring of this sender replaces it, which must be checked too."""
         source.close()
         self._sources.remove(source)
         for later in self._later:
@@ -179,12 +179,12 @@ class Receiver:
         (self._later if is_later else self._sources).append(source)
 
     def _admit(self) -> None:
-        """Takes in who has come."""
+        """Adds the rings of new senders."""
         while self._door.arrivals:
             self._add(self._door.arrivals.popleft())
 
     def _wait(self, deadline: float | None) -> bool:
-        """Until there may be an item, or news of a sender; False if that was in vain. Where items stay in their rings, no longer than
+        """Waits until an item or a change of a sender is possible; False after a timeout. If items stay in their rings, waits at most
         `_LOOK`."""
         poll = select.poll()
         poll.register(self._door.news, select.POLLIN)
@@ -193,12 +193,12 @@ class Receiver:
                 if not source.take.arm():
                     return True
             except Error:
-                # The next look finds it again, and knows what to do with it.
+                # The next check finds the error again and handles it.
                 return True
             poll.register(source.take.fileno(), select.POLLIN)
             if source.process is not None:
                 poll.register(source.process, select.POLLIN)
-        # No more than poll takes; then it looks and waits again.
+        # The maximum of poll; the caller then waits again.
         most = 1 << 20 if self._copy else _LOOK
         seconds = left(deadline)
         told = poll.poll(1000 * (most if seconds is None else min(seconds, most)))

@@ -1,4 +1,4 @@
-"""Shared memory as such: bytes that several processes see at the same place in the same file, which has no name."""
+"""Shared memory: an anonymous file that several processes map."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NAME = re.compile(r"/proc/\d+/fd/\d+")
 
 @cache
 def _shared_type() -> Any:
-    """The type of arrays that others may change; ndarray's, so that it says so wherever it is printed."""
+    """The type of arrays that other processes may change. A subclass of ndarray, so that the type is visible in output."""
     import numpy
 
     class SharedArray(numpy.ndarray):
-        """An array in memory that other processes may write while it is read: what is checked may be another value when
-        it is used. What arithmetic makes of it, its `copy` and what is unpickled are arrays of one's own."""
+        """An array in memory that other processes may write while it is read: a value may change between a check and its
+        use. Results of arithmetic, `copy` and unpickled arrays are private."""
 
         def __array_wrap__(self, array: Any, context: object = None, return_scalar: bool = False) -> Any:
-            # What was computed in place is where it was.
+            # The result of an in-place operation is in the shared memory.
             if array is self:
                 return array
             own = numpy.asarray(array)
@@ -58,12 +58,12 @@ def _numpy() -> Any:
 
 
 class Region:
-    """`size` bytes of shared memory, zero at first, in an anonymous file (memfd): it has no name that could be left
-    behind, needs no /dev/shm, and is gone with the last process that has it open. Its size is fixed for good, and its
-    memory is there from the start, so that no access to it can fail.
+    """`size` zeroed bytes of shared memory in an anonymous file (memfd). It leaves no name behind, does not use /dev/shm, and
+    is freed with the last process that has it open. Its size is fixed, and its memory is allocated at once, so that no
+    access can fail.
 
-    It can be pickled, for `send_object`, queues and arguments of processes of the same user; so can its `name` be told.
-    Keep it open until the other side has it.
+    It can be pickled for `send_object`, queues and arguments of processes of the same user, or opened by its `name`. Keep
+    it open until the other process has opened it.
     """
 
     def __init__(self, size: int) -> None:
@@ -71,14 +71,14 @@ class Region:
             raise ValueError(f"a region of {size} bytes")
         available = _native.memory_available()
         if available is not None and size > available:
-            # The kernel would take all there is, and then end some process.
+            # The kernel would allocate all memory, and then kill a process.
             raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are there", 0, None)
         try:
             fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as error:
             raise made("Error", error.errno, f"shared memory: memfd_create: {error.strerror}", 0, None) from None
         try:
-            # Else the first write to a page for which there is no memory would end the process.
+            # Without this, a write to a page for which no memory is left would kill the process.
             os.posix_fallocate(fd, 0, size)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED)
             self._of(fd, size, writable=True)
@@ -93,8 +93,8 @@ class Region:
 
     @classmethod
     def open(cls, what: str | File | int, *, writable: bool = True) -> Self:
-        """A region of another process: by its `name`, or by a descriptor, which stays the caller's. Not `writable`, it can be read
-        only, by this process. NotPermitted if its owner could make it shorter: `Region.read` copies such memory."""
+        """Opens a region of another process by its `name`, or by a descriptor, which the caller keeps. Without `writable`,
+        this process can only read it. NotPermitted if its owner could shrink it: `Region.read` copies such memory."""
         number = what if isinstance(what, int) else None if isinstance(what, str) else what.fileno()
         name = f"/proc/self/fd/{number}" if number is not None else str(what)
         if number is None and not _NAME.fullmatch(name):
@@ -104,7 +104,7 @@ class Region:
     @classmethod
     def _opened(cls, name: str, identity: tuple[int, int] | None, *, writable: bool) -> Self:
         try:
-            # Waits for nobody, whatever is open there by now.
+            # O_NONBLOCK: the descriptor may refer to another file now, such as a FIFO.
             fd = os.open(name, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise made("Error", error.errno, f"the region {name} is gone, or of another user: {error.strerror}", 0, None) from None
@@ -124,7 +124,7 @@ class Region:
 
     @staticmethod
     def read(what: File | int) -> bytes:
-        """What an anonymous or other file holds now, by read(2): for memory of somebody who may change its size."""
+        """Returns the contents of a file, read with read(2), for memory whose owner may change its size."""
         number = what if isinstance(what, int) else what.fileno()
         found = bytearray()
         while chunk := os.pread(number, 1 << 20, len(found)):
@@ -133,7 +133,7 @@ class Region:
 
     def _mapped(self) -> mmap.mmap:
         how = mmap.PROT_READ | mmap.PROT_WRITE if self._writable else mmap.PROT_READ
-        # What is sealed is the same either way, and until Linux 6.7 a descriptor that could write maps it only so.
+        # Private and shared mappings of a sealed file are equal. Until Linux 6.7, a writable descriptor can only be mapped privately.
         flags = mmap.MAP_PRIVATE if _seals(self._fd) & fcntl.F_SEAL_WRITE else mmap.MAP_SHARED
         return mmap.mmap(self._fd, self._size, flags, how)
 
@@ -144,13 +144,14 @@ class Region:
 
     @property
     def view(self) -> memoryview:
-        """All of it. Unless it is sealed, other processes may write it at any time."""
+        """The whole memory. Unless it is sealed, other processes may write it at any time."""
         return memoryview(self._here())
 
     def array(self, shape: int | tuple[int, ...], dtype: object = None, *, offset: int = 0) -> Any:
-        """An array over it, from the byte `offset` on; without numpy a memoryview of `dtype`, a format of one character.
+        """Returns an array over the memory from byte `offset` on. Without numpy it is a memoryview, and `dtype` a format of
+        one character.
 
-        Its type is `SharedArray` while other processes may write it, and plain `numpy.ndarray` once it is sealed."""
+        Its type is `SharedArray` while other processes may write it, and `numpy.ndarray` once it is sealed."""
         wanted = shape if isinstance(shape, tuple) else (shape,)
         if any(length < 0 for length in wanted):
             raise ValueError(f"a shape of {wanted}")
@@ -162,14 +163,14 @@ class Region:
                 raise ValueError(f"a region of {self._size} bytes has none up to {end}")
             return self.view[offset:end].cast(letter, wanted)  # type: ignore[call-overload]
         dtype = numpy.dtype(dtype or float)
-        # Of all that numpy makes over a buffer, this alone keeps it, so that the map cannot be closed under the array.
+        # Only this constructor of numpy keeps the buffer alive, so that the mapping cannot be closed under the array.
         flat = numpy.frombuffer(self.view, dtype, math.prod(wanted), offset)
         array = flat.reshape(wanted)
         return array if self.is_sealed else array.view(_shared_type())
 
     def seal(self) -> None:
-        """Nobody can write it from now on, in whatever process: arrays over it are read-only and never change. BufferError
-        while views or arrays of it are left here, Error (EBUSY) while another process has it mapped to be written."""
+        """Prevents all processes from writing it: arrays over it are read-only and never change. BufferError while views or
+        arrays of it exist here, Error (EBUSY) while another process has mapped it for writing."""
         self._here().close()
         self._map = None
         try:
@@ -184,14 +185,14 @@ class Region:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether no byte of it can ever change."""
+        """True if its bytes can never change."""
         self._here()
         return bool(_seals(self._fd) & fcntl.F_SEAL_WRITE)
 
     @property
     def name(self) -> str:
-        """By which processes of the same user open it, as long as this one has it open. `dev.thalweg.SharedMemory` of Java
-        has such names too."""
+        """The name by which processes of the same user can open it, while this process has it open. Java's
+        `dev.thalweg.SharedMemory` uses the same names."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -203,7 +204,7 @@ class Region:
         return self._size
 
     def close(self) -> None:
-        """Gives it back. BufferError while views or arrays of it are left."""
+        """Closes the region. BufferError while views or arrays of it exist."""
         if self._map is not None:
             self._map.close()
             self._map = None
@@ -218,7 +219,7 @@ class Region:
         self.close()
 
     def __del__(self) -> None:
-        # Arrays of it keep the map, which has a descriptor of its own.
+        # Arrays keep the mapping alive, which has its own descriptor.
         if getattr(self, "_map", None) is not None:
             os.close(self._fd)
 
@@ -231,7 +232,7 @@ def _seals(fd: int) -> int:
     try:
         return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:
-        # No anonymous file.
+        # Not an anonymous file.
         return 0
 
 

@@ -1,4 +1,4 @@
-"""The side of a queue that puts, of one process."""
+"""The sending side of a queue in one process."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Protocol
 
 from thalweg._call import Address, Calling, left
 from thalweg._errors import Timeout, TooLarge, made
-from thalweg._native import Offer
+from thalweg._native import Producer
 from thalweg._objects import Parted
 
 
-#: A wait for room takes no longer before signal handlers may run, in seconds.
+#: Longest delay until signal handlers run during a wait for room, in seconds.
 _SLICE = 0.05
 
 
 class Turns(Protocol):
-    """The turns of the threads that put."""
+    """The lock of the threads that put."""
 
     waits_for_room: bool
 
 
 class Local(Protocol):
-    """The side that gets, where it is in this process: it makes a ring without a call."""
+    """The receiving side in this process, which creates a ring without a connection."""
 
-    def local(self, sender: bytes, number: int, capacity: int) -> Offer: ...
+    def local(self, sender: bytes, number: int, capacity: int) -> Producer: ...
 
 
 class Sender:
-    """The side that puts, of one process. Its owner lets one thread at a time in."""
+    """The sending side in one process. Its owner admits one thread at a time."""
 
     def __init__(self, address: Address, capacity: int | None, receiver: Local | None) -> None:
         self._address, self._capacity, self._receiver = address, capacity, receiver
         self._name = secrets.token_bytes(16)
         self._number = 0
-        self._end: Offer | None = None
-        #: Bytes of the item for which the ring was made.
+        self._end: Producer | None = None
+        #: Size of the item for which the ring was created, in bytes.
         self._made_for = 0
         self._calling: Calling | None = None
-        # A child of multiprocessing ends without the end of its interpreter, and is to say goodbye all the same.
+        # A child of multiprocessing exits without finalizing its interpreter, but must close its ring.
         self._at_exit = util.Finalize(self, Sender._leave, args=(weakref.ref(self),), exitpriority=10)
 
     @staticmethod
@@ -49,8 +49,8 @@ class Sender:
             alive._end.close()
 
     def put(self, parted: Parted, deadline: float | None, turns: Turns) -> None:
-        """Timeout if there was no room before the deadline. A signal handler may put as well while this waits: it waits outside of the
-        ring, and each turn looks for the present ring."""
+        """Sends an item; Timeout if there is no room before the deadline. A signal handler may put too while this waits: the wait is
+        outside of the ring, and each iteration looks up the current ring."""
         size = len(parted)
         while True:
             end, seconds = self._opened(size, deadline), left(deadline)
@@ -63,7 +63,7 @@ class Sender:
             except TooLarge:
                 if self._capacity is not None or self._made_for >= size:
                     raise
-                # Items in the old ring are received first.
+                # The receiver reads the items in the old ring first.
                 self._number += 1
                 self._end = None
                 end.close()
@@ -72,7 +72,7 @@ class Sender:
         if self._end is not None:
             self._end.close()
 
-    def _opened(self, size: int, deadline: float | None) -> Offer:
+    def _opened(self, size: int, deadline: float | None) -> Producer:
         if self._end is not None:
             return self._end
         if self._receiver is not None:
@@ -82,7 +82,7 @@ class Sender:
         if self._calling is None or self._calling.size < size:
             self._calling = Calling(self._address, (self._name, self._number), (size, self._capacity))
         calling = self._calling
-        # A first item needs a meeting, which says nothing about room: a caller without patience waits for it too.
+        # The first item needs a handshake, which is no lack of room: callers with short timeouts wait for it too.
         seconds = left(deadline)
         if not calling.over.wait(None if seconds is None else max(seconds, left(calling.usual_end) or 0)):
             raise made("Timeout", None, "the process that gets does not answer", 0, None)

@@ -1,7 +1,8 @@
-"""Memory that one process fills and hands to another, batch by batch, and gets back to be filled again.
+"""Memory that one process fills, passes to another batch by batch, and gets back for reuse.
 
-Who fills (`Lender`) has a few regions, its slots, and hands one over by a `Ticket`, which can be pickled. Who gets it (`redeemed`) maps
-each once, and gives it back when the last thing that lies over it is gone. So after the first few batches no memory is new.
+The filling process (`Lender`) has several regions, its slots. It passes a slot as a `Ticket`, which can be pickled. The receiving process
+(`redeemed`) maps each slot once, and returns it when the last object over its memory is freed. Therefore, after the first batches, no new
+memory is allocated.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from typing import Any
 from thalweg._errors import Error, made
 from thalweg._region import Region
 
-#: Slots of one process whose memory its receiver uses where it is. What lies in another is copied out, so that who keeps
-#: all batches runs out of neither descriptors nor slots.
+#: Number of slots of one process whose memory the receiver uses in place. Batches in other slots are copied, so that a program that keeps
+#: all batches does not run out of descriptors or slots.
 _STAYS = 8
-#: Slots grow by as much, so that batches of nearly the same size share them.
+#: Slot sizes are multiples of this number of bytes, so that batches of similar size can share slots.
 _ROUND = 64 << 10
-#: The slot that is given back, or -1 minus it where nobody may write to it any more.
+#: The returned slot; -1 minus its number if its memory must not be written again.
 _BACK = struct.Struct("<i")
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """What names a slot to the process that gets it."""
+    """Identifies a slot for the process that receives it."""
 
     process: int
-    #: The pipe through which it is given back: its descriptor there, and what tells it from another.
+    #: The pipe through which the slot is returned: its descriptor in that process, and its identity.
     back: tuple[int, tuple[int, int]]
     slot: int
     region: tuple[int, tuple[int, int]]
@@ -42,21 +43,21 @@ class Ticket:
 
 
 class Lender:
-    """The slots of the process that fills them. A child made by fork makes its own."""
+    """The slots of the process that fills them. A forked child creates its own."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._regions: list[Region] = []
         self._free: set[int] = set()
-        #: Free, but a child made by fork has their memory: they are made anew.
+        #: Free slots whose memory a forked child has mapped: they are replaced.
         self._spent: set[int] = set()
 
     def is_here(self) -> bool:
         return self._process == os.getpid()
 
     def taken(self, size: int) -> tuple[Ticket, memoryview]:
-        """Room for so many bytes, and who is told of it. It never waits: what is not back yet is made anew."""
+        """Returns a ticket and memory of `size` bytes. It never waits: if no slot is free, a new one is created."""
         self._look()
         slot = self._best(size)
         region = self._regions[slot]
@@ -71,11 +72,11 @@ class Lender:
         return ticket, region.view[:size]
 
     def untaken(self, ticket: Ticket) -> None:
-        """It was not handed over after all."""
+        """Releases a ticket that was not passed on."""
         self._free.add(ticket.slot)
 
     def _look(self) -> None:
-        """Hears what was given back."""
+        """Reads which slots were returned."""
         with suppress(BlockingIOError):
             while heard := os.read(self._reader, 1 << 12):
                 for (number,) in _BACK.iter_unpack(heard):
@@ -85,7 +86,7 @@ class Lender:
                         self._spent.add(slot)
 
     def _best(self, size: int) -> int:
-        """The slot with the least room that is enough; else the first that is free, made larger."""
+        """Returns the smallest slot that is large enough; otherwise the first free slot, enlarged."""
         enough = [slot for slot in self._free - self._spent if len(self._regions[slot]) >= size]
         if enough:
             return min(enough, key=lambda slot: (slot >= _STAYS, len(self._regions[slot]), slot))
@@ -100,13 +101,13 @@ class Lender:
 
 
 class _Borrowed:
-    """What this process has of the slots of another."""
+    """The slots of another process that this process uses."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.key = _key(ticket)
         self.back = _opened(ticket.process, ticket.back, os.O_WRONLY)
         self.regions: dict[int, tuple[tuple[int, int], Region]] = {}
-        #: What was not told yet, since the pipe was full.
+        #: Numbers that were not written yet because the pipe was full.
         self.due: deque[int] = deque()
 
     def region(self, ticket: Ticket) -> Region:
@@ -121,10 +122,10 @@ class _Borrowed:
         return known[1]
 
     def tell(self, number: int) -> None:
-        """Called wherever something is let go of, so also from within itself: what is taken from `due` is told once."""
+        """Returns a slot. Called when an object is freed, so it may be called recursively: each number is taken from `due` once."""
         self.due.append(number)
         if self.is_gone():
-            # Nobody fills its slots any more, and writing might be a SIGPIPE.
+            # The lender has ended. A write could raise SIGPIPE.
             _others.pop(self.key, None)
             return
         with suppress(IndexError):
@@ -149,18 +150,18 @@ class _Borrowed:
 
 
 class _Use:
-    """A slot in use here, until the last thing that lies over it is gone."""
+    """A slot in use here, until the last object over its memory is freed."""
 
     def __init__(self, lender: _Borrowed, slot: int, memory: Any) -> None:
         self._lender, self._slot, self._process = lender, slot, os.getpid()
-        #: A child has the same memory, and is not to see it filled again.
+        #: True if a forked child has mapped the memory, which must then not be filled again.
         self.is_shared = False
         self._gone = weakref.ref(memory, self._end)
         _uses.add(self)
 
     def _end(self, _: object) -> None:
         _uses.discard(self)
-        # In a child: its parent may still use it.
+        # In a forked child, the parent may still use the slot.
         if os.getpid() == self._process:
             self._lender.tell(-1 - self._slot if self.is_shared else self._slot)
 
@@ -178,14 +179,15 @@ os.register_at_fork(before=_before_fork, after_in_child=_others.clear)
 
 
 def redeemed(ticket: Ticket) -> Any:
-    """The memory of a ticket, as an object with the buffer protocol; PeerDied where its process is gone and had not been known."""
+    """Returns the memory of a ticket, as an object with the buffer protocol. PeerDied if its process has ended and its slots were not
+    opened before."""
     key = _key(ticket)
     lender = _others.get(key)
     if lender is None:
         forget()
         lender = _others[key] = _Borrowed(ticket)
     region = lender.region(ticket)
-    # One object for each use: whatever lies over the memory keeps it.
+    # One object for each use: all views of the memory keep it alive.
     memory = (ctypes.c_ubyte * ticket.used).from_buffer(region.view)
     if ticket.slot < _STAYS:
         _Use(lender, ticket.slot, memory)
@@ -198,7 +200,7 @@ def redeemed(ticket: Ticket) -> Any:
 
 
 def forget() -> None:
-    """Lets go of the slots of processes that have ended; what lies over one of them keeps it."""
+    """Releases the slots of processes that have ended. Views of a slot keep its memory alive."""
     for key, lender in list(_others.items()):
         if lender.is_gone():
             _others.pop(key, None)
@@ -225,7 +227,7 @@ def _opened(process: int, what: tuple[int, tuple[int, int]], how: int) -> int:
 
 
 def _gone(process: int, error: OSError) -> Error:
-    """Why what a ticket names could not be opened."""
+    """Returns the error for a ticket whose slot cannot be opened."""
     if error.errno in (None, errno.ENOENT, errno.ESRCH):
         return made("PeerDied", None, f"process {process}, whose batch this is, has ended", 0, None)
     return made("Error", error.errno, f"the memory of process {process}: {error.strerror}", 0, None)

@@ -1,4 +1,4 @@
-"""Threads of the package: none of them holds an array, so who waits for one to be let go of does not count on them."""
+"""Threads of the package. None of them holds an array, so a wait for room does not rely on them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 
 _ours: set[int] = set()
-# A child has none of them, and another thread may get the number of one.
+# A forked child has none of these threads, and the system may reuse their numbers.
 os.register_at_fork(after_in_child=_ours.clear)
 
 
 def begun(name: str, run: Callable[[], None]) -> threading.Thread:
-    """A thread that does not keep the interpreter from ending."""
+    """Starts a daemon thread."""
 
     def counted() -> None:
         me = threading.get_ident()
@@ -29,5 +29,5 @@ def begun(name: str, run: Callable[[], None]) -> threading.Thread:
 
 
 def others() -> int:
-    """Threads that run Python, without ours."""
+    """Returns the number of threads that run Python, without those of the package."""
     return len(sys._current_frames().keys() - _ours)

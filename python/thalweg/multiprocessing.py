@@ -1,4 +1,4 @@
-"""Queues between processes, with the calls of `multiprocessing`'s, through shared memory.
+"""Queues between processes through shared memory, with the methods of `multiprocessing`'s queues.
 
     from thalweg.multiprocessing import Queue
 
@@ -6,9 +6,9 @@
     Process(target=work, args=(queue,)).start()    # spawn, fork or forkserver
     item = queue.get()
 
-Any number of processes and threads put, the process that made the queue gets. The memory of arrays is copied, not pickled. A process
-that is killed loses the item that it was putting, and no other; a process that puts to a killed one is told so. What the
-standard queues do beyond that raises NotImplementedError, with the reason.
+Any number of processes and threads put; the process that created the queue gets. The memory of arrays is copied, not pickled. If a process
+is killed, only the item that it was putting is lost. A process that puts to a killed one gets PeerDied. Other features of the standard
+queues raise NotImplementedError with the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from thalweg._sender import Sender
 
 __all__ = ["Closed", "Departed", "Empty", "Full", "JoinableQueue", "NotPermitted", "PeerDied", "Pipe", "Queue", "SimpleQueue"]
 
-#: Between two looks whether another thread is done, in seconds.
+#: Shortest wait for another thread, in seconds.
 _SOON = 0.01
 
 _made_here: weakref.WeakValueDictionary[Address, _Queue] = weakref.WeakValueDictionary()
@@ -41,17 +41,17 @@ def _absent(what: str, why: str) -> NoReturn:
 
 
 class _Turns:
-    """Lets one thread at a time put or get. The thread that is inside may enter again: in a signal handler or in a `__del__`."""
+    """Admits one thread at a time to put or get. That thread may enter again, in a signal handler or in a `__del__`."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._owner: int | None = None
-        #: True while the thread that is inside waits for room, which may take for ever.
+        #: True while the admitted thread waits for room, possibly without end.
         self.waits_for_room = False
 
     @contextmanager
     def held(self, deadline: float | None) -> Iterator[None]:
-        """Timeout if the deadline passes while the other thread waits for room. A copy under way is waited for, up to `PATIENCE`."""
+        """Timeout if the deadline passes while the other thread waits for room. A copy in progress is waited for, up to `PATIENCE`."""
         outer, self._owner = self._acquired(deadline), threading.get_ident()
         try:
             yield
@@ -60,7 +60,7 @@ class _Turns:
             self._lock.release()
 
     def not_again(self) -> None:
-        """RuntimeError inside of a `get` of this thread, which holds what the caller waits for."""
+        """RuntimeError inside of a `get` of this thread: it holds the ring that the caller would wait for."""
         if self._owner == threading.get_ident():
             raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it as well")
 
@@ -75,7 +75,7 @@ class _Turns:
 
 
 class _Here:
-    """What one process has of a queue. A child made by fork begins anew."""
+    """The state of a queue in one process. A forked child creates its own."""
 
     def __init__(self, address: Address, capacity: int | None, receiver: Receiver | None) -> None:
         self.process = os.getpid()
@@ -99,10 +99,10 @@ class _Queue:
         state = self._state
         if state is None or state.process != os.getpid():
             receiver = self._receiver if self._address.is_ours() else None
-            # Threads of one process that come at the same time agree on one.
+            # Concurrent threads of a process must share one state.
             with _beginning:
                 made = _Here(self._address, self._capacity, receiver)
-                # Another thread may have been first, or a `__del__` that ran here.
+                # Another thread, or a `__del__` that ran here, may have been first.
                 if self._state is None or self._state.process != os.getpid():
                     self._state = made
                 state = self._state
@@ -118,7 +118,7 @@ class _Queue:
 
     def _put(self, obj: object, deadline: float | None) -> None:
         here = self._here()
-        # Pickling runs code of the object's, which may put too.
+        # Pickling runs code of the object, which may put too.
         parted = Parted(obj)
         with here.puts.held(deadline):
             outer = here.puts.waits_for_room
@@ -134,19 +134,19 @@ class _Queue:
             return receiver.get(deadline)
 
     def empty(self) -> bool:
-        """Whether there is no item now. Only in the process that gets."""
+        """Returns True if no item is available now. Only in the process that gets."""
         receiver, here = self._receiving(), self._here()
         here.gets.not_again()
         with here.gets.held(None):
             return receiver.is_empty()
 
     def departed(self) -> tuple[Departed, ...]:
-        """The processes that ended without a goodbye, as far as a `get` or `empty` has come upon them: they were killed. What they
-        had put was got, but for an item that they were putting. Only in the process that gets."""
+        """Returns the processes that ended without closing, for example because they were killed, as far as a `get` or `empty` has noticed
+        it. Their items were received, except for one that they were putting. Only in the process that gets."""
         return self._receiving().departed()
 
     def close(self) -> None:
-        """Says goodbye. In the process that gets, items that were not got are lost, and every `put` elsewhere is told: Closed.
+        """Closes the queue. In the process that gets, remaining items are lost, and every later `put` in other processes raises Closed.
         RuntimeError while another thread of this process puts, and inside of a `get` of this thread."""
         try:
             here = self._here()
@@ -158,7 +158,7 @@ class _Queue:
         here.sender.close()
         here.is_closed = True
         if receiver is not None:
-            # Not from under a thread that gets.
+            # Waits for a thread that gets.
             receiver.stop()
             with here.gets.held(None):
                 receiver.close()
@@ -169,7 +169,7 @@ os.register_at_fork(after_in_child=lambda: globals().update(_beginning=threading
 
 
 def _again(kind: type[_Queue], address: Address, capacity: int | None, copy: bool) -> _Queue:
-    """A queue that was pickled, in whatever process."""
+    """Unpickles a queue in any process."""
     found = _made_here.get(address) if address.is_ours() else None
     if found is not None:
         return found
@@ -180,28 +180,28 @@ def _again(kind: type[_Queue], address: Address, capacity: int | None, copy: boo
 
 
 class SimpleQueue(_Queue):
-    """As `multiprocessing.SimpleQueue`: `put`, `get`, `empty`, `close`. Options as of `Queue`."""
+    """Like `multiprocessing.SimpleQueue`: `put`, `get`, `empty`, `close`. Options as for `Queue`."""
 
     def __init__(self, *, capacity: int | None = None, copy: bool = True, ctx: object = None) -> None:
         super().__init__(capacity=capacity, copy=copy)
 
     def put(self, obj: object) -> None:
-        """Puts an item; waits for room. PeerDied if the process that gets was killed, Closed if it closed the queue."""
+        """Waits for room and puts an item. PeerDied if the process that gets was killed, Closed if it closed the queue."""
         self._put(obj, None)
 
     def get(self) -> Any:
-        """The next item; waits for it."""
+        """Waits for the next item and returns it."""
         return self._get(None)
 
 
 class Queue(_Queue):
-    """As `multiprocessing.Queue`, for one process that gets: the one that makes it. It can be pickled at any time, also to processes
-    that are there already.
+    """Like `multiprocessing.Queue`, with one process that gets: the one that creates it. It can be pickled at any time, also for running
+    processes.
 
-    A process that puts has a ring, which is made at its first `put`, and in which items wait for `get` also when that process has ended.
-    `capacity` is the bytes of each ring; without it there is room for four of the first item, 1 MiB at least, and a larger item makes a
-    larger ring, up to 1 GiB. A `put` waits while its ring is full. With `copy` (the default) items are own memory, and arrays in them can be
-    written; `copy=False` leaves arrays in the ring, read-only, and their room is the sender's again when they are gone.
+    Each process that puts has a ring, created at its first `put`. Items stay available in the ring after that process has ended.
+    `capacity` is the size of each ring in bytes. Without it the ring has room for four items like the first one, at least 1 MiB, and a
+    larger item creates a larger ring, up to 1 GiB. A `put` waits while its ring is full. With `copy` (the default) items are copied, and
+    arrays in them are writable. With `copy=False` arrays stay in the ring, read-only, and their room is released when they are freed.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class Queue(_Queue):
         super().__init__(capacity=capacity, copy=copy)
 
     def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
-        """Puts an item, which is pickled and copied when this returns. Full if there was no room within `timeout` seconds. PeerDied if
-        the process that gets was killed, Closed if it closed the queue; then items that it had not got are lost."""
+        """Puts an item, which has been pickled and copied when this returns. Full if there was no room within `timeout` seconds. PeerDied
+        if the process that gets was killed, Closed if it closed the queue; items that it had not received are then lost."""
         try:
             self._put(obj, _until(block, timeout))
         except Timeout as error:
@@ -224,7 +224,7 @@ class Queue(_Queue):
         self.put(obj, block=False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The next item of whatever process. Empty if none has come within `timeout` seconds. Items of one process come in their order."""
+        """Returns the next item of any process. Empty if none arrived within `timeout` seconds. Items of one process arrive in order."""
         try:
             return self._get(_until(block, timeout))
         except Timeout as error:
@@ -235,10 +235,10 @@ class Queue(_Queue):
         return self.get(block=False)
 
     def join_thread(self) -> None:
-        """Nothing is left to be done: there is no thread that feeds, and what was put is in shared memory."""
+        """Does nothing: there is no feeder thread, and items are in shared memory when `put` returns."""
 
     def cancel_join_thread(self) -> None:
-        """As `join_thread`."""
+        """Does nothing, as `join_thread`."""
 
     def qsize(self) -> int:
         """Raises NotImplementedError."""

@@ -1,13 +1,13 @@
-"""Batches from the workers of torch's DataLoader, without /dev/shm and without new memory for each.
+"""Batches from the workers of torch's DataLoader, without /dev/shm and without new memory for each batch.
 
-    from thalweg.torch import DataLoader           # torch's, with two things more
+    from thalweg.torch import DataLoader           # torch's, extended
 
     for batch in DataLoader(dataset, batch_size=64, num_workers=4, persistent_workers=True):
         ...
 
-A worker stacks its samples straight into memory that this process has mapped too, and the batch's tensors lie there: nothing is
-copied on the way. When the last of them is gone the worker fills the same memory again. `collate` alone does that for a DataLoader
-of torch's own; `DataLoader` also says `WorkerDied`, with the process, when a worker was killed.
+A worker stacks its samples directly into memory that this process has mapped too. The tensors of the batch use this memory without a copy.
+When the last of them is freed, the worker fills the memory again. `collate` alone does this for torch's own DataLoader. `DataLoader` also
+raises `WorkerDied`, with the process, if a worker was killed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _KILLED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
 
 
 class WorkerDied(PeerDied):
-    """Workers of a DataLoader were killed, or ended without being told to."""
+    """Workers of a DataLoader were killed, or ended unexpectedly."""
 
-    #: Their processes.
+    #: The processes of the workers.
     pids: tuple[int, ...] = ()
 
 
 class _Stack:
-    """Tensors that are to become one, where its memory is."""
+    """Tensors to be stacked directly into the memory of the batch."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.tensors = tensors
@@ -55,7 +55,7 @@ class _Stack:
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether a tensor is its elements and no more."""
+    """Returns True if a tensor consists of its elements only."""
     return type(tensor) is torch.Tensor and bool(
         tensor.layout == torch.strided
         and tensor.device.type == "cpu"
@@ -71,14 +71,14 @@ def _later(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
 
 
 def _now(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
-    """As torch's own, but not in /dev/shm."""
+    """Like torch's own function, but without /dev/shm."""
     if batch[0].is_nested or batch[0].layout != torch.strided:
         raise RuntimeError("default_collate: nested and sparse tensors need a collate_fn of their own")
     return torch.stack(tuple(batch), 0)
 
 
 class _Place:
-    """A tensor of a batch: where it lies, and what it is."""
+    """A tensor of a batch: its place in the memory, and its type."""
 
     def __init__(self, source: Any, offset: int) -> None:
         stacked = isinstance(source, _Stack)
@@ -93,7 +93,7 @@ class _Place:
         self.size = self.count * first.element_size()
 
     def over(self, memory: Any) -> Any:
-        """The tensor over its memory, which it keeps."""
+        """Returns the tensor over its memory, and keeps the memory alive."""
         if self.count == 0:
             return torch.empty(self.shape, dtype=self.dtype)
         flat = torch.frombuffer(memory, dtype=self.dtype, count=self.count, offset=self.offset)
@@ -108,7 +108,7 @@ class _Place:
             self.over(memory).copy_(source.detach())
 
     def made(self, memory: Any) -> Any:
-        """The tensor as it is handed out: no view of another."""
+        """Returns the tensor for the caller, not as a view of another tensor."""
         over = self.over(memory)
         if self.count:
             over = torch.empty(0, dtype=self.dtype).set_(over.untyped_storage(), 0, self.shape, over.stride())
@@ -116,7 +116,7 @@ class _Place:
 
 
 def _dense(tensor: Any) -> tuple[int, ...] | None:
-    """Strides that are kept: of elements that lie together in another order, say channels last. None is C order."""
+    """Returns the strides of a contiguous tensor in another order than C, such as channels last; None for C order."""
     if tensor.is_contiguous():
         return None
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
@@ -124,7 +124,7 @@ def _dense(tensor: Any) -> tuple[int, ...] | None:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out what lies in the memory of the batch."""
+    """A pickler that leaves out the tensors in the memory of the batch."""
 
     def __init__(self, into: io.BytesIO) -> None:
         self.sources: list[Any] = []
@@ -142,13 +142,13 @@ class _Pickler(pickle.Pickler):
         return number
 
     def reducer_override(self, obj: Any) -> Any:
-        # torch's own way to load them keeps each for ever, unless torch.load follows.
+        # torch's own loader keeps each of them alive for ever, unless torch.load is called.
         if type(obj) is torch.Tensor and obj.layout in _SPARSE:
             return _sparse, (obj.layout, *(getattr(obj, part)() for part in _SPARSE[obj.layout]), obj.shape)
         return NotImplemented
 
 
-#: What a sparse tensor is made of.
+#: The parts of a sparse tensor.
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values", "is_coalesced"),
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
@@ -174,7 +174,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Packed:
-    """A batch in memory that was lent for it. When it is pickled, its ticket is; when that is loaded, it is the batch itself."""
+    """A batch in lent memory. Pickling it stores its ticket; unpickling returns the batch itself."""
 
     def __init__(self, where: Ticket | bytes, start: int) -> None:
         self._where, self._start = where, start
@@ -187,9 +187,9 @@ _lender: Lender | None = None
 
 
 def _lent(size: int) -> tuple[Ticket | None, Any]:
-    """Room in shared memory; else, where the system gives none, in own memory, and the queue carries the bytes."""
+    """Returns shared memory. If the system provides none, returns private memory, and the queue carries the bytes."""
     global _lender
-    # A child made by fork has those of its parent.
+    # A forked child inherits the slots of its parent.
     if _lender is None or not _lender.is_here():
         _lender = Lender()
     try:
@@ -199,7 +199,7 @@ def _lent(size: int) -> tuple[Ticket | None, Any]:
 
 
 def _packed(batch: Any) -> _Packed:
-    """The batch in one piece of memory: tensors and arrays, each at a multiple of 64, then the pickle of what holds them."""
+    """Stores the batch in one block of memory: tensors and arrays, each aligned to 64 bytes, then the pickle of the rest."""
     pickled = io.BytesIO()
     pickler = _Pickler(pickled)
     pickler.dump(batch)
@@ -248,24 +248,24 @@ class _Collate:
             return (self._collate_fn or default_collate)(samples)
         if self._collate_fn is None:
             return _packed(_collate_by(samples, collate_fn_map={**default_collate_fn_map, torch.Tensor: _later}))
-        # It may call torch's own, whose tensors a worker makes in /dev/shm.
+        # The function may call torch's own, which creates tensors in /dev/shm in a worker.
         default_collate_fn_map[torch.Tensor] = _now
         return _packed(self._collate_fn(samples))
 
 
 def collate(collate_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
-    """A `collate_fn` for torch's DataLoader: batches of its workers come through memory that is used again.
+    """Returns a `collate_fn` for torch's DataLoader that passes batches through reused memory.
 
-    Without a function it collates as `torch.utils.data.default_collate`, but stacks where the batch will lie. What a function of
-    yours returns is copied there once: its tensors, and numpy arrays, in whatever it is. All else is pickled.
+    Without a function it collates as `torch.utils.data.default_collate`, but stacks directly into the memory of the batch. The tensors and
+    numpy arrays in the result of your function are copied there once, whatever contains them. Everything else is pickled.
 
-    In a loader without workers it is the function alone.
+    In a loader without workers, it only calls the function.
     """
     return collate_fn if isinstance(collate_fn, _Collate) else _Collate(collate_fn)
 
 
 class DataLoader(_DataLoader):  # type: ignore[misc, unused-ignore]
-    """torch's DataLoader, with its arguments: batches come by `collate`, and a worker that was killed is `WorkerDied`."""
+    """torch's DataLoader, with the same arguments. It uses `collate`, and raises `WorkerDied` if a worker was killed."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class DataLoader(_DataLoader):  # type: ignore[misc, unused-ignore]
         **options: Any,
     ) -> None:
         if collate_fn is None and batch_size is None and batch_sampler is None:
-            # Samples as they are, as torch does it then.
+            # Without batching, samples are passed unchanged, as in torch.
             collate_fn = default_convert
         by = collate(collate_fn)
         super().__init__(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, by, *more, **options)
@@ -292,7 +292,7 @@ class DataLoader(_DataLoader):  # type: ignore[misc, unused-ignore]
 
 
 class _Batches:
-    """An iterator of torch's that says who died."""
+    """torch's iterator, with an exception that names the killed workers."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -308,13 +308,13 @@ class _Batches:
             with _Told():
                 return next(self._inner)
         except StopIteration:
-            # Its workers have ended, unless they stay for the next round.
+            # The workers have ended, unless they are persistent.
             forget()
             raise
 
 
 class _Told:
-    """Makes what torch says of a worker that died an exception of its own."""
+    """Converts torch's error about a dead worker to `WorkerDied`."""
 
     def __enter__(self) -> None:
         pass

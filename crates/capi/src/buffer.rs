@@ -4,13 +4,13 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use thalweg_channel::bulk::{self, Buffer, Loan};
 
-use crate::error::{Failure, Status, TwError};
-use crate::guard;
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::guard::guarded;
 use crate::handle::{self, Handle};
 
 /// The contents of a `tw_buffer`.
 #[derive(Debug)]
-pub enum Memory {
+pub enum BufferMemory {
     /// Memory that is private to this process.
     Own(Buffer),
     /// Memory that a mechanism may pass on without a copy.
@@ -18,9 +18,9 @@ pub enum Memory {
 }
 
 /// `tw_buffer`, opaque to C.
-pub type TwBuffer = Handle<Memory>;
+pub type TwBuffer = Handle<BufferMemory>;
 
-impl Memory {
+impl BufferMemory {
     fn bytes(&mut self) -> &mut [u8] {
         match self {
             Self::Own(buffer) => buffer,
@@ -38,16 +38,13 @@ pub unsafe extern "C" fn tw_buffer_new(
     length: usize,
     buffer: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let buffer = unsafe { handle::place(buffer, "buffer") }?;
-        let made = bulk::buffer(length).map_err(|errno| Failure::system("mmap", errno))?;
-        *buffer = handle::hand_out(Memory::Own(made));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(buffer, "buffer", || {
+            let made = bulk::buffer(length).map_err(|errno| CallFailure::system("mmap", errno))?;
+            Ok(BufferMemory::Own(made))
+        })
+    })
 }
 
 /// Returns the address of the first byte; null for null.
@@ -56,7 +53,7 @@ pub unsafe extern "C" fn tw_buffer_new(
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
-    let start = |memory: &mut Memory| Ok(memory.bytes().as_mut_ptr().cast());
+    let start = |memory: &mut BufferMemory| Ok(memory.bytes().as_mut_ptr().cast());
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(buffer, "", start) }.unwrap_or(null_mut())
 }

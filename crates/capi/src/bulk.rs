@@ -8,9 +8,9 @@ use thalweg_channel::bulk::{Choice, Destination, MECHANISMS, Options, Skipped, b
 use thalweg_core::{Info, Tuning};
 use thalweg_sys::Errno;
 
-use crate::error::{Failure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::profile::TwProfile;
-use crate::{guard, mechanism, options, text};
+use crate::{guard::guarded, mechanism, options, text};
 
 /// `tw_bulk_options`.
 #[repr(C)]
@@ -38,7 +38,7 @@ const UNTRUSTED: u32 = 2;
 /// # Safety
 /// `given` must be null or point to as many bytes as its first field states; its pointers must satisfy
 /// the header's requirements.
-pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Failure> {
+pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, CallFailure> {
     // SAFETY: Guaranteed by the caller; a null profile means none.
     let read = unsafe { options::read(given, "TW_BULK_OPTIONS_INIT", &[BEFORE_PROFILE]) };
     let Some(given) = read? else {
@@ -56,7 +56,7 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
             1 => Destination::Resident,
             2 => Destination::Fresh,
             3 => Destination::FreshHuge,
-            other => return Err(Failure::usage(format!("options.destination is {other}"))),
+            other => return Err(CallFailure::usage(format!("options.destination is {other}"))),
         },
         ..Options::default()
     };
@@ -73,19 +73,19 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
         }
         wishes.only = Some(name.into_owned());
     } else if !given.knobs.is_null() {
-        return Err(Failure::usage("options.knobs without options.arm: whose knobs?"));
+        return Err(CallFailure::usage("options.knobs without options.arm: whose knobs?"));
     }
     Ok(wishes)
 }
 
 /// Parses settings such as `slot=65536,slots=8`.
-fn tuning(arm: &Info, text: &str) -> Result<Tuning, Failure> {
+fn tuning(arm: &Info, text: &str) -> Result<Tuning, CallFailure> {
     let mut tuning = Tuning::default();
     for setting in text.split(',').filter(|setting| !setting.is_empty()) {
         let value =
             setting.split_once('=').and_then(|(knob, value)| Some((knob, value.parse().ok()?)));
         let (knob, value) = value.ok_or_else(|| {
-            Failure::usage(format!("options.knobs: {setting:?} is not KNOB=NUMBER"))
+            CallFailure::usage(format!("options.knobs: {setting:?} is not KNOB=NUMBER"))
         })?;
         tuning = tuning.with(knob, value);
     }
@@ -95,14 +95,14 @@ fn tuning(arm: &Info, text: &str) -> Result<Tuning, Failure> {
             let known: Vec<&str> = arm.knobs.iter().map(|knob| knob.name).collect();
             let message =
                 format!("{} has no knob {knob:?}; it has: {}", arm.name, known.join(", "));
-            Err(Failure::usage(message))
+            Err(CallFailure::usage(message))
         }
     }
 }
 
-fn no_such(name: &str) -> Failure {
+fn no_such(name: &str) -> CallFailure {
     let names: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
-    Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
+    CallFailure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
 }
 
 /// Describes the mechanism in use, and the rejected ones with reasons, as JSON. Only the sender passes
@@ -152,21 +152,19 @@ pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Status {
-    let body = || {
+pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwStatus {
+    guarded!(error, {
         let arm = MECHANISMS.get(index).ok_or_else(|| {
-            Failure::usage(format!(
+            CallFailure::usage(format!(
                 "there is no mechanism number {index}: there are {}",
                 MECHANISMS.len()
             ))
         })?;
         arm.probe().map_err(|why| {
             let os_error = why.errno.map_or(0, Errno::raw_os_error);
-            Failure { os_error, ..Failure::new(Status::Unsupported, why.reason) }
+            CallFailure { os_error, ..CallFailure::new(TwStatus::Unsupported, why.reason) }
         })
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 #[cfg(test)]
@@ -200,7 +198,7 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [(knob, 4096)]);
         for wrong in ["feathers=1".to_owned(), knob.to_owned(), format!("{knob}=many")] {
             let refused = tuning(arm, &wrong).unwrap_err();
-            assert_eq!(refused.status, Status::Usage, "{wrong}");
+            assert_eq!(refused.status, TwStatus::Usage, "{wrong}");
         }
     }
 }

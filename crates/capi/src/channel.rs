@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use thalweg_channel::Options;
 
-use crate::error::Failure;
+use crate::error::CallFailure;
 use crate::options;
 
 /// `tw_channel_options`.
@@ -23,7 +23,7 @@ const UNTRUSTED: u32 = 2;
 
 /// # Safety
 /// `given` must be null or point to as many bytes as its first field states.
-pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, Failure> {
+pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, CallFailure> {
     // SAFETY: Guaranteed by the caller.
     let Some(given) = (unsafe { options::read(given, "TW_CHANNEL_OPTIONS_INIT", &[]) })? else {
         return Ok(Options::default());
@@ -58,9 +58,9 @@ impl<R: 'static, M> Lender<R, M> {
     /// # Safety
     /// The result, and everything that borrows from it, must be gone before the next call of any
     /// method, except for what is passed to [`lend`](Self::lend).
-    pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, Failure> {
+    pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, CallFailure> {
         if self.lent.is_some() {
-            return Err(Failure::usage("a message is still held: release it first"));
+            return Err(CallFailure::usage("a message is still held: release it first"));
         }
         // SAFETY: The reader lives until `self` is dropped; the caller guarantees the rest.
         Ok(unsafe { self.reader.as_mut() })
@@ -72,9 +72,9 @@ impl<R: 'static, M> Lender<R, M> {
     }
 
     /// Releases the lent message.
-    pub(crate) fn take_back(&mut self) -> Result<(), Failure> {
+    pub(crate) fn take_back(&mut self) -> Result<(), CallFailure> {
         let lent = self.lent.take();
-        lent.map(drop).ok_or(Failure::usage("no message is held: there is nothing to release"))
+        lent.map(drop).ok_or(CallFailure::usage("no message is held: there is nothing to release"))
     }
 }
 

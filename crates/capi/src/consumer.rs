@@ -2,27 +2,27 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use thalweg_channel::{Consumer, Held, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{Failure, Status, TwError};
-use crate::guard;
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::guard::guarded;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::options;
 
 /// A consumer, with the message lent to C.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct ConsumerEnd {
     lender: Lender<Consumer, Sample<'static>>,
     fd: RawFd,
 }
 
 /// `tw_consumer`, opaque to C.
-pub type TwConsumer = Handle<Inbox>;
+pub type TwConsumer = Handle<ConsumerEnd>;
 
-impl Inbox {
+impl ConsumerEnd {
     fn new(consumer: Consumer) -> Self {
         let fd = consumer.as_fd().as_raw_fd();
         Self { lender: Lender::new(consumer), fd }
@@ -30,11 +30,11 @@ impl Inbox {
 
     /// Waits for the next message. The caller either lends it, releases it by dropping it, or leaks it;
     /// a leaked message is received again.
-    fn next(&mut self, timeout_ns: i64) -> Result<Sample<'static>, Failure> {
+    fn next(&mut self, timeout_ns: i64) -> Result<Sample<'static>, CallFailure> {
         // SAFETY: Each caller lends, drops or leaks the message before the next call.
         let consumer = unsafe { self.lender.idle() }?;
         match timeout_ns {
-            now if options::is_now(now) => consumer.try_receive()?.ok_or(Failure::timeout()),
+            now if options::is_now(now) => consumer.try_receive()?.ok_or(CallFailure::timeout()),
             _ => Ok(consumer.receive_until(options::deadline(timeout_ns))?),
         }
     }
@@ -51,20 +51,14 @@ pub unsafe extern "C" fn tw_consumer_open(
     timeout_ns: i64,
     consumer: *mut *mut TwConsumer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let names = ["link", "consumer"];
-        // SAFETY: Guaranteed by the caller.
-        let exchanged = unsafe { handle::exchange(link, consumer, names, null_mut()) };
-        let (link, consumer) = exchanged?;
-        // SAFETY: Guaranteed by the caller.
-        let options = unsafe { channel::options(options) }?;
-        let opened = Consumer::open_until(link, &options, options::deadline(timeout_ns));
-        *consumer = handle::hand_out(Inbox::new(opened?));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::open(link, consumer, ["link", "consumer"], |link| {
+            let options = channel::options(options)?;
+            let opened = Consumer::open_until(link, &options, options::deadline(timeout_ns));
+            Ok(ConsumerEnd::new(opened?))
+        })
+    })
 }
 
 /// Returns the next message in place.
@@ -78,23 +72,18 @@ pub unsafe extern "C" fn tw_consumer_receive(
     message: *mut *const c_void,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        let receive = |inbox: &mut Inbox| {
-            let sample = inbox.next(timeout_ns)?;
+) -> TwStatus {
+    guarded!(error, {
+        let message = handle::result(message, "message", null())?;
+        let length = handle::result(length, "length", 0)?;
+        let receive = |end: &mut ConsumerEnd| {
+            let sample = end.next(timeout_ns)?;
             (*message, *length) = (sample.as_ptr().cast(), sample.len());
-            inbox.lender.lend(sample);
+            end.lender.lend(sample);
             Ok(())
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(consumer, "consumer", receive) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(consumer, "consumer", receive)
+    })
 }
 
 /// `tw_held`, opaque to C: a message that may outlive its consumer.
@@ -112,26 +101,20 @@ pub unsafe extern "C" fn tw_consumer_hold(
     message: *mut *const c_void,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let place = unsafe { handle::place(held, "held message") }?;
-        // SAFETY: Guaranteed by the caller.
-        let message = unsafe { handle::result(message, "message", null()) }?;
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        let hold = |inbox: &mut Inbox| {
-            let held = inbox.next(timeout_ns)?.hold();
+) -> TwStatus {
+    guarded!(error, {
+        let place = handle::place(held, "held message")?;
+        let message = handle::result(message, "message", null())?;
+        let length = handle::result(length, "length", 0)?;
+        let hold = |end: &mut ConsumerEnd| {
+            let held = end.next(timeout_ns)?.hold();
             // The bytes are in the ring or on the heap, so their address stays valid when `held` moves.
             (*message, *length) = (held.as_ptr().cast(), held.len());
             *place = handle::hand_out(held);
             Ok(())
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(consumer, "consumer", hold) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(consumer, "consumer", hold)
+    })
 }
 
 /// Reports the number of held messages, and if the producer waits for one of them.
@@ -144,23 +127,18 @@ pub unsafe extern "C" fn tw_consumer_held(
     messages: *mut usize,
     is_waited_for: *mut c_int,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let messages = unsafe { handle::result(messages, "number", 0) }?;
-        // SAFETY: Guaranteed by the caller.
-        let is_waited_for = unsafe { handle::result(is_waited_for, "answer", 0) }?;
-        let ask = |inbox: &mut Inbox| {
-            // SAFETY: The reader is not kept.
-            let consumer = unsafe { inbox.lender.idle() }?;
+) -> TwStatus {
+    guarded!(error, {
+        let messages = handle::result(messages, "number", 0)?;
+        let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
+        let ask = |end: &mut ConsumerEnd| {
+            // The reader is not kept.
+            let consumer = end.lender.idle()?;
             (*messages, *is_waited_for) = (consumer.held(), consumer.holds_up()?.into());
             Ok(())
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(consumer, "consumer", ask) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(consumer, "consumer", ask)
+    })
 }
 
 /// Releases a held message.
@@ -181,12 +159,11 @@ pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
 pub unsafe extern "C" fn tw_consumer_release(
     consumer: *mut TwConsumer,
     error: *mut TwError,
-) -> Status {
-    let release = |inbox: &mut Inbox| inbox.lender.take_back();
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(consumer, "consumer", release) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let release = |end: &mut ConsumerEnd| end.lender.take_back();
+        handle::with(consumer, "consumer", release)
+    })
 }
 
 /// Copies the next message into the caller's memory and releases it.
@@ -201,29 +178,24 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
     timeout_ns: i64,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: Guaranteed by the caller.
-        let into = unsafe { handle::room(into, room, "room for a message") }?;
-        let receive = |inbox: &mut Inbox| {
-            let sample = inbox.next(timeout_ns)?;
+) -> TwStatus {
+    guarded!(error, {
+        let length = handle::result(length, "length", 0)?;
+        let into = handle::room(into, room, "room for a message")?;
+        let receive = |end: &mut ConsumerEnd| {
+            let sample = end.next(timeout_ns)?;
             *length = sample.len();
             let Some(into) = into.get_mut(..sample.len()) else {
                 let message =
                     format!("the message has {} bytes, the room {room}; it waits", sample.len());
                 std::mem::forget(sample);
-                return Err(Failure::new(Status::TooLarge, message));
+                return Err(CallFailure::new(TwStatus::TooLarge, message));
             };
             into.copy_from_slice(&sample);
             Ok(())
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(consumer, "consumer", receive) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(consumer, "consumer", receive)
+    })
 }
 
 /// Prepares the descriptor for polling in an event loop.
@@ -235,18 +207,14 @@ pub unsafe extern "C" fn tw_consumer_arm(
     consumer: *mut TwConsumer,
     is_armed: *mut c_int,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let is_armed = unsafe { handle::result(is_armed, "answer", 0) }?;
-        // SAFETY: The reader is not kept.
-        let arm = |inbox: &mut Inbox| Ok(unsafe { inbox.lender.idle() }?.arm()?);
-        // SAFETY: Guaranteed by the caller.
-        *is_armed = unsafe { handle::with(consumer, "consumer", arm) }?.into();
+) -> TwStatus {
+    guarded!(error, {
+        let is_armed = handle::result(is_armed, "answer", 0)?;
+        // The reader is not kept.
+        let arm = |end: &mut ConsumerEnd| Ok(end.lender.idle()?.arm()?);
+        *is_armed = handle::with(consumer, "consumer", arm)?.into();
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Returns the descriptor to poll; -1 for null.
@@ -256,7 +224,7 @@ pub unsafe extern "C" fn tw_consumer_arm(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
     // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(consumer, "", |inbox| Ok(inbox.fd)) }.unwrap_or(-1)
+    unsafe { handle::with(consumer, "", |end| Ok(end.fd)) }.unwrap_or(-1)
 }
 
 /// Closes a consumer.

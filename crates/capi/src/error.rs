@@ -8,7 +8,7 @@ use thalweg_sys::Errno;
 /// `tw_status`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum TwStatus {
     /// `TW_OK`
     Ok = 0,
     /// `TW_DIFFER`
@@ -45,7 +45,7 @@ const MESSAGE: usize = 480;
 #[repr(C)]
 #[derive(Debug)]
 pub struct TwError {
-    status: Status,
+    status: TwStatus,
     os_error: i32,
     moved: u64,
     message: [c_char; MESSAGE],
@@ -54,8 +54,8 @@ pub struct TwError {
 
 /// The reason for a failure, before it is written to the caller's `tw_error`.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub status: Status,
+pub(crate) struct CallFailure {
+    pub status: TwStatus,
     pub os_error: i32,
     pub moved: u64,
     pub partial: u64,
@@ -63,26 +63,26 @@ pub(crate) struct Failure {
     pub message: Cow<'static, str>,
 }
 
-impl Failure {
-    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+impl CallFailure {
+    pub fn new(status: TwStatus, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, os_error: 0, moved: 0, partial: 0, message: message.into() }
     }
 
     pub fn usage(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Status::Usage, message)
+        Self::new(TwStatus::Usage, message)
     }
 
     pub fn timeout() -> Self {
-        Self::new(Status::Timeout, "timed out: nothing is lost, call again")
+        Self::new(TwStatus::Timeout, "timed out: nothing is lost, call again")
     }
 
     /// Builds a failure of a system call that moved no bytes.
     pub fn system(call: &str, errno: Errno) -> Self {
         let message = Undone { call, errno }.to_string();
-        Self { os_error: errno.raw_os_error(), ..Self::new(Status::System, message) }
+        Self { os_error: errno.raw_os_error(), ..Self::new(TwStatus::System, message) }
     }
 
-    pub fn of_call(status: Status, error: &thalweg_core::Error) -> Self {
+    pub fn of_call(status: TwStatus, error: &thalweg_core::Error) -> Self {
         let os_error = error.errno.raw_os_error();
         Self { os_error, moved: error.moved, ..Self::new(status, error.to_string()) }
     }
@@ -94,40 +94,40 @@ impl Failure {
     }
 }
 
-impl From<thalweg_channel::Error> for Failure {
+impl From<thalweg_channel::Error> for CallFailure {
     fn from(error: thalweg_channel::Error) -> Self {
         use thalweg_channel::Error;
         match error {
             Error::Timeout => Self::timeout(),
             Error::System { call, errno } => Self::system(call, errno),
             Error::Meeting { errno, .. } => {
-                let failure = Self::new(Status::System, error.to_string());
+                let failure = Self::new(TwStatus::System, error.to_string());
                 Self { os_error: errno.raw_os_error(), ..failure }
             }
             Error::PeerDied { delivered, partial } => {
-                let failure = Self::new(Status::PeerDied, error.to_string());
+                let failure = Self::new(TwStatus::PeerDied, error.to_string());
                 Self { moved: delivered, partial, ..failure }
             }
             Error::Closed { delivered } => {
-                Self { moved: delivered, ..Self::new(Status::Closed, error.to_string()) }
+                Self { moved: delivered, ..Self::new(TwStatus::Closed, error.to_string()) }
             }
             // The alternative has another name in C, so it is omitted.
             Error::TooLarge { len, most, .. } => {
                 let message = format!("{len} bytes are too large: at most {most}");
-                Self::new(Status::TooLarge, message)
+                Self::new(TwStatus::TooLarge, message)
             }
-            Error::Corrupt { .. } => Self::new(Status::Corrupt, error.to_string()),
+            Error::Corrupt { .. } => Self::new(TwStatus::Corrupt, error.to_string()),
             Error::NotPermitted { .. } | Error::Forked { .. } => {
-                Self::new(Status::NotPermitted, error.to_string())
+                Self::new(TwStatus::NotPermitted, error.to_string())
             }
-            other => Self::new(Status::Internal, other.to_string()),
+            other => Self::new(TwStatus::Internal, other.to_string()),
         }
     }
 }
 
 impl TwError {
     /// Converts the failure for C. A message that is too long is truncated at a character boundary.
-    pub(crate) fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &CallFailure) -> Self {
         let mut message = [0; MESSAGE];
         let text = &failure.message;
         let fits = |end: &usize| text.is_char_boundary(*end);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_at_a_character_and_ends_with_nul() {
-        let error = TwError::of(&Failure::usage("ä".repeat(MESSAGE)));
+        let error = TwError::of(&CallFailure::usage("ä".repeat(MESSAGE)));
         let bytes: Vec<u8> = error.message.iter().map(|c| *c as u8).collect();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap();
         assert_eq!(end, MESSAGE - 2);
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn errors_of_a_channel_keep_their_counts() {
         let died = thalweg_channel::Error::PeerDied { delivered: 3, partial: 7 };
-        let failure = Failure::from(died);
-        assert_eq!((failure.status, failure.moved, failure.partial), (Status::PeerDied, 3, 7));
+        let failure = CallFailure::from(died);
+        assert_eq!((failure.status, failure.moved, failure.partial), (TwStatus::PeerDied, 3, 7));
         let path = "/run/quotes".into();
         let call = thalweg_channel::Error::Meeting { call: "connect", path, errno: Errno::NOENT };
-        let failure = Failure::from(call);
+        let failure = CallFailure::from(call);
         assert_eq!(failure.os_error, Errno::NOENT.raw_os_error());
         assert!(
             failure.message.starts_with("cannot connect to '/run/quotes': no such file"),

@@ -1,9 +1,30 @@
 //! The boundary to C: converts every panic and failure into a status.
+//!
+//! **The caller's guarantee.** Every exported function relies on what `include/thalweg.h` requires of
+//! its caller: pointers are null or valid for their purpose, handles come from this library and are not
+//! closed, and one thread at a time uses a handle. [`guarded!`] is the place where this crate relies on
+//! it; other functions that need it are `unsafe` and say so.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{Failure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
+
+/// The body of an exported function. Within it, functions that rely on the caller's guarantee are called
+/// without a block of their own.
+macro_rules! guarded {
+    ($error:expr, $body:block) => {{
+        #[allow(
+            unused_unsafe,
+            clippy::multiple_unsafe_ops_per_block,
+            reason = "one guarantee covers the whole body"
+        )]
+        // SAFETY: The caller's guarantee, see the module.
+        let status = unsafe { $crate::guard::run($error, || $body) };
+        status
+    }};
+}
+pub(crate) use guarded;
 
 /// Runs the body of an exported function. Writes a failure to `error` if that is not null.
 ///
@@ -11,15 +32,17 @@ use crate::error::{Failure, Status, TwError};
 /// `error` must be null or writable.
 pub(crate) unsafe fn run(
     error: *mut TwError,
-    body: impl FnOnce() -> Result<(), Failure>,
-) -> Status {
+    body: impl FnOnce() -> Result<(), CallFailure>,
+) -> TwStatus {
     // Unwind safety: everything that the body changed is dropped or belongs to the caller. No object of
     // this library stays half changed.
     let done = catch_unwind(AssertUnwindSafe(body));
     let failure = match done {
-        Ok(Ok(())) => return Status::Ok,
+        Ok(Ok(())) => return TwStatus::Ok,
         Ok(Err(failure)) => failure,
-        Err(panic) => Failure::new(Status::Internal, format!("a defect: {}", words(&*panic))),
+        Err(panic) => {
+            CallFailure::new(TwStatus::Internal, format!("internal error: {}", words(&*panic)))
+        }
     };
     if !error.is_null() {
         // SAFETY: Not null; the caller guarantees the rest.
@@ -41,6 +64,6 @@ mod tests {
     fn a_panic_becomes_a_status() {
         // SAFETY: null is allowed.
         let status = unsafe { run(std::ptr::null_mut(), || panic!("on purpose")) };
-        assert_eq!(status, Status::Internal);
+        assert_eq!(status, TwStatus::Internal);
     }
 }

@@ -5,9 +5,9 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 
-use crate::error::Failure;
+use crate::error::CallFailure;
 use crate::guard;
 
 /// A value that is opaque to C. The header requires that only one thread at a time uses it.
@@ -20,9 +20,9 @@ pub struct Handle<T> {
 }
 
 /// Clears `busy` at the end of a call, even after a panic.
-struct Busy<'h>(&'h AtomicBool);
+struct CallInProgress<'h>(&'h AtomicBool);
 
-impl Drop for Busy<'_> {
+impl Drop for CallInProgress<'_> {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
     }
@@ -40,8 +40,8 @@ pub(crate) fn hand_out<T>(value: T) -> *mut Handle<T> {
 pub(crate) unsafe fn with<T, R>(
     handle: *const Handle<T>,
     what: &str,
-    body: impl FnOnce(&mut T) -> Result<R, Failure>,
-) -> Result<R, Failure> {
+    body: impl FnOnce(&mut T) -> Result<R, CallFailure>,
+) -> Result<R, CallFailure> {
     // SAFETY: Null or alive, as the caller guarantees.
     let handle = unsafe { handle.as_ref() }.ok_or_else(|| is_null(what))?;
     let _busy = enter(handle, what)?;
@@ -49,21 +49,21 @@ pub(crate) unsafe fn with<T, R>(
     body(unsafe { &mut *handle.value.get() })
 }
 
-fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<Busy<'h>, Failure> {
+fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<CallInProgress<'h>, CallFailure> {
     if handle.busy.load(Relaxed) {
         let message =
             format!("{what}: another thread is in a call with it; use it from one at a time");
-        return Err(Failure::usage(message));
+        return Err(CallFailure::usage(message));
     }
     handle.busy.store(true, Relaxed);
-    Ok(Busy(&handle.busy))
+    Ok(CallInProgress(&handle.busy))
 }
 
 /// Takes the value out of the handle at `place`, and sets `place` to null.
 ///
 /// # Safety
 /// `place` must be null, or readable and writable, with a handle that satisfies [`with`].
-pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T, Failure> {
+pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T, CallFailure> {
     // SAFETY: Null or valid, as the caller guarantees.
     let place = unsafe { place.as_mut() }.ok_or_else(|| is_null(what))?;
     // SAFETY: As above.
@@ -84,12 +84,43 @@ pub(crate) unsafe fn exchange<'p, T, U: Copy>(
     to: *mut U,
     names: [&str; 2],
     none: U,
-) -> Result<(T, &'p mut U), Failure> {
+) -> Result<(T, &'p mut U), CallFailure> {
     // SAFETY: Guaranteed by the caller.
     let to = unsafe { result(to, names[1], none) };
     // SAFETY: Guaranteed by the caller.
     let value = unsafe { take(from, names[0]) }?;
     Ok((value, to?))
+}
+
+/// Takes the value out of the handle at `from`, and stores a handle of the result of `open` at `to`.
+///
+/// # Safety
+/// The requirements of [`exchange`].
+pub(crate) unsafe fn open<T, U>(
+    from: *mut *mut Handle<T>,
+    to: *mut *mut Handle<U>,
+    names: [&str; 2],
+    open: impl FnOnce(T) -> Result<U, CallFailure>,
+) -> Result<(), CallFailure> {
+    // SAFETY: Guaranteed by the caller.
+    let (value, to) = unsafe { exchange(from, to, names, null_mut()) }?;
+    *to = hand_out(open(value)?);
+    Ok(())
+}
+
+/// Stores a handle of the result of `make` at `to`.
+///
+/// # Safety
+/// The requirements of [`place`].
+pub(crate) unsafe fn create<T>(
+    to: *mut *mut Handle<T>,
+    what: &str,
+    make: impl FnOnce() -> Result<T, CallFailure>,
+) -> Result<(), CallFailure> {
+    // SAFETY: Guaranteed by the caller.
+    let to = unsafe { place(to, what) }?;
+    *to = hand_out(make()?);
+    Ok(())
 }
 
 /// Drops the value of a handle; null is allowed. If another thread is in a call with the handle, it is
@@ -117,7 +148,7 @@ pub(crate) unsafe fn close<T>(handle: *mut Handle<T>) {
 pub(crate) unsafe fn place<'p, T>(
     place: *mut *mut T,
     what: &str,
-) -> Result<&'p mut *mut T, Failure> {
+) -> Result<&'p mut *mut T, CallFailure> {
     // SAFETY: Guaranteed by the caller.
     unsafe { result(place, what, null_mut()) }
 }
@@ -130,10 +161,10 @@ pub(crate) unsafe fn result<'p, T: Copy>(
     place: *mut T,
     what: &str,
     none: T,
-) -> Result<&'p mut T, Failure> {
+) -> Result<&'p mut T, CallFailure> {
     if place.is_null() {
         let message = format!("there is no place for the {what}: the pointer is NULL");
-        return Err(Failure::usage(message));
+        return Err(CallFailure::usage(message));
     }
     // Written before it is borrowed, because C may not have initialised it.
     // SAFETY: Not null; the caller guarantees the rest.
@@ -151,7 +182,7 @@ pub(crate) unsafe fn bytes<'b>(
     from: *const c_void,
     length: usize,
     what: &str,
-) -> Result<&'b [u8], Failure> {
+) -> Result<&'b [u8], CallFailure> {
     if !check_length(from, length, what)? {
         return Ok(&[]);
     }
@@ -168,7 +199,7 @@ pub(crate) unsafe fn room<'b>(
     into: *mut c_void,
     length: usize,
     what: &str,
-) -> Result<&'b mut [u8], Failure> {
+) -> Result<&'b mut [u8], CallFailure> {
     if !check_length(into, length, what)? {
         return Ok(&mut []);
     }
@@ -178,41 +209,41 @@ pub(crate) unsafe fn room<'b>(
 
 /// Returns `true` if the pointer refers to at least one byte. Fails if it is null or the length is
 /// invalid.
-fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool, Failure> {
+fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool, CallFailure> {
     match length {
         0 => Ok(false),
         _ if start.is_null() => Err(is_null(what)),
         _ if isize::try_from(length).is_err() => {
-            Err(Failure::usage(format!("{what}: {length} bytes are more than there can be")))
+            Err(CallFailure::usage(format!("{what}: {length} bytes are more than there can be")))
         }
         _ => Ok(true),
     }
 }
 
-pub(crate) fn is_null(what: &str) -> Failure {
-    Failure::usage(format!("{what}: the pointer is NULL"))
+pub(crate) fn is_null(what: &str) -> CallFailure {
+    CallFailure::usage(format!("{what}: the pointer is NULL"))
 }
 
 /// A value that belongs to the process that created it. A forked child shares the objects that the
 /// value writes to. Therefore a child gets an error, and leaks the value when it closes the handle.
 #[derive(Debug)]
-pub struct Here<T> {
+pub struct OwnedHere<T> {
     value: Option<T>,
-    mark: Mark,
+    mark: ForkMark,
 }
 
-impl<T> Here<T> {
+impl<T> OwnedHere<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { value: Some(value), mark: Mark::here() }
+        Self { value: Some(value), mark: ForkMark::here() }
     }
 
-    pub(crate) fn get(&mut self) -> Result<&mut T, Failure> {
+    pub(crate) fn get(&mut self) -> Result<&mut T, CallFailure> {
         let forked = thalweg_channel::Error::Forked { owner: self.mark.process() };
         self.value.as_mut().filter(|_| self.mark.is_here()).ok_or_else(|| forked.into())
     }
 }
 
-impl<T> Drop for Here<T> {
+impl<T> Drop for OwnedHere<T> {
     fn drop(&mut self) {
         if !self.mark.is_here() {
             std::mem::forget(self.value.take());
@@ -223,7 +254,7 @@ impl<T> Drop for Here<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Status;
+    use crate::error::TwStatus;
 
     #[test]
     fn a_call_within_a_call_is_refused_and_the_next_one_is_not() {
@@ -232,7 +263,7 @@ mod tests {
         let within = || unsafe { with(handle, "number", |_| Ok(())) };
         // SAFETY: As above.
         let refused = unsafe { with(handle, "number", |_| Ok(within().map_err(|f| f.status))) };
-        assert!(matches!(refused, Ok(Err(Status::Usage))), "{refused:?}");
+        assert!(matches!(refused, Ok(Err(TwStatus::Usage))), "{refused:?}");
         assert!(within().is_ok());
         // SAFETY: As above; the handle is not used again.
         unsafe { close(handle) };

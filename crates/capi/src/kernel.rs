@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use thalweg_kernels::{KERNELS, Kernel, tuned};
 
-use crate::error::Status;
+use crate::error::TwStatus;
 
 /// # Safety
 /// The requirements of memcpy.
@@ -164,10 +164,10 @@ pub unsafe extern "C" fn tw_memcpy_by(
     destination: *mut c_void,
     source: *const c_void,
     length: usize,
-) -> Status {
-    let Some(kernel) = KERNELS.get(index) else { return Status::Usage };
-    let Some(ready) = kernel.ready() else { return Status::Unsupported };
+) -> TwStatus {
+    let Some(kernel) = KERNELS.get(index) else { return TwStatus::Usage };
+    let Some(ready) = kernel.ready() else { return TwStatus::Unsupported };
     // SAFETY: Guaranteed by the caller.
     unsafe { ready.copy_raw(destination.cast(), source.cast(), length) };
-    Status::Ok
+    TwStatus::Ok
 }

@@ -34,7 +34,7 @@ pub use buffer::TwBuffer;
 pub use bulk::TwBulkOptions;
 pub use channel::TwChannelOptions;
 pub use consumer::TwConsumer;
-pub use error::{Status, TwError};
+pub use error::{TwError, TwStatus};
 pub use link::{TwLink, TwListener, TwPeer};
 pub use moving::{TwReport, TwTransferOptions};
 pub use mpsc::TwMpsc;

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use thalweg_channel::{Address, Admit, Link, Listener};
 use thalweg_sys::Errno;
 
-use crate::error::{Failure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
-use crate::{guard, options, text};
+use crate::{guard::guarded, options, text};
 
 /// `tw_listener`, opaque to C.
 pub type TwListener = Handle<Listener>;
@@ -26,19 +26,19 @@ pub struct TwPeer {
 }
 
 /// Parses `TW_SAME_USER` and `TW_ANYONE`; any non-negative number is a user id.
-fn admit(who: i64) -> Result<Admit, Failure> {
+fn admit(who: i64) -> Result<Admit, CallFailure> {
     match who {
         -1 => Ok(Admit::SameUser),
         -2 => Ok(Admit::Anyone),
         user => u32::try_from(user).map(Admit::User).map_err(|_| {
-            Failure::usage(format!("admit is {user}: a user id, TW_SAME_USER or TW_ANYONE"))
+            CallFailure::usage(format!("admit is {user}: a user id, TW_SAME_USER or TW_ANYONE"))
         }),
     }
 }
 
 /// # Safety
 /// `text` must be null or a string.
-unsafe fn address(text: *const c_char) -> Result<Address, Failure> {
+unsafe fn address(text: *const c_char) -> Result<Address, CallFailure> {
     // SAFETY: Guaranteed by the caller.
     let path = unsafe { text::path(text, "address") }?;
     match path.to_str() {
@@ -57,17 +57,13 @@ pub unsafe extern "C" fn tw_listener_bind(
     who: i64,
     listener: *mut *mut TwListener,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let listener = unsafe { handle::place(listener, "listener") }?;
-        // SAFETY: Guaranteed by the caller.
-        let address = unsafe { address(at) }?;
-        *listener = handle::hand_out(Listener::bind_with(&address, admit(who)?)?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(listener, "listener", || {
+            let address = address(at)?;
+            Ok(Listener::bind_with(&address, admit(who)?)?)
+        })
+    })
 }
 
 /// Waits for the next process.
@@ -80,18 +76,14 @@ pub unsafe extern "C" fn tw_listener_accept(
     timeout_ns: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let link = unsafe { handle::place(link, "link") }?;
-        let accept =
-            |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
-        // SAFETY: Guaranteed by the caller.
-        *link = handle::hand_out(unsafe { handle::with(listener, "listener", accept) }?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(link, "link", || {
+            let accept =
+                |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
+            handle::with(listener, "listener", accept)
+        })
+    })
 }
 
 /// Returns the descriptor to poll for waiting processes; -1 for null.
@@ -133,18 +125,14 @@ pub unsafe extern "C" fn tw_link_connect(
     timeout_ns: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let link = unsafe { handle::place(link, "link") }?;
-        // SAFETY: Guaranteed by the caller.
-        let address = unsafe { address(to) }?;
-        let joined = Link::connect_with(&address, admit(who)?, options::deadline(timeout_ns))?;
-        *link = handle::hand_out(joined);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(link, "link", || {
+            let address = address(to)?;
+            let joined = Link::connect_with(&address, admit(who)?, options::deadline(timeout_ns))?;
+            Ok(joined)
+        })
+    })
 }
 
 /// Creates two connected ends in this process.
@@ -156,21 +144,17 @@ pub unsafe extern "C" fn tw_link_pair(
     near: *mut *mut TwLink,
     far: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let near = unsafe { handle::place(near, "near end") }?;
-        // SAFETY: Guaranteed by the caller.
-        let far = unsafe { handle::place(far, "far end") }?;
+) -> TwStatus {
+    guarded!(error, {
+        let near = handle::place(near, "near end")?;
+        let far = handle::place(far, "far end")?;
         let ends = Link::pair().map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            Failure::system("socketpair", errno)
+            CallFailure::system("socketpair", errno)
         })?;
         (*near, *far) = (handle::hand_out(ends.0), handle::hand_out(ends.1));
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Creates a link over the caller's socket.
@@ -183,17 +167,13 @@ pub unsafe extern "C" fn tw_link_of_fd(
     who: i64,
     link: *mut *mut TwLink,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let link = unsafe { handle::place(link, "link") }?;
-        // SAFETY: Guaranteed by the caller.
-        let own = unsafe { text::own_descriptor(socket, "socket") }?;
-        *link = handle::hand_out(Link::over(own, admit(who)?)?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(link, "link", || {
+            let own = text::own_descriptor(socket, "socket")?;
+            Ok(Link::over(own, admit(who)?)?)
+        })
+    })
 }
 
 /// Reports the process at the other end.
@@ -205,21 +185,17 @@ pub unsafe extern "C" fn tw_link_peer(
     link: *mut TwLink,
     peer: *mut TwPeer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
+) -> TwStatus {
+    guarded!(error, {
         let nobody = TwPeer { pid: 0, uid: u32::MAX, gid: u32::MAX, is_alive: 0 };
-        // SAFETY: Guaranteed by the caller.
-        let peer = unsafe { handle::result(peer, "peer", nobody) }?;
+        let peer = handle::result(peer, "peer", nobody)?;
         let ask = |link: &mut Link| {
             let (told, is_alive) = (link.peer(), link.peer_is_alive());
             Ok(TwPeer { pid: told.pid, uid: told.uid, gid: told.gid, is_alive: is_alive.into() })
         };
-        // SAFETY: Guaranteed by the caller.
-        *peer = unsafe { handle::with(link, "link", ask) }?;
+        *peer = handle::with(link, "link", ask)?;
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Sends a message with descriptors.
@@ -235,31 +211,26 @@ pub unsafe extern "C" fn tw_link_send(
     count: usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let message = unsafe { handle::bytes(message, length, "message") }?;
+) -> TwStatus {
+    guarded!(error, {
+        let message = handle::bytes(message, length, "message")?;
         if message.is_empty() || count > Link::MOST_FDS {
             let most = Link::MOST_FDS;
             let message = format!("a message has at least 1 byte and at most {most} descriptors");
-            return Err(Failure::usage(message));
+            return Err(CallFailure::usage(message));
         }
         let fds: &[c_int] = match count {
             0 => &[],
             _ if fds.is_null() => return Err(handle::is_null("descriptors")),
-            // SAFETY: Not null; the caller guarantees the rest.
-            _ => unsafe { std::slice::from_raw_parts(fds, count) },
+            // Not null; the caller guarantees the rest.
+            _ => std::slice::from_raw_parts(fds, count),
         };
-        // SAFETY: Guaranteed by the caller.
-        let lend = |fd: &c_int| unsafe { text::descriptor(*fd, "descriptor") };
-        let fds = fds.iter().map(lend).collect::<Result<Vec<BorrowedFd<'_>>, Failure>>()?;
+        let lend = |fd: &c_int| text::descriptor(*fd, "descriptor");
+        let fds = fds.iter().map(lend).collect::<Result<Vec<BorrowedFd<'_>>, CallFailure>>()?;
         let send =
             |link: &mut Link| Ok(link.send_until(message, &fds, options::deadline(timeout_ns))?);
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(link, "link", send) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(link, "link", send)
+    })
 }
 
 /// Receives a message with descriptors.
@@ -277,43 +248,37 @@ pub unsafe extern "C" fn tw_link_receive(
     count: *mut usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: Guaranteed by the caller.
-        let into = unsafe { handle::room(into, room, "room for a message") }?;
-        // SAFETY: Null or valid, as the caller guarantees.
-        let mut count = unsafe { count.as_mut() };
+) -> TwStatus {
+    guarded!(error, {
+        let length = handle::result(length, "length", 0)?;
+        let into = handle::room(into, room, "room for a message")?;
+        // Null or valid, as the caller guarantees.
+        let mut count = count.as_mut();
         let places = count.as_deref_mut().map_or(0, std::mem::take);
         if places > 0 && fds.is_null() {
             return Err(handle::is_null("room for descriptors"));
         }
         let receive =
             |link: &mut Link| Ok(link.receive_until(into, options::deadline(timeout_ns))?);
-        // SAFETY: Guaranteed by the caller.
-        let (len, came) = unsafe { handle::with(link, "link", receive) }?;
+        let (len, came) = handle::with(link, "link", receive)?;
         if came.len() > places {
             let message = format!(
                 "a message with {} descriptors where {places} were expected; it is lost",
                 came.len()
             );
-            return Err(Failure::new(Status::Corrupt, message));
+            return Err(CallFailure::new(TwStatus::Corrupt, message));
         }
         *length = len;
         if let Some(count) = count {
             *count = came.len();
         }
         for (at, fd) in came.into_iter().enumerate() {
-            // SAFETY: `at` is below `places`, and the caller guarantees that many elements.
-            let to = unsafe { fds.add(at) };
-            // SAFETY: As above.
-            unsafe { to.write(fd.into_raw_fd()) };
+            // `at` is below `places`, and the caller guarantees that many elements.
+            let to = fds.add(at);
+            to.write(fd.into_raw_fd());
         }
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Returns the descriptor to poll for a message; -1 for null.

@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::ScratchSite};
 
-use crate::error::{Failure, Status, TwError};
-use crate::{guard, handle, json, text};
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::{guard::guarded, handle, json, text};
 
 /// Returns a static text with a terminating NUL, allocated once and kept.
 pub(crate) fn forever(text: &'static str) -> &'static CStr {
@@ -45,15 +45,15 @@ pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
 /// # Safety
 /// `json` must be writable; `error` must be null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mechanisms_json(json: *mut *mut c_char, error: *mut TwError) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let json = unsafe { handle::place(json, "result") }?;
+pub unsafe extern "C" fn tw_mechanisms_json(
+    json: *mut *mut c_char,
+    error: *mut TwError,
+) -> TwStatus {
+    guarded!(error, {
+        let json = handle::place(json, "result")?;
         *json = text::handed_out(&json::mechanisms());
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Tries a mechanism on all its endpoint pairs.
@@ -67,27 +67,22 @@ pub unsafe extern "C" fn tw_probe_json(
     folder: *const c_char,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: Guaranteed by the caller.
-        let name = unsafe { text::optional(mechanism) };
-        let name = name.ok_or(Failure::usage("mechanism: the pointer is NULL"))?;
-        // SAFETY: Guaranteed by the caller.
-        let named = unsafe { folder.as_ref() }.map(|at| unsafe { text::path(at, "folder") });
+) -> TwStatus {
+    guarded!(error, {
+        let json = handle::place(json, "result")?;
+        let name = text::optional(mechanism);
+        let name = name.ok_or(CallFailure::usage("mechanism: the pointer is NULL"))?;
+        let named = folder.as_ref().map(|at| text::path(at, "folder"));
         let folder = named.transpose()?.unwrap_or_else(std::env::temp_dir);
         let found = by_name(&name).ok_or_else(|| no_such(&name))?;
         let answers = probe::all(found, &ScratchSite::at(folder));
         *json = text::handed_out(&json::probes(&answers));
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Builds the error for an unknown name, with the list of known ones.
-pub(crate) fn no_such(name: &str) -> Failure {
+pub(crate) fn no_such(name: &str) -> CallFailure {
     let names: Vec<&str> = MECHANISMS.iter().map(|mechanism| mechanism.info().name).collect();
-    Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
+    CallFailure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
 }

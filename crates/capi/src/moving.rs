@@ -13,9 +13,9 @@ use thalweg_core::{
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
 
-use crate::error::{Failure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::profile::TwProfile;
-use crate::{guard, handle, json, mechanism, options, text};
+use crate::{guard::guarded, handle, json, mechanism, options, text};
 
 type ProgressFn = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
 
@@ -55,17 +55,17 @@ struct Wishes {
     request: Request,
     profile: Option<Arc<Profile>>,
     limit: Option<u64>,
-    watcher: Watcher,
+    watcher: ProgressWatcher,
 }
 
 /// The caller's progress function. It is called from one thread at a time.
 #[derive(Clone, Copy)]
-struct Watcher {
+struct ProgressWatcher {
     progress: Option<ProgressFn>,
     user: *mut c_void,
 }
 
-impl Watcher {
+impl ProgressWatcher {
     fn wants_to_stop(self, moved: u64) -> bool {
         let Some(progress) = self.progress else { return false };
         // SAFETY: The caller guarantees that the function accepts its `user` pointer and does not
@@ -78,13 +78,13 @@ impl Wishes {
     /// # Safety
     /// `options` must be null or point to as many bytes as its first field states; its pointers must
     /// satisfy the header's requirements.
-    unsafe fn of(options: *const TwTransferOptions) -> Result<Self, Failure> {
+    unsafe fn of(options: *const TwTransferOptions) -> Result<Self, CallFailure> {
         let mut wishes = Self {
             needs: Guarantees::default(),
             request: Request::default(),
             profile: None,
             limit: None,
-            watcher: Watcher { progress: None, user: std::ptr::null_mut() },
+            watcher: ProgressWatcher { progress: None, user: std::ptr::null_mut() },
         };
         // SAFETY: Guaranteed by the caller.
         let Some(given) = (unsafe { options::read(options, "TW_TRANSFER_OPTIONS_INIT", &[]) })?
@@ -96,7 +96,7 @@ impl Wishes {
             0 => Prefer::Wall,
             1 => Prefer::Cpu,
             2 => Prefer::Memory,
-            other => return Err(Failure::usage(format!("options.prefer is {other}"))),
+            other => return Err(CallFailure::usage(format!("options.prefer is {other}"))),
         };
         // SAFETY: Guaranteed by the caller.
         if let Some(name) = unsafe { text::optional(given.method) } {
@@ -107,7 +107,7 @@ impl Wishes {
         wishes.profile =
             unsafe { given.profile.as_ref() }.map(|profile| Arc::clone(&profile.profile));
         wishes.limit = Some(given.limit).filter(|limit| *limit > 0);
-        wishes.watcher = Watcher { progress: given.progress, user: given.user };
+        wishes.watcher = ProgressWatcher { progress: given.progress, user: given.user };
         Ok(wishes)
     }
 }
@@ -121,13 +121,13 @@ unsafe fn job<'t>(
     sink: c_int,
     length: u64,
     needs: Guarantees,
-) -> Result<Transfer<'t>, Failure> {
+) -> Result<Transfer<'t>, CallFailure> {
     let end = |fd: c_int, what: &str| {
         // SAFETY: Guaranteed by the caller.
         let fd = unsafe { text::descriptor(fd, what) }?;
-        End::of(fd).map_err(|errno| Failure {
+        End::of(fd).map_err(|errno| CallFailure {
             os_error: errno.raw_os_error(),
-            ..Failure::usage(Failed { what, call: "fstat", errno, moved: 0 }.to_string())
+            ..CallFailure::usage(Failed { what, call: "fstat", errno, moved: 0 }.to_string())
         })
     };
     let (source, sink) = (Source::Fd(end(source, "source")?), Sink::Fd(end(sink, "sink")?));
@@ -146,25 +146,22 @@ pub unsafe extern "C" fn tw_transfer(
     options: *const TwTransferOptions,
     report: *mut TwReport,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        unsafe { Account::NOTHING.write(report) };
-        // SAFETY: Guaranteed by the caller.
-        let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: Guaranteed by the caller.
-        let mut transfer = unsafe { job(source, sink, length, wishes.needs) }?;
+) -> TwStatus {
+    guarded!(error, {
+        CopyAccount::NOTHING.write(report);
+        let wishes = Wishes::of(options)?;
+        let mut transfer = job(source, sink, length, wishes.needs)?;
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
         if let Some(reason) = plan.impossible {
-            return Err(Failure::new(Status::Unsupported, reason));
+            return Err(CallFailure::new(TwStatus::Unsupported, reason));
         }
         let mut watch = |moved| {
             if wishes.watcher.wants_to_stop(moved) { Err(Cancelled) } else { Ok(()) }
         };
         let outcome = Driver { limit: wishes.limit }.run(&mut transfer, &plan, &mut watch);
         let done = &outcome.report;
-        let account = Account {
+        let account = CopyAccount {
             bytes: done.bytes,
             lost: done.lost,
             wall: done.wall,
@@ -172,16 +169,13 @@ pub unsafe extern "C" fn tw_transfer(
             steps_down: done.steps_down.len(),
             mechanism: done.main().map_or("", |share| share.mechanism),
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { account.write(report) };
+        account.write(report);
         match outcome.error {
-            Some(error) => Err(Failure::of_call(Status::Partial, &error)),
+            Some(error) => Err(CallFailure::of_call(TwStatus::Partial, &error)),
             None if outcome.stopped => Err(stopped(account.bytes)),
             None => Ok(()),
         }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Returns the plan of a transfer as JSON.
@@ -196,21 +190,16 @@ pub unsafe extern "C" fn tw_plan_json(
     options: *const TwTransferOptions,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: Guaranteed by the caller.
-        let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: Guaranteed by the caller.
-        let transfer = unsafe { job(source, sink, length, wishes.needs) }?;
+) -> TwStatus {
+    guarded!(error, {
+        let json = handle::place(json, "result")?;
+        let wishes = Wishes::of(options)?;
+        let transfer = job(source, sink, length, wishes.needs)?;
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
         *json = text::handed_out(&json::plan(&plan));
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Copies one file.
@@ -224,18 +213,14 @@ pub unsafe extern "C" fn tw_copy(
     options: *const TwTransferOptions,
     report: *mut TwReport,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        unsafe { Account::NOTHING.write(report) };
-        // SAFETY: Guaranteed by the caller.
-        let wishes = unsafe { Wishes::of(options) }?;
-        // SAFETY: Guaranteed by the caller.
-        let source = unsafe { text::path(source, "source") }?;
-        // SAFETY: Guaranteed by the caller.
-        let destination = unsafe { text::path(destination, "destination") }?;
+) -> TwStatus {
+    guarded!(error, {
+        CopyAccount::NOTHING.write(report);
+        let wishes = Wishes::of(options)?;
+        let source = text::path(source, "source")?;
+        let destination = text::path(destination, "destination")?;
         let listener =
-            Listener { watcher: Mutex::new(wishes.watcher), stop: AtomicBool::new(false) };
+            ProgressListener { watcher: Mutex::new(wishes.watcher), stop: AtomicBool::new(false) };
         let options = CopyOptions {
             needs: wishes.needs,
             request: wishes.request,
@@ -246,8 +231,8 @@ pub unsafe extern "C" fn tw_copy(
             ..CopyOptions::default()
         };
         let done = thalweg_tree::copy(&[source], &destination, &options, &listener);
-        let done = done.map_err(|error| of_tree(&error, Status::System))?;
-        let account = Account {
+        let done = done.map_err(|error| of_tree(&error, TwStatus::System))?;
+        let account = CopyAccount {
             bytes: done.bytes,
             lost: 0,
             wall: Duration::from_secs_f64(done.seconds.max(0.0)),
@@ -255,61 +240,58 @@ pub unsafe extern "C" fn tw_copy(
             steps_down: done.steps_down.len(),
             mechanism: done.shares.first().map_or("", |share| share.mechanism),
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { account.write(report) };
+        account.write(report);
         ended(&done)
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Converts the end of a copy; a failure contains the text of the first problem.
-fn ended(done: &TreeReport) -> Result<(), Failure> {
+fn ended(done: &TreeReport) -> Result<(), CallFailure> {
     let status = match done.ending() {
         Ending::Done => return Ok(()),
-        Ending::Differ => Status::Differ,
-        Ending::Partial => Status::Partial,
+        Ending::Differ => TwStatus::Differ,
+        Ending::Partial => TwStatus::Partial,
     };
     let Some(first) = done.errors.first() else {
         if done.changed > 0 {
             let message = "the source changed while it was copied; the copy may hold old and new";
-            return Err(Failure { moved: done.bytes, ..Failure::new(status, message) });
+            return Err(CallFailure { moved: done.bytes, ..CallFailure::new(status, message) });
         }
         return Err(stopped(done.bytes));
     };
-    Err(Failure { moved: done.bytes, ..of_tree(first, status) })
+    Err(CallFailure { moved: done.bytes, ..of_tree(first, status) })
 }
 
 /// Converts an error of the tree copier. `status` is used for failed calls and differing data.
-fn of_tree(error: &Error, status: Status) -> Failure {
+fn of_tree(error: &Error, status: TwStatus) -> CallFailure {
     let status = match error {
-        Error::Refused { reason: Refusal::NoMechanism(_), .. } => Status::Unsupported,
-        Error::Refused { .. } | Error::Usage(_) => Status::Usage,
+        Error::Refused { reason: Refusal::NoMechanism(_), .. } => TwStatus::Unsupported,
+        Error::Refused { .. } | Error::Usage(_) => TwStatus::Usage,
         Error::Call { .. }
         | Error::Move { .. }
         | Error::DataDiffer { .. }
         | Error::LeftDiffering { .. } => status,
     };
     let os_error = error.errno().map_or(0, Errno::raw_os_error);
-    Failure { os_error, ..Failure::new(status, error.to_string()) }
+    CallFailure { os_error, ..CallFailure::new(status, error.to_string()) }
 }
 
-fn stopped(moved: u64) -> Failure {
+fn stopped(moved: u64) -> CallFailure {
     let message = format!("stopped after {moved} bytes, as asked");
-    Failure { moved, ..Failure::new(Status::Stopped, message) }
+    CallFailure { moved, ..CallFailure::new(TwStatus::Stopped, message) }
 }
 
 /// Calls the watcher for a copy, which runs on several threads: they take turns.
-struct Listener {
-    watcher: Mutex<Watcher>,
+struct ProgressListener {
+    watcher: Mutex<ProgressWatcher>,
     stop: AtomicBool,
 }
 
 // SAFETY: The header documents that a copy calls the function from its own threads, one at a time. The
 // target of `user` is passed only to the caller's function.
-unsafe impl Send for Watcher {}
+unsafe impl Send for ProgressWatcher {}
 
-impl Events for Listener {
+impl Events for ProgressListener {
     fn progress(&self, progress: Progress) {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if watcher.wants_to_stop(progress.bytes) {
@@ -323,7 +305,7 @@ impl Events for Listener {
 }
 
 /// A report before its conversion for C.
-struct Account {
+struct CopyAccount {
     bytes: u64,
     lost: u64,
     wall: Duration,
@@ -332,7 +314,7 @@ struct Account {
     mechanism: &'static str,
 }
 
-impl Account {
+impl CopyAccount {
     /// The report of a call that fails before it moves any bytes; C may not have cleared its own.
     const NOTHING: Self = Self {
         bytes: 0,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use thalweg_channel::Wait;
 use thalweg_core::Guarantees;
 
-use crate::error::Failure;
+use crate::error::CallFailure;
 
 /// `TW_STABLE`, `TW_PRIVATE`, `TW_DURABLE`
 const STABLE: u32 = 1;
@@ -23,7 +23,7 @@ pub(crate) unsafe fn read<T: Copy>(
     options: *const T,
     init: &str,
     earlier: &[usize],
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, CallFailure> {
     if options.is_null() {
         return Ok(None);
     }
@@ -32,7 +32,7 @@ pub(crate) unsafe fn read<T: Copy>(
     // No version was smaller than the first. A larger struct than ours only has additional fields.
     let versions = earlier.iter().copied().chain([size_of::<T>()]);
     let Some(known) = versions.filter(|version| *version <= size).max() else {
-        return Err(Failure::usage(format!("options.size is {size}: begin with {init}")));
+        return Err(CallFailure::usage(format!("options.size is {size}: begin with {init}")));
     };
     let mut all = MaybeUninit::<T>::zeroed();
     // SAFETY: The caller provides `size` bytes, and `all` has as many as a `T`; `known` exceeds
@@ -43,28 +43,28 @@ pub(crate) unsafe fn read<T: Copy>(
 }
 
 /// Converts the field `needs`.
-pub(crate) fn guarantees(needs: u32) -> Result<Guarantees, Failure> {
+pub(crate) fn guarantees(needs: u32) -> Result<Guarantees, CallFailure> {
     known_bits("needs", needs, STABLE | PRIVATE | DURABLE)?;
     let has = |bit| needs & bit != 0;
     Ok(Guarantees { stable: has(STABLE), private: has(PRIVATE), durable: has(DURABLE) })
 }
 
 /// Rejects undefined bits.
-pub(crate) fn known_bits(field: &str, bits: u32, known: u32) -> Result<(), Failure> {
+pub(crate) fn known_bits(field: &str, bits: u32, known: u32) -> Result<(), CallFailure> {
     if bits & !known == 0 {
         return Ok(());
     }
-    Err(Failure::usage(format!("options.{field} has unknown bits: {bits:#x}")))
+    Err(CallFailure::usage(format!("options.{field} has unknown bits: {bits:#x}")))
 }
 
 /// Converts the fields `wait` and `spin_ns`.
-pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, Failure> {
+pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, CallFailure> {
     match wait {
         0 if spin_ns == 0 => Ok(Wait::HYBRID),
         0 => Ok(Wait::Hybrid { spin: Duration::from_nanos(spin_ns) }),
         1 => Ok(Wait::Spin),
         2 => Ok(Wait::Block),
-        other => Err(Failure::usage(format!("options.wait is {other}, which is no tw_wait"))),
+        other => Err(CallFailure::usage(format!("options.wait is {other}, which is no tw_wait"))),
     }
 }
 

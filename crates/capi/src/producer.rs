@@ -3,84 +3,84 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
-use thalweg_channel::Producer;
+use thalweg_channel::{DetachedLoan, Producer};
 
 use crate::channel::{self, TwChannelOptions};
-use crate::error::{Failure, Status, TwError};
-use crate::guard;
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::guard::guarded;
 use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
 use crate::options;
 
-/// A producer, and the size of the room lent to C.
+/// A producer, and the loan that C writes to.
 #[derive(Debug)]
-pub struct Outbox {
+pub struct ProducerEnd {
     producer: Producer,
-    loaned: Option<usize>,
+    loaned: Option<DetachedLoan>,
 }
 
 /// `tw_producer`, opaque to C.
-pub type TwProducer = Handle<Outbox>;
+pub type TwProducer = Handle<ProducerEnd>;
 
-impl Outbox {
+impl ProducerEnd {
     fn new(producer: Producer) -> Self {
         Self { producer, loaned: None }
     }
 
-    /// Returns room for a message. The room stays valid until the next commit, because no other code
-    /// sends on this producer. Therefore C holds only a pointer, and `commit` takes the loan again.
-    fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, Failure> {
+    /// Returns room for a message. It stays valid until the next commit, because no other code sends on
+    /// this producer.
+    fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, CallFailure> {
         self.idle()?;
         let room = if options::is_now(timeout_ns) {
             self.producer.try_loan(length)
         } else {
             self.producer.loan_until(length, options::deadline(timeout_ns)).map(Some)
         };
-        let mut room = room.map_err(too_large)?.ok_or(Failure::timeout())?;
+        let mut room = room.map_err(too_large)?.ok_or(CallFailure::timeout())?;
         let start = room.as_mut_ptr();
-        self.loaned = Some(length);
+        self.loaned = Some(room.detach());
         Ok(start)
     }
 
-    fn commit(&mut self, length: usize) -> Result<(), Failure> {
-        let room =
-            self.loaned.ok_or(Failure::usage("nothing is on loan: there is nothing to commit"))?;
-        if length > room {
+    fn commit(&mut self, length: usize) -> Result<(), CallFailure> {
+        let room = self.loaned.as_ref().map(DetachedLoan::len);
+        if let Some(room) = room.filter(|room| length > *room) {
             let message =
-                format!("{length} bytes are more than the {room} on loan; it stays on loan");
-            return Err(Failure::usage(message));
+                format!("cannot commit {length} bytes: the loan has {room}; it stays open");
+            return Err(CallFailure::usage(message));
         }
-        self.loaned = None;
-        let again = self.producer.try_loan(length)?;
-        let again = again.ok_or(Failure::new(Status::Internal, "the room on loan is gone"))?;
-        Ok(again.commit()?)
+        let loan = self.loaned.take();
+        let loan = loan.ok_or(CallFailure::usage("no loan is open: nothing to commit"))?;
+        let mut loan = self.producer.attach(loan)?;
+        loan.truncate(length);
+        Ok(loan.commit()?)
     }
 
-    fn send(&mut self, message: &[u8], timeout_ns: i64) -> Result<(), Failure> {
+    fn send(&mut self, message: &[u8], timeout_ns: i64) -> Result<(), CallFailure> {
         self.idle()?;
         if options::is_now(timeout_ns) {
             let sent = self.producer.try_send(message).map_err(too_large)?;
-            return if sent { Ok(()) } else { Err(Failure::timeout()) };
+            return if sent { Ok(()) } else { Err(CallFailure::timeout()) };
         }
         let deadline = options::deadline(timeout_ns);
         self.producer.send_until(message, deadline).map_err(too_large)
     }
 
-    fn idle(&self) -> Result<(), Failure> {
+    fn idle(&self) -> Result<(), CallFailure> {
         match self.loaned {
             None => Ok(()),
-            Some(_) => Err(Failure::usage("room is on loan: commit it or give it up first")),
+            Some(_) => Err(CallFailure::usage("a loan is open: commit it or abort it first")),
         }
     }
 }
 
-fn too_large(error: thalweg_channel::Error) -> Failure {
+fn too_large(error: thalweg_channel::Error) -> CallFailure {
     let is_large = matches!(error, thalweg_channel::Error::TooLarge { .. });
-    let failure = Failure::from(error);
-    if is_large { failure.hint("; for larger buffers there is tw_sender") } else { failure }
+    let failure = CallFailure::from(error);
+    if is_large { failure.hint("; use tw_sender for larger buffers") } else { failure }
 }
 
-impl AsFd for Outbox {
+impl AsFd for ProducerEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.producer.as_fd()
     }
@@ -97,20 +97,14 @@ pub unsafe extern "C" fn tw_producer_open(
     timeout_ns: i64,
     producer: *mut *mut TwProducer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let names = ["link", "producer"];
-        // SAFETY: Guaranteed by the caller.
-        let exchanged = unsafe { handle::exchange(link, producer, names, null_mut()) };
-        let (link, producer) = exchanged?;
-        // SAFETY: Guaranteed by the caller.
-        let options = unsafe { channel::options(options) }?;
-        let opened = Producer::open_until(link, &options, options::deadline(timeout_ns));
-        *producer = handle::hand_out(Outbox::new(opened?));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::open(link, producer, ["link", "producer"], |link| {
+            let options = channel::options(options)?;
+            let opened = Producer::open_until(link, &options, options::deadline(timeout_ns));
+            Ok(ProducerEnd::new(opened?))
+        })
+    })
 }
 
 /// Offers a channel to the first process that connects.
@@ -124,20 +118,14 @@ pub unsafe extern "C" fn tw_producer_accept(
     timeout_ns: i64,
     producer: *mut *mut TwProducer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let names = ["listener", "producer"];
-        // SAFETY: Guaranteed by the caller.
-        let exchanged = unsafe { handle::exchange(listener, producer, names, null_mut()) };
-        let (listener, producer) = exchanged?;
-        // SAFETY: Guaranteed by the caller.
-        let options = unsafe { channel::options(options) }?;
-        let opened = Producer::accept(listener, &options, options::deadline(timeout_ns));
-        *producer = handle::hand_out(Outbox::new(opened?));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::open(listener, producer, ["listener", "producer"], |listener| {
+            let options = channel::options(options)?;
+            let opened = Producer::accept(listener, &options, options::deadline(timeout_ns));
+            Ok(ProducerEnd::new(opened?))
+        })
+    })
 }
 
 /// Returns room for a message, to be written in place.
@@ -151,17 +139,13 @@ pub unsafe extern "C" fn tw_producer_loan(
     timeout_ns: i64,
     room: *mut *mut c_void,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let room = unsafe { handle::result(room, "room", null_mut()) }?;
-        let loan = |outbox: &mut Outbox| outbox.loan(length, timeout_ns);
-        // SAFETY: Guaranteed by the caller.
-        *room = unsafe { handle::with(producer, "producer", loan) }?.cast();
+) -> TwStatus {
+    guarded!(error, {
+        let room = handle::result(room, "room", null_mut())?;
+        let loan = |end: &mut ProducerEnd| end.loan(length, timeout_ns);
+        *room = handle::with(producer, "producer", loan)?.cast();
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Commits the message written to the lent room.
@@ -173,12 +157,11 @@ pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,
     length: usize,
     error: *mut TwError,
-) -> Status {
-    let commit = |outbox: &mut Outbox| outbox.commit(length);
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(producer, "producer", commit) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let commit = |end: &mut ProducerEnd| end.commit(length);
+        handle::with(producer, "producer", commit)
+    })
 }
 
 /// Discards the lent room.
@@ -189,15 +172,14 @@ pub unsafe extern "C" fn tw_producer_commit(
 pub unsafe extern "C" fn tw_producer_abort(
     producer: *mut TwProducer,
     error: *mut TwError,
-) -> Status {
-    let abort = |outbox: &mut Outbox| {
-        let loaned = outbox.loaned.take();
-        loaned.map(drop).ok_or(Failure::usage("nothing is on loan: there is nothing to give up"))
-    };
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(producer, "producer", abort) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let abort = |end: &mut ProducerEnd| {
+            let loaned = end.loaned.take();
+            loaned.map(drop).ok_or(CallFailure::usage("no loan is open: nothing to abort"))
+        };
+        handle::with(producer, "producer", abort)
+    })
 }
 
 /// Sends a copy of a message.
@@ -211,16 +193,12 @@ pub unsafe extern "C" fn tw_producer_send(
     length: usize,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let message = unsafe { handle::bytes(message, length, "message") }?;
-        let send = |outbox: &mut Outbox| outbox.send(message, timeout_ns);
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(producer, "producer", send) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let message = handle::bytes(message, length, "message")?;
+        let send = |end: &mut ProducerEnd| end.send(message, timeout_ns);
+        handle::with(producer, "producer", send)
+    })
 }
 
 /// Waits until the consumer has released every message.
@@ -232,13 +210,13 @@ pub unsafe extern "C" fn tw_producer_drain(
     producer: *mut TwProducer,
     timeout_ns: i64,
     error: *mut TwError,
-) -> Status {
-    let drain =
-        |outbox: &mut Outbox| Ok(outbox.producer.drained_until(options::deadline(timeout_ns))?);
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(producer, "producer", drain) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let drain = |end: &mut ProducerEnd| {
+            Ok(end.producer.drained_until(options::deadline(timeout_ns))?)
+        };
+        handle::with(producer, "producer", drain)
+    })
 }
 
 /// Prepares the descriptor for polling in an event loop.
@@ -251,17 +229,13 @@ pub unsafe extern "C" fn tw_producer_arm(
     length: usize,
     is_armed: *mut c_int,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let is_armed = unsafe { handle::result(is_armed, "answer", 0) }?;
-        let arm = |outbox: &mut Outbox| Ok(outbox.producer.arm(length)?);
-        // SAFETY: Guaranteed by the caller.
-        *is_armed = unsafe { handle::with(producer, "producer", arm) }?.into();
+) -> TwStatus {
+    guarded!(error, {
+        let is_armed = handle::result(is_armed, "answer", 0)?;
+        let arm = |end: &mut ProducerEnd| Ok(end.producer.arm(length)?);
+        *is_armed = handle::with(producer, "producer", arm)?.into();
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Returns the descriptor to poll; -1 for null.
@@ -281,7 +255,7 @@ pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usize {
     // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(producer, "", |outbox| Ok(outbox.producer.largest())) }.unwrap_or(0)
+    unsafe { handle::with(producer, "", |end| Ok(end.producer.largest())) }.unwrap_or(0)
 }
 
 /// Returns the number of messages committed; 0 for null.
@@ -291,7 +265,7 @@ pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
     // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(producer, "", |outbox| Ok(outbox.producer.sent())) }.unwrap_or(0)
+    unsafe { handle::with(producer, "", |end| Ok(end.producer.sent())) }.unwrap_or(0)
 }
 
 /// Closes a producer.

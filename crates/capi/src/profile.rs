@@ -5,8 +5,8 @@ use std::sync::Arc;
 use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
-use crate::error::{Failure, Status, TwError};
-use crate::{guard, handle, kernel, text};
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::{guard::guarded, handle, kernel, text};
 
 /// `tw_profile`, opaque to C.
 #[derive(Debug)]
@@ -23,22 +23,18 @@ pub unsafe extern "C" fn tw_profile_load(
     path: *const c_char,
     profile: *mut *mut TwProfile,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let profile = unsafe { handle::place(profile, "profile") }?;
-        // SAFETY: Guaranteed by the caller.
-        let named = unsafe { path.as_ref() }.map(|path| unsafe { text::path(path, "path") });
+) -> TwStatus {
+    guarded!(error, {
+        let profile = handle::place(profile, "profile")?;
+        let named = path.as_ref().map(|path| text::path(path, "path"));
         if let Some(found) = load(named.transpose()?)? {
             *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found) }));
         }
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
-fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
+fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailure> {
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
@@ -51,18 +47,18 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
         None => Ok(Some(profile)),
         Some(stale) => {
             let message = format!("{}: it does not hold here: {stale}", path.display());
-            Err(Failure::new(Status::Unsupported, message))
+            Err(CallFailure::new(TwStatus::Unsupported, message))
         }
     }
 }
 
-fn unusable(error: &ProfileError) -> Failure {
+fn unusable(error: &ProfileError) -> CallFailure {
     match error {
         ProfileError::Io { source, .. } => {
             let os_error = Errno::from_io_error(source).map_or(0, Errno::raw_os_error);
-            Failure { os_error, ..Failure::new(Status::System, error.to_string()) }
+            CallFailure { os_error, ..CallFailure::new(TwStatus::System, error.to_string()) }
         }
-        ProfileError::Invalid { .. } => Failure::usage(error.to_string()),
+        ProfileError::Invalid { .. } => CallFailure::usage(error.to_string()),
     }
 }
 

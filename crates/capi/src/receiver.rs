@@ -1,27 +1,27 @@
 //! `tw_receiver`: the receiving end of a bulk transfer.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use thalweg_channel::{Error, bulk::Receiver};
 
-use crate::buffer::{Memory, TwBuffer};
+use crate::buffer::{BufferMemory, TwBuffer};
 use crate::bulk::{self, TwBulkOptions};
-use crate::error::{Failure, Status, TwError};
-use crate::handle::{self, Handle, Here};
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::handle::{self, Handle, OwnedHere};
 use crate::link::TwLink;
-use crate::{guard, mechanism, text};
+use crate::{guard::guarded, mechanism, text};
 
 /// A receiver, and the number of buffers received.
-pub struct Inflow {
+pub struct ReceiverEnd {
     receiver: Receiver,
     buffers: u64,
 }
 
 /// `tw_receiver`, opaque to C.
-pub type TwReceiver = Handle<Here<Inflow>>;
+pub type TwReceiver = Handle<OwnedHere<ReceiverEnd>>;
 
-impl Inflow {
-    fn next_length(&mut self) -> Result<u64, Failure> {
+impl ReceiverEnd {
+    fn next_length(&mut self) -> Result<u64, CallFailure> {
         let goodbye = Error::Closed { delivered: self.buffers };
         self.receiver.next_len()?.ok_or_else(|| goodbye.into())
     }
@@ -37,20 +37,14 @@ pub unsafe extern "C" fn tw_receiver_open(
     options: *const TwBulkOptions,
     receiver: *mut *mut TwReceiver,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let names = ["link", "receiver"];
-        // SAFETY: Guaranteed by the caller.
-        let exchanged = unsafe { handle::exchange(link, receiver, names, null_mut()) };
-        let (link, receiver) = exchanged?;
-        // SAFETY: Guaranteed by the caller.
-        let options = unsafe { bulk::options(options) }?;
-        let opened = Inflow { receiver: Receiver::over(link, &options)?, buffers: 0 };
-        *receiver = handle::hand_out(Here::new(opened));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::open(link, receiver, ["link", "receiver"], |link| {
+            let options = bulk::options(options)?;
+            let opened = ReceiverEnd { receiver: Receiver::over(link, &options)?, buffers: 0 };
+            Ok(OwnedHere::new(opened))
+        })
+    })
 }
 
 /// Waits for the next buffer and returns its length.
@@ -62,17 +56,13 @@ pub unsafe extern "C" fn tw_receiver_next_length(
     receiver: *mut TwReceiver,
     length: *mut u64,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        let next = |inflow: &mut Here<Inflow>| inflow.get()?.next_length();
-        // SAFETY: Guaranteed by the caller.
-        *length = unsafe { handle::with(receiver, "receiver", next) }?;
+) -> TwStatus {
+    guarded!(error, {
+        let length = handle::result(length, "length", 0)?;
+        let next = |end: &mut OwnedHere<ReceiverEnd>| end.get()?.next_length();
+        *length = handle::with(receiver, "receiver", next)?;
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Receives the next buffer into the caller's memory.
@@ -86,31 +76,26 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
     room: usize,
     length: *mut usize,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let length = unsafe { handle::result(length, "length", 0) }?;
-        // SAFETY: Guaranteed by the caller.
-        let into = unsafe { handle::room(into, room, "room for a buffer") }?;
-        let receive = |inflow: &mut Here<Inflow>| {
-            let inflow = inflow.get()?;
+) -> TwStatus {
+    guarded!(error, {
+        let length = handle::result(length, "length", 0)?;
+        let into = handle::room(into, room, "room for a buffer")?;
+        let receive = |end: &mut OwnedHere<ReceiverEnd>| {
+            let end = end.get()?;
             // Checks for the end of the transfer first: the receiver's own error would not contain the
             // count.
-            inflow.next_length()?;
-            *length = inflow.receiver.recv_into(into).map_err(too_large)?;
-            inflow.buffers += 1;
+            end.next_length()?;
+            *length = end.receiver.recv_into(into).map_err(too_large)?;
+            end.buffers += 1;
             Ok(())
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(receiver, "receiver", receive) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(receiver, "receiver", receive)
+    })
 }
 
-fn too_large(error: Error) -> Failure {
+fn too_large(error: Error) -> CallFailure {
     let is_large = matches!(error, Error::TooLarge { .. });
-    let failure = Failure::from(error);
+    let failure = CallFailure::from(error);
     let hint = "; it waits: give more room, or call tw_receiver_receive_new";
     if is_large { failure.hint(hint) } else { failure }
 }
@@ -124,24 +109,20 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
     receiver: *mut TwReceiver,
     buffer: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let buffer = unsafe { handle::place(buffer, "buffer") }?;
-        let receive = |inflow: &mut Here<Inflow>| {
-            let inflow = inflow.get()?;
-            inflow.next_length()?;
-            let got = inflow.receiver.recv_new()?;
-            inflow.buffers += 1;
-            Ok(got)
-        };
-        // SAFETY: Guaranteed by the caller.
-        let got = unsafe { handle::with(receiver, "receiver", receive) }?;
-        *buffer = handle::hand_out(Memory::Own(got));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(buffer, "buffer", || {
+            let receive = |end: &mut OwnedHere<ReceiverEnd>| {
+                let end = end.get()?;
+                end.next_length()?;
+                let got = end.receiver.recv_new()?;
+                end.buffers += 1;
+                Ok(got)
+            };
+            let got = handle::with(receiver, "receiver", receive)?;
+            Ok(BufferMemory::Own(got))
+        })
+    })
 }
 
 /// Returns the name of the mechanism in use; null for null.
@@ -150,8 +131,9 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
-    let name =
-        |inflow: &mut Here<Inflow>| Ok(mechanism::forever(inflow.get()?.receiver.mechanism().name));
+    let name = |end: &mut OwnedHere<ReceiverEnd>| {
+        Ok(mechanism::forever(end.get()?.receiver.mechanism().name))
+    };
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(receiver, "", name) }.map_or(null(), CStr::as_ptr)
 }
@@ -165,20 +147,17 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
     receiver: *const TwReceiver,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
-    let explain = |inflow: &mut Here<Inflow>| {
-        let receiver = &inflow.get()?.receiver;
-        Ok(bulk::explain(receiver.mechanism(), receiver.tuning(), None, receiver.skipped()))
-    };
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: Guaranteed by the caller.
-        *json = text::handed_out(&unsafe { handle::with(receiver, "receiver", explain) }?);
+) -> TwStatus {
+    guarded!(error, {
+        let explain = |end: &mut OwnedHere<ReceiverEnd>| {
+            let receiver = &end.get()?.receiver;
+            Ok(bulk::explain(receiver.mechanism(), receiver.tuning(), None, receiver.skipped()))
+        };
+
+        let json = handle::place(json, "result")?;
+        *json = text::handed_out(&handle::with(receiver, "receiver", explain)?);
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Closes a receiver.

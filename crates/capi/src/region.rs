@@ -8,9 +8,9 @@ use thalweg_sys::Errno;
 use thalweg_sys::memfd;
 use thalweg_sys::region::{self, Region, SealFlags, Segment, Sharing};
 
-use crate::error::{Failure, Status, TwError};
+use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
-use crate::{guard, options, text};
+use crate::{guard::guarded, options, text};
 
 /// `TW_MEMFD`, `TW_POSIX`, `TW_SYSV`
 const MEMFD: u32 = 0;
@@ -34,33 +34,35 @@ enum Home {
 
 /// Shared memory, with its mapping while it is mapped.
 #[derive(Debug)]
-pub struct Memory {
+pub struct RegionMemory {
     home: Home,
     length: usize,
     map: Option<Region>,
 }
 
 /// `tw_region`, opaque to C.
-pub type TwRegion = Handle<Memory>;
+pub type TwRegion = Handle<RegionMemory>;
 
-impl Memory {
-    fn create(kind: u32, length: usize) -> Result<Self, Failure> {
+impl RegionMemory {
+    fn create(kind: u32, length: usize) -> Result<Self, CallFailure> {
         if length == 0 {
-            return Err(Failure::usage("length is 0: a region has at least 1 byte"));
+            return Err(CallFailure::usage("length is 0: a region has at least 1 byte"));
         }
         let home = match kind {
             MEMFD => memfd::create("thalweg", length as u64)
                 .map(|fd| Home::File(fd.into()))
-                .map_err(|failed| Failure::system(failed.call, failed.errno))?,
+                .map_err(|failed| CallFailure::system(failed.call, failed.errno))?,
             POSIX => region::posix(length)
                 .map(|fd| Home::File(fd.into()))
-                .map_err(|failed| Failure::system(failed.call, failed.errno))?,
+                .map_err(|failed| CallFailure::system(failed.call, failed.errno))?,
             SYSV => Segment::create(length).map(Home::Segment).map_err(|errno| {
                 let limits = "; the limits are kernel.shmmax, shmall and shmmni";
-                Failure::system("shmget", errno).hint(limits)
+                CallFailure::system("shmget", errno).hint(limits)
             })?,
             other => {
-                return Err(Failure::usage(format!("kind is {other}, which is no tw_region_kind")));
+                return Err(CallFailure::usage(format!(
+                    "kind is {other}, which is no tw_region_kind"
+                )));
             }
         };
         let mut memory = Self { home, length, map: None };
@@ -73,9 +75,9 @@ impl Memory {
     }
 
     /// Maps the file behind a descriptor; length 0 means all of it.
-    fn of_file(file: File, length: usize, sharing: Sharing) -> Result<Self, Failure> {
+    fn of_file(file: File, length: usize, sharing: Sharing) -> Result<Self, CallFailure> {
         let known = file.metadata().map_err(|error| {
-            Failure::system("fstat", Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            CallFailure::system("fstat", Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })?;
         let length = within(length, usize::try_from(known.len()).unwrap_or(usize::MAX))?;
         let mut memory = Self { home: Home::File(file), length, map: None };
@@ -83,72 +85,72 @@ impl Memory {
     }
 
     /// Maps a System V segment by its id; length 0 means all of it.
-    fn of_segment(id: c_int, length: usize, sharing: Sharing) -> Result<Self, Failure> {
+    fn of_segment(id: c_int, length: usize, sharing: Sharing) -> Result<Self, CallFailure> {
         let segment = Segment::of_id(id);
-        let known = segment.len().map_err(|errno| Failure::system("shmctl", errno))?;
+        let known = segment.len().map_err(|errno| CallFailure::system("shmctl", errno))?;
         let length = within(length, known)?;
         let mut memory = Self { home: Home::Segment(segment), length, map: None };
         memory.map(sharing).map(|()| memory)
     }
 
-    fn map(&mut self, sharing: Sharing) -> Result<(), Failure> {
+    fn map(&mut self, sharing: Sharing) -> Result<(), CallFailure> {
         if self.map.is_some() {
-            return Err(Failure::usage("the region is mapped: unmap it first"));
+            return Err(CallFailure::usage("the region is mapped: unmap it first"));
         }
         let mapped = match &self.home {
             Home::File(file) => Region::of_file(file, self.length, sharing)
-                .map_err(|errno| Failure::system("mmap", errno)),
+                .map_err(|errno| CallFailure::system("mmap", errno)),
             Home::Segment(segment) if sharing == Sharing::Write => {
                 Region::of_segment(*segment, self.length)
-                    .map_err(|errno| Failure::system("shmat", errno))
+                    .map_err(|errno| CallFailure::system("shmat", errno))
             }
             Home::Segment(_) => {
                 let message = "a System V segment is mapped with TW_WRITE only";
-                return Err(Failure::new(Status::Unsupported, message));
+                return Err(CallFailure::new(TwStatus::Unsupported, message));
             }
         };
         self.map = Some(mapped?);
         Ok(())
     }
 
-    fn file(&self, what: &str) -> Result<&File, Failure> {
+    fn file(&self, what: &str) -> Result<&File, CallFailure> {
         match &self.home {
             Home::File(file) => Ok(file),
             Home::Segment(_) => {
                 let message = format!("a System V segment cannot {what}");
-                Err(Failure::new(Status::Unsupported, message))
+                Err(CallFailure::new(TwStatus::Unsupported, message))
             }
         }
     }
 
-    fn mapped(&self) -> Result<&Region, Failure> {
-        self.map.as_ref().ok_or(Failure::usage("the region is not mapped"))
+    fn mapped(&self) -> Result<&Region, CallFailure> {
+        self.map.as_ref().ok_or(CallFailure::usage("the region is not mapped"))
     }
 }
 
 /// Checks that the memory has this length; an access beyond its end would raise SIGBUS.
-fn within(length: usize, most: usize) -> Result<usize, Failure> {
+fn within(length: usize, most: usize) -> Result<usize, CallFailure> {
     match length {
-        _ if most == 0 => Err(Failure::usage("there is nothing to map: it has 0 bytes")),
+        _ if most == 0 => Err(CallFailure::usage("there is nothing to map: it has 0 bytes")),
         0 => Ok(most),
         _ if length > most => {
             let message = format!("{length} bytes are more than it has: {most}");
-            Err(Failure::new(Status::TooLarge, message))
+            Err(CallFailure::new(TwStatus::TooLarge, message))
         }
         _ => Ok(length),
     }
 }
 
-fn sharing(of: u32) -> Result<Sharing, Failure> {
+fn sharing(of: u32) -> Result<Sharing, CallFailure> {
     match of {
         0 => Ok(Sharing::Read),
         1 => Ok(Sharing::Write),
         2 => Ok(Sharing::Private),
-        other => Err(Failure::usage(format!("sharing is {other}, which is no tw_sharing"))),
+        other => Err(CallFailure::usage(format!("sharing is {other}, which is no tw_sharing"))),
     }
 }
 
-fn seals(bits: u32) -> Result<SealFlags, Failure> {
+fn seals(bits: u32) -> Result<SealFlags, CallFailure> {
     options::known_bits("seals", bits, SEALS.iter().fold(0, |all, (bit, _)| all | bit))?;
     let asked = SEALS.iter().filter(|(bit, _)| bits & bit != 0);
     Ok(asked.fold(SealFlags::empty(), |all, (_, flags)| all | *flags))
@@ -164,15 +166,8 @@ pub unsafe extern "C" fn tw_region_create(
     length: usize,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let region = unsafe { handle::place(region, "region") }?;
-        *region = handle::hand_out(Memory::create(kind, length)?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, { handle::create(region, "region", || RegionMemory::create(kind, length)) })
 }
 
 /// Maps the file behind a descriptor.
@@ -186,17 +181,13 @@ pub unsafe extern "C" fn tw_region_of_fd(
     share: u32,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let region = unsafe { handle::place(region, "region") }?;
-        // SAFETY: Guaranteed by the caller.
-        let file = unsafe { text::own_descriptor(fd, "fd") }?;
-        *region = handle::hand_out(Memory::of_file(file.into(), length, sharing(share)?)?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(region, "region", || {
+            let file = text::own_descriptor(fd, "fd")?;
+            RegionMemory::of_file(file.into(), length, sharing(share)?)
+        })
+    })
 }
 
 /// Maps a System V segment.
@@ -210,15 +201,10 @@ pub unsafe extern "C" fn tw_region_of_segment(
     share: u32,
     region: *mut *mut TwRegion,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let region = unsafe { handle::place(region, "region") }?;
-        *region = handle::hand_out(Memory::of_segment(id, length, sharing(share)?)?);
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(region, "region", || RegionMemory::of_segment(id, length, sharing(share)?))
+    })
 }
 
 /// Maps a region again after it was unmapped.
@@ -230,12 +216,11 @@ pub unsafe extern "C" fn tw_region_map(
     region: *mut TwRegion,
     share: u32,
     error: *mut TwError,
-) -> Status {
-    let map = |memory: &mut Memory| memory.map(sharing(share)?);
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(region, "region", map) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let map = |memory: &mut RegionMemory| memory.map(sharing(share)?);
+        handle::with(region, "region", map)
+    })
 }
 
 /// Unmaps a region.
@@ -243,16 +228,15 @@ pub unsafe extern "C" fn tw_region_map(
 /// # Safety
 /// The pointers must satisfy the header's requirements; the memory must not be in use any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> Status {
-    let unmap = |memory: &mut Memory| {
-        memory.mapped()?;
-        memory.map = None;
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(region, "region", unmap) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
+    guarded!(error, {
+        let unmap = |memory: &mut RegionMemory| {
+            memory.mapped()?;
+            memory.map = None;
+            Ok(())
+        };
+        handle::with(region, "region", unmap)
+    })
 }
 
 /// Seals a memory file.
@@ -264,22 +248,21 @@ pub unsafe extern "C" fn tw_region_seal(
     region: *mut TwRegion,
     bits: u32,
     error: *mut TwError,
-) -> Status {
-    let seal = |memory: &mut Memory| {
-        let flags = seals(bits)?;
-        region::seal(memory.file("be sealed")?, flags).map_err(|errno| {
-            let hint = match errno {
-                Errno::BUSY => "; unmap every mapping that may write before TW_SEAL_WRITE",
-                Errno::INVAL => "; only a TW_MEMFD can be sealed",
-                _ => "",
-            };
-            Failure::system("fcntl(F_ADD_SEALS)", errno).hint(hint)
-        })
-    };
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(region, "region", seal) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        let seal = |memory: &mut RegionMemory| {
+            let flags = seals(bits)?;
+            region::seal(memory.file("be sealed")?, flags).map_err(|errno| {
+                let hint = match errno {
+                    Errno::BUSY => "; unmap every mapping that may write before TW_SEAL_WRITE",
+                    Errno::INVAL => "; only a TW_MEMFD can be sealed",
+                    _ => "",
+                };
+                CallFailure::system("fcntl(F_ADD_SEALS)", errno).hint(hint)
+            })
+        };
+        handle::with(region, "region", seal)
+    })
 }
 
 /// Returns 1 if a region has all of these seals, otherwise 0.
@@ -288,7 +271,7 @@ pub unsafe extern "C" fn tw_region_seal(
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
-    let ask = |memory: &mut Memory| {
+    let ask = |memory: &mut RegionMemory| {
         let file = memory.file("be sealed")?;
         Ok(region::is_sealed(file, seals(bits)?, memory.length as u64))
     };
@@ -301,19 +284,22 @@ pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32)
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut TwError) -> Status {
-    let populate = |memory: &mut Memory| match memory.mapped()?.populate() {
-        Ok(()) => Ok(()),
-        Err(Errno::INVAL) => {
-            let failure = Failure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
-            Err(Failure { status: Status::Unsupported, ..failure }.hint("; it needs Linux 5.14"))
-        }
-        Err(errno) => Err(Failure::system("madvise(MADV_POPULATE_*)", errno)),
-    };
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(region, "region", populate) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+pub unsafe extern "C" fn tw_region_populate(
+    region: *mut TwRegion,
+    error: *mut TwError,
+) -> TwStatus {
+    guarded!(error, {
+        let populate = |memory: &mut RegionMemory| match memory.mapped()?.populate() {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL) => {
+                let failure = CallFailure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
+                Err(CallFailure { status: TwStatus::Unsupported, ..failure }
+                    .hint("; it needs Linux 5.14"))
+            }
+            Err(errno) => Err(CallFailure::system("madvise(MADV_POPULATE_*)", errno)),
+        };
+        handle::with(region, "region", populate)
+    })
 }
 
 /// Marks a System V segment for removal: it disappears when the last process detaches.
@@ -321,17 +307,16 @@ pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut T
 /// # Safety
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> Status {
-    let remove = |memory: &mut Memory| match &memory.home {
-        Home::Segment(segment) => {
-            segment.remove().map_err(|errno| Failure::system("shmctl(IPC_RMID)", errno))
-        }
-        Home::File(_) => Err(Failure::usage("only a TW_SYSV has to be removed")),
-    };
-    // SAFETY: Guaranteed by the caller.
-    let body = || unsafe { handle::with(region, "region", remove) };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
+    guarded!(error, {
+        let remove = |memory: &mut RegionMemory| match &memory.home {
+            Home::Segment(segment) => {
+                segment.remove().map_err(|errno| CallFailure::system("shmctl(IPC_RMID)", errno))
+            }
+            Home::File(_) => Err(CallFailure::usage("only a TW_SYSV has to be removed")),
+        };
+        handle::with(region, "region", remove)
+    })
 }
 
 /// Returns the address of the mapping; null if the region is not mapped.
@@ -340,7 +325,7 @@ pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwE
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void {
-    let start = |memory: &mut Memory| Ok(memory.mapped()?.as_ptr().cast());
+    let start = |memory: &mut RegionMemory| Ok(memory.mapped()?.as_ptr().cast());
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", start) }.unwrap_or(null_mut())
 }
@@ -361,7 +346,7 @@ pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
-    let fd = |memory: &mut Memory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
+    let fd = |memory: &mut RegionMemory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(region, "", fd) }.unwrap_or(-1)
 }
@@ -372,7 +357,7 @@ pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
-    let id = |memory: &mut Memory| match &memory.home {
+    let id = |memory: &mut RegionMemory| match &memory.home {
         Home::Segment(segment) => Ok(segment.id()),
         Home::File(_) => Ok(-1),
     };

@@ -1,18 +1,18 @@
 //! `tw_sender`: the sending end of a bulk transfer.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use thalweg_channel::bulk::Sender;
 
-use crate::buffer::{Memory, TwBuffer};
+use crate::buffer::{BufferMemory, TwBuffer};
 use crate::bulk::{self, TwBulkOptions};
-use crate::error::{Failure, Status, TwError};
-use crate::handle::{self, Handle, Here};
+use crate::error::{CallFailure, TwError, TwStatus};
+use crate::handle::{self, Handle, OwnedHere};
 use crate::link::TwLink;
-use crate::{guard, mechanism, sigpipe, text};
+use crate::{guard::guarded, mechanism, sigpipe, text};
 
 /// `tw_sender`, opaque to C.
-pub type TwSender = Handle<Here<Sender>>;
+pub type TwSender = Handle<OwnedHere<Sender>>;
 
 /// Connects to the receiver.
 ///
@@ -24,19 +24,13 @@ pub unsafe extern "C" fn tw_sender_open(
     options: *const TwBulkOptions,
     sender: *mut *mut TwSender,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let names = ["link", "sender"];
-        // SAFETY: Guaranteed by the caller.
-        let exchanged = unsafe { handle::exchange(link, sender, names, null_mut()) };
-        let (link, sender) = exchanged?;
-        // SAFETY: Guaranteed by the caller.
-        let options = unsafe { bulk::options(options) }?;
-        *sender = handle::hand_out(Here::new(Sender::over(link, options)?));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::open(link, sender, ["link", "sender"], |link| {
+            let options = bulk::options(options)?;
+            Ok(OwnedHere::new(Sender::over(link, options)?))
+        })
+    })
 }
 
 /// Sends a buffer and waits until it has arrived.
@@ -49,19 +43,15 @@ pub unsafe extern "C" fn tw_sender_send(
     from: *const c_void,
     length: usize,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let bytes = unsafe { handle::bytes(from, length, "buffer") }?;
-        let send = |sender: &mut Here<Sender>| {
+) -> TwStatus {
+    guarded!(error, {
+        let bytes = handle::bytes(from, length, "buffer")?;
+        let send = |sender: &mut OwnedHere<Sender>| {
             let sender = sender.get()?;
             Ok(sigpipe::without(|| sender.send_from(bytes))?)
         };
-        // SAFETY: Guaranteed by the caller.
-        unsafe { handle::with(sender, "sender", send) }
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+        handle::with(sender, "sender", send)
+    })
 }
 
 /// Allocates memory that the mechanism in use may pass on without a copy.
@@ -74,18 +64,14 @@ pub unsafe extern "C" fn tw_sender_loan(
     length: usize,
     loan: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let loan = unsafe { handle::place(loan, "loan") }?;
-        let alloc = |sender: &mut Here<Sender>| Ok(sender.get()?.alloc(length)?);
-        // SAFETY: Guaranteed by the caller.
-        let made = unsafe { handle::with(sender, "sender", alloc) }?;
-        *loan = handle::hand_out(Memory::Lent(made));
-        Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+) -> TwStatus {
+    guarded!(error, {
+        handle::create(loan, "loan", || {
+            let alloc = |sender: &mut OwnedHere<Sender>| Ok(sender.get()?.alloc(length)?);
+            let made = handle::with(sender, "sender", alloc)?;
+            Ok(BufferMemory::Lent(made))
+        })
+    })
 }
 
 /// Sends a loan, and returns it unless the receiver keeps it.
@@ -97,34 +83,30 @@ pub unsafe extern "C" fn tw_sender_send_loan(
     sender: *mut TwSender,
     loan: *mut *mut TwBuffer,
     error: *mut TwError,
-) -> Status {
-    let body = || {
-        let send = |sender: &mut Here<Sender>| {
+) -> TwStatus {
+    guarded!(error, {
+        let send = |sender: &mut OwnedHere<Sender>| {
             // Taken before anything else can fail: after a failure the caller has no loan any more.
-            // SAFETY: Guaranteed by the caller.
-            let taken = match unsafe { handle::take(loan, "loan") }? {
-                Memory::Lent(taken) => taken,
-                own @ Memory::Own(_) => {
-                    // SAFETY: `take` has checked the pointer.
-                    unsafe { loan.write(handle::hand_out(own)) };
+            let taken = match handle::take(loan, "loan")? {
+                BufferMemory::Lent(taken) => taken,
+                own @ BufferMemory::Own(_) => {
+                    // `take` has checked the pointer.
+                    loan.write(handle::hand_out(own));
                     let message =
                         "loan: this buffer is not from tw_sender_loan; use tw_sender_send";
-                    return Err(Failure::usage(message));
+                    return Err(CallFailure::usage(message));
                 }
             };
             let sender = sender.get()?;
             Ok(sigpipe::without(|| sender.send_loan(taken))?)
         };
-        // SAFETY: Guaranteed by the caller.
-        let back = unsafe { handle::with(sender, "sender", send) }?;
+        let back = handle::with(sender, "sender", send)?;
         if let Some(back) = back {
-            // SAFETY: `take` has checked the pointer.
-            unsafe { loan.write(handle::hand_out(Memory::Lent(back))) };
+            // `take` has checked the pointer.
+            loan.write(handle::hand_out(BufferMemory::Lent(back)));
         }
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Returns the name of the mechanism in use; null for null.
@@ -133,7 +115,8 @@ pub unsafe extern "C" fn tw_sender_send_loan(
 /// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_arm(sender: *const TwSender) -> *const c_char {
-    let name = |sender: &mut Here<Sender>| Ok(mechanism::forever(sender.get()?.mechanism().name));
+    let name =
+        |sender: &mut OwnedHere<Sender>| Ok(mechanism::forever(sender.get()?.mechanism().name));
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(sender, "", name) }.map_or(null(), CStr::as_ptr)
 }
@@ -147,25 +130,22 @@ pub unsafe extern "C" fn tw_sender_explain_json(
     sender: *const TwSender,
     json: *mut *mut c_char,
     error: *mut TwError,
-) -> Status {
-    let explain = |sender: &mut Here<Sender>| {
-        let sender = sender.get()?;
-        Ok(bulk::explain(
-            sender.mechanism(),
-            sender.tuning(),
-            Some(&sender.choice()),
-            sender.skipped(),
-        ))
-    };
-    let body = || {
-        // SAFETY: Guaranteed by the caller.
-        let json = unsafe { handle::place(json, "result") }?;
-        // SAFETY: Guaranteed by the caller.
-        *json = text::handed_out(&unsafe { handle::with(sender, "sender", explain) }?);
+) -> TwStatus {
+    guarded!(error, {
+        let explain = |sender: &mut OwnedHere<Sender>| {
+            let sender = sender.get()?;
+            Ok(bulk::explain(
+                sender.mechanism(),
+                sender.tuning(),
+                Some(&sender.choice()),
+                sender.skipped(),
+            ))
+        };
+
+        let json = handle::place(json, "result")?;
+        *json = text::handed_out(&handle::with(sender, "sender", explain)?);
         Ok(())
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { guard::run(error, body) }
+    })
 }
 
 /// Closes a sender: the receiver sees the end of the transfer.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use thalweg_core::failed::Failed;
 use thalweg_sys::Errno;
 
-use crate::error::Failure;
+use crate::error::CallFailure;
 
 /// Returns a string for C; the caller frees it with `tw_string_free`.
 pub(crate) fn handed_out(text: &str) -> *mut c_char {
@@ -29,9 +29,9 @@ pub(crate) unsafe fn optional<'t>(text: *const c_char) -> Option<Cow<'t, str>> {
 ///
 /// # Safety
 /// The requirements of [`optional`].
-pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Failure> {
+pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, CallFailure> {
     if text.is_null() {
-        return Err(Failure::usage(format!("{what}: the pointer is NULL")));
+        return Err(CallFailure::usage(format!("{what}: the pointer is NULL")));
     }
     // SAFETY: Not null; the caller guarantees the rest.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
@@ -42,9 +42,9 @@ pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Fa
 ///
 /// # Safety
 /// The descriptor must stay open while the result lives.
-pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<'f>, Failure> {
+pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<'f>, CallFailure> {
     if fd < 0 {
-        return Err(Failure::usage(format!("{what}: {fd} is no descriptor")));
+        return Err(CallFailure::usage(format!("{what}: {fd} is no descriptor")));
     }
     // SAFETY: Not -1; the caller keeps it open.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
@@ -54,13 +54,13 @@ pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<
 ///
 /// # Safety
 /// The descriptor must stay open during the call.
-pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, Failure> {
+pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, CallFailure> {
     // SAFETY: Guaranteed by the caller.
     let lent = unsafe { descriptor(fd, what) }?;
     lent.try_clone_to_owned().map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let failed = Failed { what, call: "fcntl", errno, moved: 0 };
-        Failure { os_error: errno.raw_os_error(), ..Failure::usage(failed.to_string()) }
+        CallFailure { os_error: errno.raw_os_error(), ..CallFailure::usage(failed.to_string()) }
     })
 }
 

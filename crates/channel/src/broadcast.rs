@@ -43,14 +43,14 @@ pub struct Departure {
 #[derive(Debug)]
 pub struct Broadcast {
     slow: Slow,
-    seats: Vec<Seat>,
+    seats: Vec<SubscriberSeat>,
     added: u64,
     published: u64,
     departed: Vec<Departure>,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct SubscriberSeat {
     id: u64,
     producer: Producer,
     backlog: VecDeque<(u64, Arc<[u8]>)>,
@@ -73,7 +73,7 @@ impl Broadcast {
     pub fn admit(&mut self, producer: Producer) -> u64 {
         let id = self.added;
         self.added += 1;
-        self.seats.push(Seat { id, producer, backlog: VecDeque::new(), dropped: 0 });
+        self.seats.push(SubscriberSeat { id, producer, backlog: VecDeque::new(), dropped: 0 });
         id
     }
 
@@ -162,13 +162,13 @@ impl Broadcast {
 
     /// Moves queued messages to the rings while there is room. Returns the number still queued.
     pub fn push_backlog(&mut self) -> Result<usize> {
-        self.each(Seat::push_backlog)?;
+        self.each(SubscriberSeat::push_backlog)?;
         Ok(self.seats.iter().map(|seat| seat.backlog.len()).sum())
     }
 
     /// Calls `act` for every subscriber. A subscriber that has left or is broken is removed and
     /// recorded; the loop continues with the others. A timeout or a fork is returned to the caller.
-    fn each(&mut self, mut act: impl FnMut(&mut Seat) -> Result<()>) -> Result<()> {
+    fn each(&mut self, mut act: impl FnMut(&mut SubscriberSeat) -> Result<()>) -> Result<()> {
         let mut at = 0;
         while let Some(seat) = self.seats.get_mut(at) {
             match act(seat) {
@@ -185,7 +185,7 @@ impl Broadcast {
     }
 }
 
-impl Seat {
+impl SubscriberSeat {
     fn try_send(&mut self, number: u64, message: &[u8]) -> Result<bool> {
         let Some(mut loan) = self.producer.try_loan(message.len() + NUMBER)? else {
             return Ok(false);
@@ -284,14 +284,14 @@ impl Subscription {
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Notice<'_>> {
         let before = self.consumer.received();
         let sample = self.consumer.receive_until(deadline)?;
-        noticed(sample, before, (&mut self.last, &mut self.missed))
+        noticed(sample, before, &mut self.last, &mut self.missed)
     }
 
     /// Like [`Subscription::receive`], but returns `None` if no message is available now.
     pub fn try_receive(&mut self) -> Result<Option<Notice<'_>>> {
         let before = self.consumer.received();
         let Some(sample) = self.consumer.try_receive()? else { return Ok(None) };
-        noticed(sample, before, (&mut self.last, &mut self.missed)).map(Some)
+        noticed(sample, before, &mut self.last, &mut self.missed).map(Some)
     }
 }
 
@@ -306,7 +306,8 @@ impl AsFd for Subscription {
 fn noticed<'s>(
     sample: Sample<'s>,
     before: u64,
-    (last, all_missed): (&mut Option<Last>, &mut u64),
+    last: &mut Option<Last>,
+    all_missed: &mut u64,
 ) -> Result<Notice<'s>> {
     let Some((number, _)) = sample.split_first_chunk::<NUMBER>() else {
         return Err(Error::corrupt("a message without its number in a broadcast"));

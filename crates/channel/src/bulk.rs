@@ -29,7 +29,7 @@ pub use facts::{Destination, Facts};
 pub use files::{Announced, FromOpen, Handed, Item, NotMoved, Pace, Problem, Sink, Watch};
 pub use handshake::Skipped;
 pub use measured::{HUGE, LOAN, PROCESS, known, measured_at, saved_profile, words};
-pub use mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+pub use mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 pub use mechanisms::{MECHANISMS, by_name};
 pub use memory::{Buffer, Loan, buffer};
 pub use receiver::Receiver;

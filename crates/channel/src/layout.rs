@@ -9,8 +9,8 @@ mod words;
 
 pub use frame::{Frame, occupied};
 pub use geometry::{Geometry, Role};
-pub use hello::{Hello, Introduction, Kind, Refusal};
-pub(crate) use words::{UNREAD, Words};
+pub use hello::{Hello, HelloKind, Introduction, Refusal};
+pub(crate) use words::{SideWords, UNREAD};
 
 /// Format version of a ring's memory, frames and handshake; readers reject any other number.
 pub const VERSION: u32 = 1;

@@ -18,10 +18,12 @@ pub use broadcast::{Broadcast, Departure, Notice, Slow, Subscription};
 pub use error::Error;
 pub use link::{Address, Admit, Link, Listener, Peer};
 pub use mpsc::{Arrival, Mpsc};
-pub use ring::{Batch, Consumer, Held, Loan, Options, Producer, Sample, Samples, pair};
+pub use ring::{
+    Batch, Consumer, DetachedLoan, Held, Loan, Options, Producer, Sample, Samples, pair,
+};
 pub use shared::wait::Wait;
 
 /// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ChannelReadme;

@@ -187,7 +187,7 @@ impl Link {
         &self,
         into: &mut [u8],
         deadline: Option<Instant>,
-    ) -> Result<peer::Received> {
+    ) -> Result<peer::ReceivedDatagram> {
         loop {
             match peer::receive(&*self.socket, into) {
                 Ok(got) if got.truncated => {

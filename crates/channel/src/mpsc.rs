@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::ring::{Consumer, Options, Sample};
-use crate::shared::wait::spin::{Spinner, Turn, is_alone_with};
+use crate::shared::wait::spin::{SpinTurn, Spinner, is_alone_with};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use thalweg_sys::Errno;
 #[derive(Debug)]
 pub struct Mpsc {
     options: Options,
-    sources: Vec<Source>,
+    sources: Vec<MpscSource>,
     added: u64,
     /// Index of the ring to look at first.
     next: usize,
@@ -25,7 +25,7 @@ pub struct Mpsc {
 }
 
 #[derive(Debug)]
-struct Source {
+struct MpscSource {
     id: u64,
     consumer: Consumer,
 }
@@ -68,7 +68,7 @@ impl Mpsc {
         self.alone &= is_alone_with(consumer.peer());
         let id = self.added;
         self.added += 1;
-        self.sources.push(Source { id, consumer });
+        self.sources.push(MpscSource { id, consumer });
         id
     }
 
@@ -96,13 +96,13 @@ impl Mpsc {
                 break found;
             }
             match spinner.turn() {
-                Turn::Look => {}
+                SpinTurn::Look => {}
                 turn => {
                     let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                     if left.is_some_and(|left| left.is_zero()) {
                         return Err(Error::Timeout);
                     }
-                    if turn == Turn::Sleep {
+                    if turn == SpinTurn::Sleep {
                         // A timeout that does not fit into a `timespec` means no limit.
                         self.sleep(left.and_then(|left| Timespec::try_from(left).ok()))?;
                     }
@@ -142,14 +142,14 @@ impl Mpsc {
     /// exists.
     pub fn arm(&mut self) -> bool {
         // The scan finds an error here again, and handles it.
-        let is_quiet = |source: &mut Source| source.consumer.arm().unwrap_or(false);
+        let is_quiet = |source: &mut MpscSource| source.consumer.arm().unwrap_or(false);
         !self.sources.is_empty() && self.sources.iter_mut().all(is_quiet)
     }
 
     /// Returns the descriptors to poll after [`Mpsc::arm`]: every link, and the pidfd of every process
     /// that has one. The set changes if a producer is added or leaves.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sources.iter().flat_map(|Source { consumer, .. }| {
+        self.sources.iter().flat_map(|MpscSource { consumer, .. }| {
             let process = consumer.peer().pidfd.as_ref().map(AsFd::as_fd);
             std::iter::once(consumer.as_fd()).chain(process)
         })

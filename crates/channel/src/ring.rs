@@ -23,11 +23,11 @@
 use crate::error::{Error, Result};
 use crate::layout::{Geometry, MOST_CAPACITY, Role};
 use crate::link::Link;
-use crate::shared::end::End;
-use crate::shared::handshake::{Asked, Met, Offered, Party, new_epoch};
-use crate::shared::line::Line;
-use crate::shared::stop::Stop;
-use crate::shared::wait::{Limits, Wait};
+use crate::shared::end::ChannelEnd;
+use crate::shared::handshake::{AskedParty, MetSides, Offered, Party, new_epoch};
+use crate::shared::line::LinkLine;
+use crate::shared::stop::WaitStop;
+use crate::shared::wait::{Wait, WaitLimits};
 use std::time::Instant;
 
 mod consumer;
@@ -42,7 +42,7 @@ pub use consumer::{Consumer, Sample};
 pub use held::Held;
 pub use producer::Producer;
 pub use samples::Samples;
-pub use write::{Batch, Loan};
+pub use write::{Batch, DetachedLoan, Loan};
 
 /// Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn pair(options: &Options) -> Result<(Producer, Consumer)> {
 }
 
 fn party(link: Link, role: Role, deadline: Option<Instant>) -> Party {
-    Party { link, role, introduction: None, limits: Limits::until(deadline) }
+    Party { link, role, introduction: None, limits: WaitLimits::until(deadline) }
 }
 
 /// Creates the producer's memory and sends its descriptor.
@@ -102,19 +102,19 @@ fn offer(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Off
 }
 
 /// Notifies a producer that a consumer is connected.
-fn ask(link: Link, deadline: Option<Instant>) -> Result<Asked> {
+fn ask(link: Link, deadline: Option<Instant>) -> Result<AskedParty> {
     party(link, Role::Consumer, deadline).ask().map_err(error_of)
 }
 
 /// Builds the end of a ring after its handshake.
-fn end(met: std::result::Result<Met, Stop>, options: &Options) -> Result<End> {
-    let Met { link, memory, .. } = met.map_err(error_of)?;
+fn end(met: std::result::Result<MetSides, WaitStop>, options: &Options) -> Result<ChannelEnd> {
+    let MetSides { link, memory, .. } = met.map_err(error_of)?;
     let sides = memory.map_err(|why| Error::not_permitted(why.reason))?;
-    Ok(End::new(sides, Line::new(link, 0), options.wait))
+    Ok(ChannelEnd::new(sides, LinkLine::new(link, 0), options.wait))
 }
 
-/// Converts a [`Stop`] before the first delivery.
-fn error_of(stop: Stop) -> Error {
+/// Converts a [`WaitStop`] before the first delivery.
+fn error_of(stop: WaitStop) -> Error {
     stop.into_error(0)
 }
 

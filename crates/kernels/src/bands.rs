@@ -44,7 +44,7 @@ impl core::error::Error for Unfit {}
 
 /// Functions by size. Sizes beyond the last band use the C library.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Steps<F> {
+pub(crate) struct BandSteps<F> {
     /// Largest size of each band. Unused entries are `usize::MAX`, so that the lookup needs no count.
     upto: [usize; MOST],
     /// Function of each band. All entries after the last band hold the function for larger sizes.
@@ -52,9 +52,9 @@ pub(crate) struct Steps<F> {
     len: usize,
 }
 
-impl<F: Copy + PartialEq> Steps<F> {
+impl<F: Copy + PartialEq> BandSteps<F> {
     const fn only(beyond: F) -> Self {
-        Steps { upto: [usize::MAX; MOST], run: [beyond; MOST + 1], len: 0 }
+        BandSteps { upto: [usize::MAX; MOST], run: [beyond; MOST + 1], len: 0 }
     }
 
     fn push(&mut self, upto: usize, run: F) -> Result<(), Unfit> {
@@ -105,9 +105,9 @@ impl<F: Copy + PartialEq> Steps<F> {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Bands {
-    pub(crate) copies: Steps<CopyFn>,
-    pub(crate) moves: Steps<CopyFn>,
-    pub(crate) fills: Steps<FillFn>,
+    pub(crate) copies: BandSteps<CopyFn>,
+    pub(crate) moves: BandSteps<CopyFn>,
+    pub(crate) fills: BandSteps<FillFn>,
 }
 
 impl Bands {
@@ -161,9 +161,9 @@ fn usable(name: &'static str, is_available: fn() -> bool) -> Result<(), Unfit> {
 
 /// Bands that use the C library for all sizes.
 pub(crate) const UNTUNED: Bands = Bands {
-    copies: Steps::only(c_library::copy as CopyFn),
-    moves: Steps::only(c_library::move_ as CopyFn),
-    fills: Steps::only(c_library::fill as FillFn),
+    copies: BandSteps::only(c_library::copy as CopyFn),
+    moves: BandSteps::only(c_library::move_ as CopyFn),
+    fills: BandSteps::only(c_library::fill as FillFn),
 };
 
 #[cfg(test)]

@@ -83,22 +83,22 @@ pub fn xxh3(src: &[u8]) -> u64 {
 
 #[inline]
 fn checksum() -> &'static Checksum {
-    static RESOLVED: First<Checksum> = First::unknown();
+    static RESOLVED: FirstChoice<Checksum> = FirstChoice::unknown();
     RESOLVED.or(Checksum::first)
 }
 
 #[inline]
 fn hash() -> &'static Hash {
-    static RESOLVED: First<Hash> = First::unknown();
+    static RESOLVED: FirstChoice<Hash> = FirstChoice::unknown();
     RESOLVED.or(Hash::first)
 }
 
 /// The first available row of a table, looked up once.
-struct First<R: 'static>(AtomicPtr<R>);
+struct FirstChoice<R: 'static>(AtomicPtr<R>);
 
-impl<R: Sync> First<R> {
+impl<R: Sync> FirstChoice<R> {
     const fn unknown() -> Self {
-        First(AtomicPtr::new(core::ptr::null_mut()))
+        FirstChoice(AtomicPtr::new(core::ptr::null_mut()))
     }
 
     #[inline]

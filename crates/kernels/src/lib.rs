@@ -42,4 +42,4 @@ pub use word::{Vector, Word};
 /// Compiles the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct KernelsReadme;

@@ -78,7 +78,7 @@ macro_rules! below {
                     unsafe { ends::<$half, 1>(dst, src, n) };
                 } else {
                     // SAFETY: `n < half`; the caller guarantees everything else.
-                    unsafe { <$half as Below>::copy(dst, src, n) };
+                    unsafe { <$half as ShorterMove>::copy(dst, src, n) };
                 }
             }
 
@@ -89,7 +89,7 @@ macro_rules! below {
                     unsafe { fill_ends::<$half, 1>(dst, <$half>::splat(byte), n) };
                 } else {
                     // SAFETY: `n < half`; the caller guarantees everything else.
-                    unsafe { <$half as Below>::fill(dst, byte, n) };
+                    unsafe { <$half as ShorterMove>::fill(dst, byte, n) };
                 }
             }
         }
@@ -97,7 +97,7 @@ macro_rules! below {
 }
 
 /// Moves regions that are shorter than this word, including empty ones.
-trait Below {
+trait ShorterMove {
     /// # Safety
     /// As for [`Vector::copy_below`].
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize);
@@ -106,7 +106,7 @@ trait Below {
     unsafe fn fill(dst: *mut u8, byte: u8, n: usize);
 }
 
-impl<V: Vector> Below for V {
+impl<V: Vector> ShorterMove for V {
     #[inline(always)]
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract.
@@ -119,7 +119,7 @@ impl<V: Vector> Below for V {
     }
 }
 
-impl Below for u64 {
+impl ShorterMove for u64 {
     #[inline(always)]
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
         if n >= 4 {
@@ -155,7 +155,7 @@ below!(u128: u64);
 mod x86 {
     use core::arch::x86_64::{__m128i, __m256i, __m512i};
 
-    use super::{Below, Vector, Word, ends, fill_ends};
+    use super::{ShorterMove, Vector, Word, ends, fill_ends};
 
     vectors!(__m128i: u64, __m256i: __m128i, __m512i: __m256i);
 }
@@ -164,7 +164,7 @@ mod x86 {
 mod arm {
     use core::arch::aarch64::uint8x16_t;
 
-    use super::{Below, Vector, Word, ends, fill_ends};
+    use super::{ShorterMove, Vector, Word, ends, fill_ends};
 
     vectors!(uint8x16_t: u64);
 }

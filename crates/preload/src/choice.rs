@@ -12,7 +12,7 @@ pub const MOST: usize = 16;
 
 /// The part of a choice that serves sizes up to and including `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'t> {
+pub struct ChoicePart<'t> {
     /// Largest size, in bytes.
     pub upto: usize,
     /// The kernel's name as bytes, because it comes from the environment.
@@ -20,7 +20,7 @@ pub struct Part<'t> {
 }
 
 /// Returns the parts of a choice in ascending order, up to the largest size. Returns `None` if the text is invalid.
-pub fn parts(text: &[u8]) -> Option<impl Iterator<Item = Part<'_>>> {
+pub fn parts(text: &[u8]) -> Option<impl Iterator<Item = ChoicePart<'_>>> {
     let split = || text.split(|byte| *byte == b',');
     let mut before: Option<usize> = None;
     let mut count = 0;
@@ -35,14 +35,14 @@ pub fn parts(text: &[u8]) -> Option<impl Iterator<Item = Part<'_>>> {
     if count >= MOST {
         return None;
     }
-    let rest = Part { upto: usize::MAX, name: LIBC.as_bytes() };
+    let rest = ChoicePart { upto: usize::MAX, name: LIBC.as_bytes() };
     let rest = once(rest).filter(move |_| before != Some(usize::MAX));
     Some(split().filter_map(part).chain(rest))
 }
 
-fn part(word: &[u8]) -> Option<Part<'_>> {
+fn part(word: &[u8]) -> Option<ChoicePart<'_>> {
     let Some(equals) = word.iter().position(|byte| *byte == b'=') else {
-        return Some(Part { upto: usize::MAX, name: word });
+        return Some(ChoicePart { upto: usize::MAX, name: word });
     };
     let (number, name) = word.split_at_checked(equals)?;
     let mut upto = if number.is_empty() { None } else { Some(0_usize) };
@@ -50,7 +50,7 @@ fn part(word: &[u8]) -> Option<Part<'_>> {
         let digit = char::from(*digit).to_digit(10)?;
         upto = upto?.checked_mul(10)?.checked_add(digit as usize);
     }
-    Some(Part { upto: upto?, name: name.get(1..)? })
+    Some(ChoicePart { upto: upto?, name: name.get(1..)? })
 }
 
 /// Returns `true` if both slices are equal. The operator `==` would call memcmp, which the object must not do.
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Vec<(usize, String)>> {
-        let owned = |p: Part<'_>| (p.upto, String::from_utf8_lossy(p.name).into_owned());
+        let owned = |p: ChoicePart<'_>| (p.upto, String::from_utf8_lossy(p.name).into_owned());
         Some(parts(text.as_bytes())?.map(owned).collect())
     }
 

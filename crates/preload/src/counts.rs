@@ -14,12 +14,12 @@ pub struct Counts {
     /// Number of processes in which libc's functions were not found: bands of libc used a slow loop there.
     pub without_libc: u64,
     /// Calls by kind and size, without empty classes.
-    pub classes: Vec<Class>,
+    pub classes: Vec<CallClass>,
 }
 
 /// Calls of one kind, with sizes between two powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct CallClass {
     /// One of [`KINDS`].
     pub kind: &'static str,
     /// Smallest size, in bytes.
@@ -48,7 +48,7 @@ impl Counts {
             return Err(format!("{} bytes that are no file of counts", bytes.len()));
         }
         let classes = KINDS.iter().enumerate().flat_map(|(number, kind)| {
-            (0..CLASSES).map(move |class| Class {
+            (0..CLASSES).map(move |class| CallClass {
                 kind,
                 from: if class == 0 { 0 } else { 1 << (class - 1) },
                 upto: if class == 0 { 0 } else { u64::MAX >> (CLASSES - 1 - class) },
@@ -87,7 +87,7 @@ mod tests {
             let at = word(MOVE, class(size)) * 8;
             bytes[at] += 1;
             let counts = Counts::read(&bytes).unwrap();
-            let inside = |c: &&Class| (c.from..=c.upto).contains(&(size as u64));
+            let inside = |c: &&CallClass| (c.from..=c.upto).contains(&(size as u64));
             assert_eq!(counts.classes.iter().filter(inside).count(), 1, "{size}");
             assert!(counts.classes.iter().all(|c| c.kind == "memmove"));
         }

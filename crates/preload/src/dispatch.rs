@@ -12,7 +12,7 @@ use crate::choice::MOST;
 use crate::{counting, early, layout};
 
 /// Functions of one kind of call, by size.
-pub struct Steps {
+pub struct SizeSteps {
     /// `first` serves all sizes below this one.
     below: AtomicUsize,
     first: AtomicPtr<()>,
@@ -20,7 +20,7 @@ pub struct Steps {
     run: [AtomicPtr<()>; MOST],
 }
 
-impl Steps {
+impl SizeSteps {
     const fn new() -> Self {
         Self {
             below: AtomicUsize::new(0),
@@ -75,11 +75,11 @@ impl Steps {
 }
 
 /// Steps of copies.
-pub static COPIES: Steps = Steps::new();
+pub static COPIES: SizeSteps = SizeSteps::new();
 /// Steps of moves.
-pub static MOVES: Steps = Steps::new();
+pub static MOVES: SizeSteps = SizeSteps::new();
 /// Steps of fills.
-pub static FILLS: Steps = Steps::new();
+pub static FILLS: SizeSteps = SizeSteps::new();
 
 /// State of the steps: unset, set, or set with every call counted.
 static STATE: AtomicU8 = AtomicU8::new(UNSET);

@@ -8,11 +8,11 @@ use core::ptr;
 
 use crate::choice::same;
 use crate::exports;
-use crate::raw::{Access, File};
+use crate::raw::{MemoryAccess, File};
 
 /// The addresses of the C library's functions.
 #[derive(Clone, Copy)]
-pub struct Next {
+pub struct NextSymbols {
     /// `memcpy`.
     pub copy: usize,
     /// `memmove`.
@@ -39,11 +39,11 @@ const STT_GNU_IFUNC: u8 = 10;
 const MANY: usize = 1 << 16;
 
 /// Looks up the functions. It runs as a constructor, so all objects are relocated.
-pub fn find() -> Option<Next> {
+pub fn find() -> Option<NextSymbols> {
     let auxiliary = Auxiliary::read()?;
     let first = loaded(&auxiliary)?;
     let look = |name: &[u8], own: usize| lookup(first, name, own, auxiliary.hwcap);
-    Some(Next {
+    Some(NextSymbols {
         copy: look(b"memcpy", exports::memcpy as *const () as usize)?,
         move_: look(b"memmove", exports::memmove as *const () as usize)?,
         fill: look(b"memset", exports::memset as *const () as usize)?,
@@ -60,7 +60,7 @@ struct Auxiliary {
 impl Auxiliary {
     fn read() -> Option<Self> {
         let mut bytes = [0_u8; 1024];
-        let mut file = File::open(b"/proc/self/auxv\0", Access::Read)?;
+        let mut file = File::open(b"/proc/self/auxv\0", MemoryAccess::Read)?;
         let len = file.read(&mut bytes);
         let mut found = Self { headers: 0, count: 0, hwcap: 0 };
         let (words, _) = bytes.get(..len)?.as_chunks::<8>();
@@ -90,7 +90,7 @@ unsafe fn at<T: Copy>(address: usize) -> T {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Header {
+struct ProgramHeader {
     kind: u32,
     _flags: u32,
     _offset: u64,
@@ -101,7 +101,7 @@ struct Header {
 /// The loader's record of one object: `link_map` in link.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Link {
+struct LinkMap {
     base: usize,
     _name: usize,
     dynamic: usize,
@@ -120,12 +120,12 @@ struct Symbol {
     _size: u64,
 }
 
-/// Returns the address of the first [`Link`].
+/// Returns the address of the first [`LinkMap`].
 fn loaded(auxiliary: &Auxiliary) -> Option<usize> {
     let (mut base, mut dynamic) = (0, None);
     for n in 0..auxiliary.count.min(MANY) {
         // SAFETY: AT_PHNUM headers lie at AT_PHDR.
-        let header: Header = unsafe { at(auxiliary.headers + n * size_of::<Header>()) };
+        let header: ProgramHeader = unsafe { at(auxiliary.headers + n * size_of::<ProgramHeader>()) };
         match header.kind {
             PT_PHDR => base = auxiliary.headers.wrapping_sub(header.address),
             PT_DYNAMIC => dynamic = Some(header.address),
@@ -162,7 +162,7 @@ fn lookup(first: usize, name: &[u8], own: usize, hwcap: usize) -> Option<usize> 
             break;
         }
         // SAFETY: a member of the loader's list, which does not change while constructors run.
-        let link: Link = unsafe { at(link_at) };
+        let link: LinkMap = unsafe { at(link_at) };
         if let Some(symbol) = symbol(&link, name) {
             let address = link.base.wrapping_add(symbol.value);
             if address == own {
@@ -194,7 +194,7 @@ fn resolve(address: usize, kind: u8, hwcap: usize) -> Option<usize> {
 }
 
 /// Returns a defined symbol of an object, found through its GNU hash table.
-fn symbol(link: &Link, name: &[u8]) -> Option<Symbol> {
+fn symbol(link: &LinkMap, name: &[u8]) -> Option<Symbol> {
     // glibc has relocated these addresses, except in the vDSO; musl leaves them unrelocated.
     let table = |tag| {
         let address = entry(link.dynamic, tag)?;

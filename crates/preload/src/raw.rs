@@ -94,7 +94,7 @@ pub struct File(usize);
 
 /// Access mode of a file.
 #[derive(Clone, Copy)]
-pub enum Access {
+pub enum MemoryAccess {
     /// Read only.
     Read,
     /// Read and write.
@@ -103,11 +103,11 @@ pub enum Access {
 
 impl File {
     /// Opens an existing file. The path must end with a zero byte.
-    pub fn open(path: &[u8], access: Access) -> Option<Self> {
+    pub fn open(path: &[u8], access: MemoryAccess) -> Option<Self> {
         if path.last() != Some(&0) {
             return None;
         }
-        let flags = O_CLOEXEC | if matches!(access, Access::ReadWrite) { O_RDWR } else { 0 };
+        let flags = O_CLOEXEC | if matches!(access, MemoryAccess::ReadWrite) { O_RDWR } else { 0 };
         let args = [AT_FDCWD, path.as_ptr().addr(), flags, 0, 0, 0];
         // SAFETY: the path is terminated, as checked above; no memory is written.
         let fd = unsafe { call(number::OPENAT, args) };

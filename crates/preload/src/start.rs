@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_kernels::{CopyFn, FILLS, FillFn, KERNELS, cpu, tuned};
 
-use crate::choice::{self, LIBC, MOST, Part, same};
-use crate::next::{self, Next};
+use crate::choice::{self, LIBC, MOST, ChoicePart, same};
+use crate::next::{self, NextSymbols};
 use crate::{counting, dispatch, early, environ, layout};
 
 /// A constructor: the loader calls it after all relocations and before any other thread runs.
@@ -51,7 +51,7 @@ extern "C" fn start() {
     dispatch::publish();
 }
 
-fn keep(next: Next) {
+fn keep(next: NextSymbols) {
     LIBC_COPY.store(next.copy, Ordering::Relaxed);
     LIBC_MOVE.store(next.move_, Ordering::Relaxed);
     LIBC_FILL.store(next.fill, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn keep(next: Next) {
 /// Returns a function for each step. Returns `None` if the text is invalid or names a kernel that cannot run.
 fn resolve<F: Copy>(text: &[u8], named: fn(&[u8]) -> Option<F>) -> Option<[Option<(usize, F)>; MOST]> {
     let mut steps = [None; MOST];
-    for (step, Part { upto, name }) in steps.iter_mut().zip(choice::parts(text)?) {
+    for (step, ChoicePart { upto, name }) in steps.iter_mut().zip(choice::parts(text)?) {
         *step = Some((upto, named(name)?));
     }
     Some(steps)

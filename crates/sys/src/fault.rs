@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 #[cfg(feature = "faults")]
 mod script;
 #[cfg(feature = "faults")]
-pub use script::{Counts, Effect, Outcome, Rule, Script};
+pub use script::{CallCounts, Effect, Rule, Script, ScriptRun};
 
 /// A system call that the seam intercepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Identifies the process in which it was created.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct ForkMark {
     page: Option<&'static AtomicU32>,
     process: u32,
 }
 
-impl Mark {
+impl ForkMark {
     /// Creates a mark of this process.
     pub fn here() -> Self {
         let (page, process) = (page(), std::process::id());
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_child_is_somewhere_else() {
-        let mark = Mark::here();
+        let mark = ForkMark::here();
         assert!(mark.is_here());
         assert_eq!(mark.process(), std::process::id());
         // SAFETY: the child does not allocate and takes no lock: it makes a load, a store and
@@ -71,7 +71,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let inherited = mark.is_here();
-            let fresh = Mark::here();
+            let fresh = ForkMark::here();
             let fine = !inherited && fresh.is_here() && !mark.is_here();
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(!fine)) };

@@ -42,4 +42,4 @@ pub use rustix::io::Errno;
 /// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct SysReadme;

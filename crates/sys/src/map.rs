@@ -24,7 +24,7 @@ pub enum Access {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MapKind {
     File(Access),
     Anonymous,
 }
@@ -39,7 +39,7 @@ pub struct Map {
     lead: usize,
     /// The caller's length: `lead + len <= mapped`.
     len: usize,
-    kind: Kind,
+    kind: MapKind,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; Map is its only owner.
@@ -76,7 +76,7 @@ impl Map {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, protection, flags, fd, start) }
         })?;
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        Ok(Self { base, mapped, lead, len, kind: Kind::File(access) })
+        Ok(Self { base, mapped, lead, len, kind: MapKind::File(access) })
     }
 
     /// Maps `len` bytes of zeroed private memory, page-aligned. With `huge`, a second call asks the kernel for huge
@@ -91,7 +91,7 @@ impl Map {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }?;
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        let map = Self { base, mapped: len, lead: 0, len, kind: Kind::Anonymous };
+        let map = Self { base, mapped: len, lead: 0, len, kind: MapKind::Anonymous };
         if huge {
             let _ = map.advise_huge();
         }
@@ -114,7 +114,7 @@ impl Map {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         let lead = page + whole - len;
         // Dropped, and so unmapped, if the next call fails.
-        let map = Self { base, mapped, lead, len, kind: Kind::Anonymous };
+        let map = Self { base, mapped, lead, len, kind: MapKind::Anonymous };
         // SAFETY: the first page is followed by `whole` bytes and another page.
         let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
@@ -128,8 +128,8 @@ impl Map {
     pub fn forget(&mut self) -> Result<(), Errno> {
         match self.kind {
             // &mut self excludes references to the bytes that change.
-            Kind::Anonymous => self.advise(Advice::LinuxDontNeed),
-            Kind::File(_) => Err(Errno::INVAL),
+            MapKind::Anonymous => self.advise(Advice::LinuxDontNeed),
+            MapKind::File(_) => Err(Errno::INVAL),
         }
     }
 
@@ -146,22 +146,22 @@ impl Map {
     /// Returns the memory of an anonymous map. `None` for a file mapping, as other processes may change its bytes.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self.kind {
-            Kind::Anonymous => {
+            MapKind::Anonymous => {
                 // SAFETY: private memory of self.len bytes, zeroed by the kernel; writing to it requires &mut self.
                 Some(unsafe { std::slice::from_raw_parts(self.first(), self.len) })
             }
-            Kind::File(_) => None,
+            MapKind::File(_) => None,
         }
     }
 
     /// Like [`Map::bytes`], for writing.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self.kind {
-            Kind::Anonymous => {
+            MapKind::Anonymous => {
                 // SAFETY: as in `bytes`, and &mut self excludes every other reference.
                 Some(unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) })
             }
-            Kind::File(_) => None,
+            MapKind::File(_) => None,
         }
     }
 
@@ -169,7 +169,7 @@ impl Map {
     /// no page.
     pub fn populate(&mut self) -> Result<(), Errno> {
         self.advise(match self.kind {
-            Kind::File(Access::Read) => Advice::LinuxPopulateRead,
+            MapKind::File(Access::Read) => Advice::LinuxPopulateRead,
             _ => Advice::LinuxPopulateWrite,
         })
     }
@@ -287,7 +287,7 @@ pub fn copy_between(
     let (from, len) = source.part(&range).map_err(|errno| stopped(0, errno))?;
     let end = at.checked_add(len).ok_or(stopped(0, Errno::INVAL))?;
     let (to, _) = sink.part(&(at..end)).map_err(|errno| stopped(0, errno))?;
-    if sink.kind == Kind::File(Access::Read) {
+    if sink.kind == MapKind::File(Access::Read) {
         return Err(stopped(0, Errno::INVAL));
     }
     // SAFETY: `part` checked both ranges; the sink is writable (checked above) and held by &mut,

@@ -11,7 +11,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Properties of the memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct MemfdFacts {
     /// Length in bytes.
     pub len: u64,
     /// `true` if it can neither shrink (a mapping would fault) nor grow.
@@ -77,12 +77,12 @@ pub fn seal_for_one_writer(fd: impl AsFd) -> Result<(), Errno> {
 
 /// Returns the properties. EINVAL for objects without seals: ordinary files, pipes, sockets. Makes
 /// three calls.
-pub fn facts(fd: impl AsFd) -> Result<Facts, Errno> {
+pub fn facts(fd: impl AsFd) -> Result<MemfdFacts, Errno> {
     let fd = fd.as_fd();
     let seals = rustix::fs::fcntl_get_seals(fd)?;
     let known = rustix::fs::fstat(fd)?;
     let system = rustix::fs::fstatfs(fd)?;
-    Ok(Facts {
+    Ok(MemfdFacts {
         len: u64::try_from(known.st_size).map_err(|_| Errno::INVAL)?,
         fixed_size: seals.contains(SealFlags::SHRINK | SealFlags::GROW),
         one_writer: seals.intersects(SealFlags::FUTURE_WRITE | SealFlags::WRITE),
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn sealed_memory_keeps_its_size_and_its_one_writer() {
         let fd = create("test", 8192).unwrap();
-        let open = Facts { len: 8192, fixed_size: false, one_writer: false, ordinary: true };
+        let open = MemfdFacts { len: 8192, fixed_size: false, one_writer: false, ordinary: true };
         assert_eq!(facts(&fd), Ok(open));
         let mut writer = Map::of_file(&fd, 0, 8192, Access::Write).unwrap();
         seal_for_one_writer(&fd).unwrap();
-        assert_eq!(facts(&fd), Ok(Facts { fixed_size: true, one_writer: true, ..open }));
+        assert_eq!(facts(&fd), Ok(MemfdFacts { fixed_size: true, one_writer: true, ..open }));
         assert_eq!(Map::of_file(&fd, 0, 8192, Access::Write).err(), Some(Errno::PERM));
         assert_eq!(crate::io::ftruncate(&fd, 0), Err(Errno::PERM));
         assert_eq!(crate::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));

@@ -40,7 +40,7 @@ pub struct Credentials {
 
 /// A received message.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedDatagram {
     /// Length in bytes. 0 means that the other end is closed, because empty messages are never sent.
     pub len: usize,
     /// The descriptors received with it, closed on exec.
@@ -133,7 +133,7 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 
 /// `recvmsg(2)`: receives one message and its descriptors. EAGAIN if none is waiting. ECONNRESET, once, if the other
 /// end closed without reading all our messages. Messages that it sent before can still be received.
-pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
+pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<ReceivedDatagram, Errno> {
     /// Aligned like a `cmsghdr`.
     #[repr(align(8))]
     struct Space([u8; RECEIVED_SPACE]);
@@ -153,7 +153,7 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let control = &space.0[..RECEIVED_SPACE.min(message.msg_controllen as usize)];
     let (fds, sender) = came_along(control);
-    Ok(Received { len, fds, sender, truncated })
+    Ok(ReceivedDatagram { len, fds, sender, truncated })
 }
 
 /// Returns the descriptors and the sender in the control messages of a message that was just received.

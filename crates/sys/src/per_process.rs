@@ -5,10 +5,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value for each process, created at its first use there and never freed.
-pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Here<T>>);
+pub(crate) struct PerProcess<T: 'static>(AtomicPtr<ProcessValue<T>>);
 
 /// The value, and the process it belongs to.
-pub(crate) struct Here<T> {
+pub(crate) struct ProcessValue<T> {
     pub process: u32,
     pub value: T,
 }
@@ -19,7 +19,7 @@ impl<T: Default + Sync> PerProcess<T> {
     }
 
     /// Returns this process's value. Finding it takes no lock that a fork could have left locked.
-    pub fn here(&'static self) -> &'static Here<T> {
+    pub fn here(&'static self) -> &'static ProcessValue<T> {
         let process = std::process::id();
         let mut now = self.0.load(Ordering::Acquire);
         loop {
@@ -29,7 +29,7 @@ impl<T: Default + Sync> PerProcess<T> {
             {
                 return here;
             }
-            let fresh = Box::into_raw(Box::new(Here { process, value: T::default() }));
+            let fresh = Box::into_raw(Box::new(ProcessValue { process, value: T::default() }));
             match self.0.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 // SAFETY: just created, and leaked from here on.
                 Ok(_) => return unsafe { &*fresh },

@@ -37,7 +37,7 @@ pub enum Pages {
 }
 
 #[derive(Debug)]
-enum Form {
+enum RegionForm {
     Mapped,
     Attached,
 }
@@ -52,7 +52,7 @@ pub struct Region {
     start: NonNull<u8>,
     mapped: usize,
     writable: bool,
-    form: Form,
+    form: RegionForm,
 }
 
 // SAFETY: memory belongs to the process, not to a thread, and Region hands out no references.
@@ -74,7 +74,7 @@ impl Region {
             // SAFETY: a null hint lets the kernel choose unused addresses.
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) }
         })?;
-        Self::new(base.cast(), len, sharing != Sharing::Read, Form::Mapped)
+        Self::new(base.cast(), len, sharing != Sharing::Read, RegionForm::Mapped)
     }
 
     /// Maps `len` bytes of zeroed private memory. With [`Pages::Pool`], the mapped length is rounded up to whole huge
@@ -95,7 +95,7 @@ impl Region {
         // SAFETY: a null hint lets the kernel choose unused addresses.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) }?;
-        let mut region = Self::new(base.cast(), mapped, true, Form::Mapped)?;
+        let mut region = Self::new(base.cast(), mapped, true, RegionForm::Mapped)?;
         region.len = len;
         if pages == Pages::Transparent {
             let lead = region.start.as_ptr().align_offset(huge).min(huge);
@@ -118,10 +118,10 @@ impl Region {
         if base as isize == -1 {
             return Err(last_errno());
         }
-        Self::new(base.cast(), len, true, Form::Attached)
+        Self::new(base.cast(), len, true, RegionForm::Attached)
     }
 
-    fn new(base: *mut u8, len: usize, writable: bool, form: Form) -> Result<Self, Errno> {
+    fn new(base: *mut u8, len: usize, writable: bool, form: RegionForm) -> Result<Self, Errno> {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         Ok(Self { base, len, start: base, mapped: len, writable, form })
     }
@@ -175,9 +175,9 @@ impl Drop for Region {
         let start = self.start.as_ptr();
         match self.form {
             // SAFETY: start and mapped are from mmap; the region hands out no references.
-            Form::Mapped => drop(unsafe { rustix::mm::munmap(start.cast(), self.mapped) }),
+            RegionForm::Mapped => drop(unsafe { rustix::mm::munmap(start.cast(), self.mapped) }),
             // SAFETY: start is from shmat.
-            Form::Attached => drop(unsafe { libc::shmdt(start.cast()) }),
+            RegionForm::Attached => drop(unsafe { libc::shmdt(start.cast()) }),
         }
     }
 }

@@ -22,30 +22,31 @@ const MOST_NODES: usize = 1024;
 /// A word with its link in the list, as stored in shared memory: 16 bytes.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Node {
+pub struct RobustNode {
     /// The thread's id and `FUTEX_WAITERS` while it lives, `FUTEX_OWNER_DIED` afterwards; 0 if not
     /// enlisted.
     pub word: AtomicU32,
     spare: AtomicU32,
     /// An address of this process, meaningless to others.
-    next: AtomicPtr<Node>,
+    next: AtomicPtr<RobustNode>,
 }
 
-const _: () = assert!(size_of::<Node>() == 16, "the format says so; a 64-bit target is needed");
+const _: () =
+    assert!(size_of::<RobustNode>() == 16, "the format says so; a 64-bit target is needed");
 
 /// `struct robust_list_head`. Entries point to the `next` field of a node.
 #[repr(C)]
-struct Head {
-    next: AtomicPtr<Node>,
+struct RobustHead {
+    next: AtomicPtr<RobustNode>,
     offset: libc::c_long,
-    pending: AtomicPtr<Node>,
+    pending: AtomicPtr<RobustNode>,
 }
 
 struct Thread {
-    head: &'static Head,
+    head: &'static RobustHead,
     tid: u32,
     /// In the order they were added, which is the reverse of the list's order.
-    nodes: Vec<NonNull<Node>>,
+    nodes: Vec<NonNull<RobustNode>>,
 }
 
 // SAFETY: the addresses are used only under the lock of the pool.
@@ -56,7 +57,7 @@ static POOL: PerProcess<Mutex<Vec<Thread>>> = PerProcess::new();
 /// A node on the list. It is removed when this is dropped in the process that enlisted it.
 #[derive(Debug)]
 pub struct Enlisted {
-    node: NonNull<Node>,
+    node: NonNull<RobustNode>,
     process: u32,
 }
 
@@ -72,7 +73,7 @@ unsafe impl Sync for Enlisted {}
 ///
 /// The node must stay mapped for writing until [`Enlisted`] is dropped, must not be enlisted
 /// already, and must not be writable by another process.
-pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
+pub unsafe fn enlist(node: NonNull<RobustNode>) -> Result<Enlisted, Errno> {
     let pool = POOL.here();
     let mut threads = pool.value.lock().unwrap_or_else(PoisonError::into_inner);
     if threads.last().is_none_or(|thread| thread.nodes.len() >= MOST_NODES) {
@@ -117,16 +118,16 @@ impl Drop for Enlisted {
 }
 
 /// Returns the entry address in the kernel's sense: that of the node's `next`.
-fn entry_of(node: NonNull<Node>) -> *mut Node {
-    node.as_ptr().wrapping_byte_add(std::mem::offset_of!(Node, next))
+fn entry_of(node: NonNull<RobustNode>) -> *mut RobustNode {
+    node.as_ptr().wrapping_byte_add(std::mem::offset_of!(RobustNode, next))
 }
 
 impl Thread {
     fn start() -> Result<Self, Errno> {
-        let head: &'static Head = Box::leak(Box::new(Head {
+        let head: &'static RobustHead = Box::leak(Box::new(RobustHead {
             next: AtomicPtr::new(ptr::null_mut()),
-            offset: std::mem::offset_of!(Node, word) as libc::c_long
-                - std::mem::offset_of!(Node, next) as libc::c_long,
+            offset: std::mem::offset_of!(RobustNode, word) as libc::c_long
+                - std::mem::offset_of!(RobustNode, next) as libc::c_long,
             pending: AtomicPtr::new(ptr::null_mut()),
         }));
         // An empty list points to its own head.
@@ -146,8 +147,8 @@ impl Thread {
     }
 }
 
-fn register(head: &'static Head) -> Result<(), Errno> {
-    let len = size_of::<Head>();
+fn register(head: &'static RobustHead) -> Result<(), Errno> {
+    let len = size_of::<RobustHead>();
     // SAFETY: the head lives for ever. The C library's list of this thread is replaced, and the
     // thread never locks a mutex that needs it.
     let answer = unsafe { libc::syscall(libc::SYS_set_robust_list, ptr::from_ref(head), len) };
@@ -159,8 +160,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn node() -> NonNull<Node> {
-        let node = Node {
+    fn node() -> NonNull<RobustNode> {
+        let node = RobustNode {
             word: AtomicU32::new(0),
             spare: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
@@ -168,7 +169,7 @@ mod tests {
         NonNull::from(Box::leak(Box::new(node)))
     }
 
-    fn word(node: NonNull<Node>) -> u32 {
+    fn word(node: NonNull<RobustNode>) -> u32 {
         // SAFETY: leaked by `node`.
         unsafe { node.as_ref() }.word.load(Ordering::Acquire)
     }

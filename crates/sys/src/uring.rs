@@ -70,24 +70,24 @@ impl From<Arc<OwnedFd>> for RingFd<'_> {
 
 /// A completion that the fault seam injects for the write of a pair, after its real read.
 #[derive(Clone, Copy, Debug)]
-struct After {
+struct AfterEnter {
     result: Result<u32, Errno>,
     /// The read's full length. A shorter read cancels the write, as in the kernel.
     needs: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct UringSlot {
     /// Completions not yet returned to the caller: 0, 1, or 2 for a pair.
     busy: u8,
-    after: Option<After>,
+    after: Option<AfterEnter>,
 }
 
 /// An io_uring with `depth` slots. `'fd` must outlive it.
 pub struct Uring<'fd> {
     ring: IoUring,
     area: Area,
-    slots: Vec<Slot>,
+    slots: Vec<UringSlot>,
     ready: VecDeque<Completion>,
     /// Pushed entries without a completion taken off the ring so far.
     pushed: usize,
@@ -138,7 +138,7 @@ impl<'fd> Uring<'fd> {
         Ok(Self {
             ring,
             area,
-            slots: vec![Slot::default(); depth as usize],
+            slots: vec![UringSlot::default(); depth as usize],
             ready: VecDeque::new(),
             pushed: 0,
             registered,
@@ -239,7 +239,7 @@ impl<'fd> Uring<'fd> {
             }
             Leg::Real(short) if short < needs => {
                 self.push(&[self.read_entry(slot, source, source_at, short)])?;
-                self.slots[slot as usize].after = Some(After { result: canceled, needs });
+                self.slots[slot as usize].after = Some(AfterEnter { result: canceled, needs });
             }
             Leg::Real(_) => {
                 let read = self.read_entry(slot, source, source_at, needs);
@@ -250,7 +250,7 @@ impl<'fd> Uring<'fd> {
                     }
                     Leg::Made(result) => {
                         self.push(&[read])?;
-                        self.slots[slot as usize].after = Some(After { result, needs });
+                        self.slots[slot as usize].after = Some(AfterEnter { result, needs });
                     }
                 }
             }
@@ -311,7 +311,7 @@ impl<'fd> Uring<'fd> {
 
     fn idle(&self, slot: u32) -> Result<(), Errno> {
         match self.slots.get(slot as usize) {
-            Some(Slot { busy: 0, .. }) => Ok(()),
+            Some(UringSlot { busy: 0, .. }) => Ok(()),
             Some(_) => Err(Errno::BUSY),
             None => Err(Errno::INVAL),
         }

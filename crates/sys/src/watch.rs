@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// A watched word, and the sockets that are shut down once it is marked.
 #[derive(Debug)]
-struct Entry {
+struct WatchEntry {
     id: u64,
     word: NonNull<AtomicU32>,
     sockets: Vec<Weak<OwnedFd>>,
@@ -27,30 +27,30 @@ struct Entry {
 }
 
 // SAFETY: the word is an atomic, mapped until the entry is removed under the lock.
-unsafe impl Send for Entry {}
+unsafe impl Send for WatchEntry {}
 
 /// A thread that sleeps on the words of all entries and on its own.
 #[derive(Debug, Default)]
-struct Watcher {
+struct WatchThread {
     /// Number of changes of the list. The thread also sleeps on it.
     bell: AtomicU32,
-    list: Mutex<List>,
+    list: Mutex<WatchList>,
     has_heard: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct List {
-    entries: Vec<Entry>,
+struct WatchList {
+    entries: Vec<WatchEntry>,
     /// The number of changes that the thread has seen.
     heard: u32,
 }
 
-static WATCHERS: PerProcess<Mutex<Vec<&'static Watcher>>> = PerProcess::new();
+static WATCHERS: PerProcess<Mutex<Vec<&'static WatchThread>>> = PerProcess::new();
 
 /// A watched word. The watch ends when this is dropped by the process that created it.
 #[derive(Debug)]
-pub struct Watched {
-    watcher: &'static Watcher,
+pub struct WatchedWord {
+    watcher: &'static WatchThread,
     id: u64,
     process: u32,
 }
@@ -61,30 +61,30 @@ pub struct Watched {
 ///
 /// # Safety
 ///
-/// `word` must stay mapped for reading until [`Watched`] is dropped.
+/// `word` must stay mapped for reading until [`WatchedWord`] is dropped.
 pub unsafe fn watch(
     word: NonNull<AtomicU32>,
     sockets: Vec<Weak<OwnedFd>>,
-) -> Result<Watched, Errno> {
+) -> Result<WatchedWord, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let here = WATCHERS.here();
     let mut watchers = here.value.lock().unwrap_or_else(PoisonError::into_inner);
-    let has_room = |watcher: &&&Watcher| watcher.lock().entries.len() < MOST_WORDS - 1;
+    let has_room = |watcher: &&&WatchThread| watcher.lock().entries.len() < MOST_WORDS - 1;
     let watcher = if let Some(watcher) = watchers.iter().find(has_room) {
         *watcher
     } else {
-        let watcher = Watcher::start()?;
+        let watcher = WatchThread::start()?;
         watchers.push(watcher);
         watcher
     };
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut list = watcher.lock();
-    list.entries.push(Entry { id, word, sockets, is_hung_up: false });
+    list.entries.push(WatchEntry { id, word, sockets, is_hung_up: false });
     watcher.ring();
-    Ok(Watched { watcher, id, process: here.process })
+    Ok(WatchedWord { watcher, id, process: here.process })
 }
 
-impl Drop for Watched {
+impl Drop for WatchedWord {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             return;
@@ -99,7 +99,7 @@ impl Drop for Watched {
     }
 }
 
-impl Watcher {
+impl WatchThread {
     fn start() -> Result<&'static Self, Errno> {
         futex::wait_any([(&AtomicU32::new(0), 1)], None)?;
         let watcher: &'static Self = Box::leak(Box::default());
@@ -107,7 +107,7 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn lock(&self) -> MutexGuard<'_, List> {
+    fn lock(&self) -> MutexGuard<'_, WatchList> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,7 +145,7 @@ impl Watcher {
     }
 }
 
-impl Entry {
+impl WatchEntry {
     fn hang_up(&mut self, word: &AtomicU32) {
         if std::mem::replace(&mut self.is_hung_up, true) {
             return;
@@ -173,7 +173,7 @@ mod tests {
         Box::leak((0..number).map(|_| AtomicU32::new(7)).collect::<Box<[_]>>())
     }
 
-    fn watched(word: &'static AtomicU32) -> Option<(Watched, Arc<OwnedFd>, OwnedFd)> {
+    fn watched(word: &'static AtomicU32) -> Option<(WatchedWord, Arc<OwnedFd>, OwnedFd)> {
         let (near, far) = peer::pair().unwrap();
         let near = Arc::new(near);
         // SAFETY: leaked.

@@ -52,4 +52,4 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Compiles the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ThalwegReadme;

@@ -17,6 +17,13 @@ unsafe impl Send for Start {}
 // SAFETY: as above.
 unsafe impl Sync for Start {}
 
+/// Elements in memory that their owner keeps alive.
+pub struct Exported<'a> {
+    pub layout: &'a Layout,
+    pub start: NonNull<u8>,
+    pub writable: bool,
+}
+
 /// Fills a view of elements in C order.
 ///
 /// # Safety
@@ -26,23 +33,23 @@ pub unsafe fn expose(
     owner: Bound<'_, PyAny>,
     view: *mut ffi::Py_buffer,
     flags: c_int,
-    (layout, (start, writable)): (&Layout, (NonNull<u8>, bool)),
+    Exported { layout, start, writable }: Exported<'_>,
 ) -> PyResult<()> {
     // SAFETY: guaranteed by the caller.
     let Some(view) = (unsafe { view.as_mut() }) else {
-        return Err(PyBufferError::new_err("no room for a view"));
+        return Err(PyBufferError::new_err("the view is NULL"));
     };
     view.obj = null_mut();
     let asks = |flag| flags & flag == flag;
     if asks(ffi::PyBUF_WRITABLE) && !writable {
         return Err(PyBufferError::new_err(
-            "a received message is read-only; take(..., copy=True) gives own memory",
+            "a received message is read-only; take(..., copy=True) returns writable copies",
         ));
     }
     let is_flat =
         layout.shape.iter().filter(|length| **length != 1).count() <= 1 || layout.bytes() == 0;
     if asks(ffi::PyBUF_F_CONTIGUOUS) && !is_flat {
-        return Err(PyBufferError::new_err("its elements lie in C order"));
+        return Err(PyBufferError::new_err("the elements are in C order"));
     }
     let format = match layout.encoding {
         Encoding::Buffer => layout.format.as_ptr().cast_mut(),

@@ -11,7 +11,7 @@ use std::ptr::copy_nonoverlapping;
 use crate::header::{Encoding, Layout};
 
 /// A buffer, held until dropped: the owner neither frees nor moves its memory until then.
-pub struct Given {
+pub struct HeldBuffer {
     view: Box<ffi::Py_buffer>,
     /// Lengths of the dimensions; empty for a single element.
     shape: Vec<isize>,
@@ -20,11 +20,11 @@ pub struct Given {
 
 // SAFETY: the exporter of a buffer keeps its memory in place, for any thread, until it is released, which happens
 // with the interpreter attached. The object is not accessed otherwise.
-unsafe impl Send for Given {}
+unsafe impl Send for HeldBuffer {}
 // SAFETY: as above; a shared reference only reads the view.
-unsafe impl Sync for Given {}
+unsafe impl Sync for HeldBuffer {}
 
-impl Given {
+impl HeldBuffer {
     /// Acquires the buffer of an object, with any strides.
     pub fn get(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let flags = if writable { ffi::PyBUF_FULL } else { ffi::PyBUF_FULL_RO };
@@ -152,16 +152,16 @@ impl Given {
         }
         let (run, outer) = self.together();
         let (shape, strides) = (&self.shape[..outer], &self.strides[..outer]);
-        walk(self.view.buf.cast(), (shape, strides), &mut |at| each(at, run as usize));
+        walk(self.view.buf.cast(), shape, strides, &mut |at| each(at, run as usize));
     }
 }
 
-fn walk(base: *mut u8, (shape, strides): (&[isize], &[isize]), each: &mut impl FnMut(*mut u8)) {
+fn walk(base: *mut u8, shape: &[isize], strides: &[isize], each: &mut impl FnMut(*mut u8)) {
     let ([length, shape @ ..], [stride, strides @ ..]) = (shape, strides) else {
         return each(base);
     };
     for index in 0..*length {
-        walk(base.wrapping_offset(index * stride), (shape, strides), each);
+        walk(base.wrapping_offset(index * stride), shape, strides, each);
     }
 }
 
@@ -185,7 +185,7 @@ fn fill(object: &Bound<'_, PyAny>, view: &mut MaybeUninit<ffi::Py_buffer>, flags
     unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) }
 }
 
-impl Drop for Given {
+impl Drop for HeldBuffer {
     fn drop(&mut self) {
         Python::attach(|_| {
             // SAFETY: PyObject_GetBuffer filled the view, it is released only here, and the interpreter is attached.

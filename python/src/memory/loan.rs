@@ -8,51 +8,52 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_channel::{Error, Producer};
+use thalweg_channel::{DetachedLoan, Error, Producer};
 
-use super::exports::{Start, expose};
+use super::exports::{Exported, Start, expose};
 use crate::header::Layout;
 
 /// A ring's writing end. Loans keep it alive after it was closed.
 #[derive(Clone)]
-pub struct Ring(Arc<Mutex<Producer>>);
+pub struct SharedProducer(Arc<Mutex<Producer>>);
 
-impl Ring {
+impl SharedProducer {
     pub fn new(producer: Producer) -> Self {
         Self(Arc::new(Mutex::new(producer)))
     }
 
-    /// Locks the producer. Only its `Offer` calls this, which one thread uses at a time.
+    /// Locks the producer. Only its [`PyProducer`](crate::producer::PyProducer) calls this, which one thread uses at a time.
     pub fn producer(&self) -> MutexGuard<'_, Producer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Room for a message, with its header written. Whoever publishes, or lends the same room again, looks first whether
-/// [`Loan::is_seen`].
-#[pyclass(frozen, module = "thalweg._native")]
-pub struct Loan {
+/// Room for a message, with its header written. Before it is committed or lent again, [`PyLoan::is_seen`] must be
+/// `false`.
+#[pyclass(frozen, name = "Loan", module = "thalweg._native")]
+pub struct PyLoan {
     layout: Layout,
     start: Start,
     exports: AtomicUsize,
     /// The memory is its.
-    _ring: Ring,
+    _ring: SharedProducer,
 }
 
-impl Loan {
-    /// Returns the room that `Producer::loan_until` has made available.
-    pub fn of(ring: &Ring, layout: Layout, len: usize) -> Result<Self, Error> {
+impl PyLoan {
+    /// Writes the header to reserved room. Returns the object for Python, and the loan to commit.
+    pub fn of(
+        ring: &SharedProducer,
+        layout: Layout,
+        detached: DetachedLoan,
+    ) -> Result<(Self, DetachedLoan), Error> {
         let mut producer = ring.producer();
-        let mut room = producer.try_loan(len)?.ok_or_else(Self::lost)?;
+        let mut room = producer.attach(detached)?;
         layout.write(&mut room);
         // The address stays valid until the next message is committed, because nothing else sends on this ring.
         let start = Start(NonNull::from(&mut room[layout.offset()..]).cast());
-        Ok(Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() })
-    }
-
-    /// Returns the error for room that the receiver had released and has claimed again.
-    pub fn lost() -> Error {
-        Error::corrupt("the room that was lent is gone: the receiver has moved its position back")
+        let detached = room.detach();
+        let loan = Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() };
+        Ok((loan, detached))
     }
 
     /// Returns `true` if any view of the room still exists.
@@ -62,8 +63,8 @@ impl Loan {
 }
 
 #[pymethods]
-impl Loan {
-    /// As of a message.
+impl PyLoan {
+    /// The lengths of the dimensions.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.layout.shape)
@@ -77,12 +78,11 @@ impl Loan {
         flags: c_int,
     ) -> PyResult<()> {
         let loan = slf.get();
+        let exported = Exported { layout: &loan.layout, start: loan.start.0, writable: true };
         // SAFETY: guaranteed by the interpreter. The ring keeps the memory while the object lives, and the view holds
         // a reference to the object. Nothing else writes the memory before it is published, and publishing requires
         // that no view exists.
-        unsafe {
-            expose(slf.clone().into_any(), view, flags, (&loan.layout, (loan.start.0, true)))
-        }?;
+        unsafe { expose(slf.clone().into_any(), view, flags, exported) }?;
         loan.exports.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }

@@ -8,45 +8,45 @@ use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
 use thalweg_channel::Held;
 
-use super::exports::{Start, expose};
-use super::pool::{Pool, Room};
+use super::exports::{Exported, Start, expose};
+use super::pool::{PooledRoom, RoomPool};
 use crate::header::Layout;
 
-/// A received message. Its memory is given back when the last array or view of it is gone.
-#[pyclass(frozen, weakref, module = "thalweg._native")]
-pub struct Message {
+/// A received message. Its memory is released when the last array or view of it is freed.
+#[pyclass(frozen, weakref, name = "Message", module = "thalweg._native")]
+pub struct PyMessage {
     layout: Layout,
     start: Start,
     writable: bool,
-    _memory: Memory,
+    _memory: MessageMemory,
 }
 
 /// Owner of the elements' memory.
-enum Memory {
+enum MessageMemory {
     /// Never read, only kept alive; likewise `_held`.
-    Own { _room: Room },
+    Own { _room: PooledRoom },
     /// The message in the ring.
     Held { _held: Held },
 }
 
-impl Message {
+impl PyMessage {
     /// Creates a message from elements that were copied to our own memory, at offset `skip`.
-    pub fn own(layout: Layout, mut room: Room, (skip, writable): (usize, bool)) -> Self {
+    pub fn own(layout: Layout, mut room: PooledRoom, skip: usize, writable: bool) -> Self {
         let start = Start(NonNull::from(&mut room.bytes(skip + layout.bytes())[skip..]).cast());
-        Self { layout, start, writable, _memory: Memory::Own { _room: room } }
+        Self { layout, start, writable, _memory: MessageMemory::Own { _room: room } }
     }
 
     /// Creates a message that stays in the ring, with its elements at offset `skip`.
     pub fn held(layout: Layout, held: Held, skip: usize) -> Self {
         // Panics if the message is shorter than the layout, which was parsed from the message itself.
         let start = Start(NonNull::from(&held[skip..skip + layout.bytes()]).cast());
-        Self { layout, start, writable: false, _memory: Memory::Held { _held: held } }
+        Self { layout, start, writable: false, _memory: MessageMemory::Held { _held: held } }
     }
 }
 
 #[pymethods]
-impl Message {
-    /// What names the elements' type: encoding, format, bytes of an element.
+impl PyMessage {
+    /// The type of the elements: encoding, format, and bytes per element.
     #[getter]
     fn kind(&self) -> (u8, String, usize) {
         self.layout.kind()
@@ -57,13 +57,13 @@ impl Message {
         PyTuple::new(py, &self.layout.shape)
     }
 
-    /// Whether it lies in the ring, and takes room there.
+    /// True if the message is in the ring and occupies room there.
     #[getter]
     fn is_held(&self) -> bool {
-        matches!(self._memory, Memory::Held { .. })
+        matches!(self._memory, MessageMemory::Held { .. })
     }
 
-    /// A message of no elements of the same type, with a structure read as one without gaps for alignment.
+    /// Returns an empty message of this type, with structures read without padding; None if it has no structure.
     fn unaligned(&self) -> Option<Self> {
         let format = self.layout.format.to_bytes();
         format.starts_with(b"T{").then_some(())?;
@@ -77,7 +77,7 @@ impl Message {
             .collect();
         let format = CString::new([b"^".to_vec(), pieces.join(&b':')].concat()).ok()?;
         let layout = Layout::new(self.layout.encoding, format, self.layout.item, vec![0])?;
-        Some(Self::own(layout, Pool::default().room(1)?, (0, false)))
+        Some(Self::own(layout, RoomPool::default().room(1)?, 0, false))
     }
 
     /// # Safety
@@ -88,10 +88,11 @@ impl Message {
         flags: c_int,
     ) -> PyResult<()> {
         let message = slf.get();
-        let memory = (message.start.0, message.writable);
+        let (layout, writable) = (&message.layout, message.writable);
+        let exported = Exported { layout, start: message.start.0, writable };
         // SAFETY: guaranteed by the interpreter. The memory belongs to the object, and the view holds a reference to
         // the object. Only Python writes it: a room is our own, and a held message does not change until it is
         // dropped.
-        unsafe { expose(slf.clone().into_any(), view, flags, (&message.layout, memory)) }
+        unsafe { expose(slf.clone().into_any(), view, flags, exported) }
     }
 }

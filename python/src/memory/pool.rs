@@ -12,24 +12,24 @@ const ALIGN: usize = 64;
 
 /// The free rooms.
 #[derive(Clone, Default)]
-pub struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct RoomPool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// Allocated memory, which returns to the pool when dropped.
-pub struct Room {
+pub struct PooledRoom {
     bytes: Vec<u8>,
-    pool: Pool,
+    pool: RoomPool,
 }
 
-impl Pool {
+impl RoomPool {
     /// Returns memory for `len` bytes, with arbitrary contents; `None` if it cannot be allocated.
-    pub fn room(&self, len: usize) -> Option<Room> {
+    pub fn room(&self, len: usize) -> Option<PooledRoom> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let needed = len.checked_add(ALIGN)?;
         // A far larger room is not used, because a small array would occupy it.
         let fits = |bytes: &Vec<u8>| bytes.len() >= needed && bytes.len() / 4 <= needed;
         let bytes = free.iter().position(fits).map(|at| free.remove(at));
         drop(free);
-        Some(Room { bytes: bytes.or_else(|| zeroed(needed))?, pool: self.clone() })
+        Some(PooledRoom { bytes: bytes.or_else(|| zeroed(needed))?, pool: self.clone() })
     }
 }
 
@@ -43,7 +43,7 @@ fn zeroed(len: usize) -> Option<Vec<u8>> {
     (!start.is_null()).then(|| unsafe { Vec::from_raw_parts(start, len, len) })
 }
 
-impl Room {
+impl PooledRoom {
     /// Returns the first `len` bytes, at a multiple of 64.
     pub fn bytes(&mut self, len: usize) -> &mut [u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
@@ -51,7 +51,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for PooledRoom {
     fn drop(&mut self) {
         let mut free = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(std::mem::take(&mut self.bytes));

@@ -5,8 +5,8 @@ use super::handshake::error_of;
 use super::receiver::Receiver;
 use crate::error::{Error, Result};
 use crate::link::{Link, Listener};
-use crate::shared::stop::Stop;
-use crate::shared::wait::Limits;
+use crate::shared::stop::WaitStop;
+use crate::shared::wait::WaitLimits;
 use std::time::{Duration, Instant};
 
 /// Time limit for agreeing on a mechanism, counted from the sender's first message. Long, because the
@@ -26,7 +26,7 @@ impl Receiver {
         deadline: Option<Instant>,
         refused: &mut dyn FnMut(u32, &Error),
     ) -> Result<Self> {
-        let limits = Limits { deadline, stop: options.stop };
+        let limits = WaitLimits { deadline, stop: options.stop };
         loop {
             limits.check().map_err(|stop| error_of(stop, 0))?;
             let soon = limits.left().and_then(|left| Instant::now().checked_add(left));
@@ -39,9 +39,9 @@ impl Receiver {
             match Self::of_visitor(link, options, limits) {
                 Ok(receiver) => return Ok(receiver),
                 Err(
-                    stop @ (Stop::Interrupted
-                    | Stop::Refused(_)
-                    | Stop::Failed(Error::System { .. })),
+                    stop @ (WaitStop::Interrupted
+                    | WaitStop::Refused(_)
+                    | WaitStop::Failed(Error::System { .. })),
                 ) => {
                     return Err(error_of(stop, 0));
                 }
@@ -53,11 +53,11 @@ impl Receiver {
     fn of_visitor(
         link: Link,
         options: &Options,
-        limits: Limits,
-    ) -> std::result::Result<Self, Stop> {
+        limits: WaitLimits,
+    ) -> std::result::Result<Self, WaitStop> {
         let within = |patience| {
             let end = Instant::now() + patience;
-            Limits {
+            WaitLimits {
                 deadline: Some(limits.deadline.map_or(end, |deadline| deadline.min(end))),
                 ..limits
             }

@@ -1,15 +1,15 @@
 //! Communication between the two ends of a transfer: short notes through shared memory (or over the
 //! link if no memory is shared), messages over the link, and all waiting.
 
-use super::control_message::{ControlMessage, Kind};
+use super::control_message::{ControlKind, ControlMessage};
 use crate::error::Error;
-use crate::layout::{UNREAD, Words};
+use crate::layout::{SideWords, UNREAD};
 use crate::link::Link;
-use crate::shared::end::End;
-use crate::shared::line::Line;
+use crate::shared::end::ChannelEnd;
+use crate::shared::line::LinkLine;
 use crate::shared::liveness::{EXIT_GRACE, Gone, RECHECK};
-use crate::shared::stop::Stop;
-use crate::shared::wait::Limits;
+use crate::shared::stop::WaitStop;
+use crate::shared::wait::WaitLimits;
 use crate::shared::wait::spin::is_alone_with;
 use crate::shared::wait::steps::{self, Cursor};
 use rustix::event::PollFlags;
@@ -82,43 +82,43 @@ impl Note {
         Self { say, words: all }
     }
 
-    fn parse(word: impl Fn(usize) -> u64) -> Result<Self, Stop> {
+    fn parse(word: impl Fn(usize) -> u64) -> Result<Self, WaitStop> {
         let kind = word(0);
         let say = Say::ALL.into_iter().find(|say| *say as u64 == kind);
-        let say = say.ok_or_else(|| Stop::corrupt("an unknown note"))?;
+        let say = say.ok_or_else(|| WaitStop::corrupt("an unknown note"))?;
         Ok(Self { say, words: std::array::from_fn(|n| word(n + 1)) })
     }
 }
 
 /// A message of the peer with its descriptors.
-pub(crate) struct Received {
+pub(crate) struct ReceivedControl {
     pub message: ControlMessage,
     pub fds: Vec<OwnedFd>,
 }
 
-enum Door {
+enum ControlDoor {
     /// Notes go through shared memory. `told` counts the notes sent, `heard` those received.
-    Shared { end: Box<End>, told: u64, heard: u64 },
+    Shared { end: Box<ChannelEnd>, told: u64, heard: u64 },
     /// Notes go over the link. `messages` holds the messages that arrived while a note was awaited;
     /// notes that arrive while a message is awaited are dropped.
-    Link { line: Line, messages: VecDeque<Received> },
+    Link { line: LinkLine, messages: VecDeque<ReceivedControl> },
 }
 
 /// An end of the communication.
-pub(crate) struct Control {
-    door: Door,
-    limits: Limits,
+pub(crate) struct BulkControl {
+    door: ControlDoor,
+    limits: WaitLimits,
 }
 
-impl Control {
+impl BulkControl {
     /// Communicates through shared memory.
-    pub fn shared(end: End, limits: Limits) -> Self {
-        Self { door: Door::Shared { end: Box::new(end), told: 0, heard: 0 }, limits }
+    pub fn shared(end: ChannelEnd, limits: WaitLimits) -> Self {
+        Self { door: ControlDoor::Shared { end: Box::new(end), told: 0, heard: 0 }, limits }
     }
 
     /// Communicates over the link only.
-    pub fn over(line: Line, limits: Limits) -> Self {
-        Self { door: Door::Link { line, messages: VecDeque::new() }, limits }
+    pub fn over(line: LinkLine, limits: WaitLimits) -> Self {
+        Self { door: ControlDoor::Link { line, messages: VecDeque::new() }, limits }
     }
 
     /// Sets the deadline of all following operations; `None` means no limit.
@@ -131,10 +131,10 @@ impl Control {
         self.limits.deadline.is_some()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &LinkLine {
         match &self.door {
-            Door::Shared { end, .. } => &end.line,
-            Door::Link { line, .. } => line,
+            ControlDoor::Shared { end, .. } => &end.line,
+            ControlDoor::Link { line, .. } => line,
         }
     }
 
@@ -148,18 +148,18 @@ impl Control {
     }
 
     /// Sends a note to the peer and wakes it if it sleeps.
-    pub fn tell(&mut self, note: Note) -> Result<(), Stop> {
+    pub fn tell(&mut self, note: Note) -> Result<(), WaitStop> {
         self.tell_quietly(note)?;
         self.announce();
         Ok(())
     }
 
     /// Sends a note without waking the peer; the next note or announcement wakes it.
-    pub fn tell_quietly(&mut self, note: Note) -> Result<(), Stop> {
+    pub fn tell_quietly(&mut self, note: Note) -> Result<(), WaitStop> {
         let mut words = [note.say as u64; NOTE];
         words[1..].copy_from_slice(&note.words);
-        let Door::Shared { end, told, .. } = &mut self.door else {
-            return self.send(&ControlMessage::new(Kind::Note).words(&words), &[]);
+        let ControlDoor::Shared { end, told, .. } = &mut self.door else {
+            return self.send(&ControlMessage::new(ControlKind::Note).words(&words), &[]);
         };
         let place = &end.own.words().notes.0[(*told % UNREAD) as usize];
         for (to, word) in place.iter().zip(words) {
@@ -171,8 +171,10 @@ impl Control {
     }
 
     /// Waits for the peer's next note.
-    pub fn hear(&mut self) -> Result<Note, Stop> {
-        let Door::Shared { end, heard, .. } = &mut self.door else { return self.hear_over_link() };
+    pub fn hear(&mut self) -> Result<Note, WaitStop> {
+        let ControlDoor::Shared { end, heard, .. } = &mut self.door else {
+            return self.hear_over_link();
+        };
         // The note itself is read after the wait. As the result of the wait it would be copied through
         // every layer, which costs more than the wait.
         wait_for(end, self.limits, |theirs| has_told(theirs, *heard))?;
@@ -181,33 +183,37 @@ impl Control {
         Note::parse(|n| place[n].load(Relaxed))
     }
 
-    fn hear_over_link(&mut self) -> Result<Note, Stop> {
+    fn hear_over_link(&mut self) -> Result<Note, WaitStop> {
         loop {
             let got = self.receive()?;
-            if got.message.kind == Kind::Note {
+            if got.message.kind == ControlKind::Note {
                 return Note::parse(|n| got.message.word(n));
             }
-            if let Door::Link { messages, .. } = &mut self.door {
+            if let ControlDoor::Link { messages, .. } = &mut self.door {
                 if messages.len() as u64 > UNREAD {
-                    return Err(Stop::corrupt("messages that were not asked for"));
+                    return Err(WaitStop::corrupt("messages that were not asked for"));
                 }
                 messages.push_back(got);
             }
         }
     }
 
-    /// Receives a note that must be `say`. A refusal by the peer is returned as [`Stop::Refused`].
-    pub fn expect(&mut self, say: Say) -> Result<Note, Stop> {
+    /// Receives a note that must be `say`. A refusal by the peer is returned as [`WaitStop::Refused`].
+    pub fn expect(&mut self, say: Say) -> Result<Note, WaitStop> {
         let note = self.hear()?;
         match note.say {
             heard if heard == say => Ok(note),
-            Say::Refused => Err(Stop::told("refused by the receiver", note.words[0])),
-            other => Err(Stop::unexpected(other.words(), say.words())),
+            Say::Refused => Err(WaitStop::told("refused by the receiver", note.words[0])),
+            other => Err(WaitStop::unexpected(other.words(), say.words())),
         }
     }
 
     /// Sends a message over the link.
-    pub fn send(&mut self, message: &ControlMessage, fds: &[BorrowedFd<'_>]) -> Result<(), Stop> {
+    pub fn send(
+        &mut self,
+        message: &ControlMessage,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), WaitStop> {
         let (bytes, mut waits) = (message.to_bytes(), 0);
         loop {
             match self.link().send_until(&bytes, fds, Some(Instant::now())) {
@@ -226,9 +232,9 @@ impl Control {
     fn patience(&mut self, waits: &mut u64) -> Duration {
         *waits += 1;
         match &mut self.door {
-            Door::Shared { end, .. } if *waits > 1 => end.watch(),
-            Door::Shared { .. } => return self.limits.left_of(EXIT_GRACE),
-            Door::Link { .. } => {}
+            ControlDoor::Shared { end, .. } if *waits > 1 => end.watch(),
+            ControlDoor::Shared { .. } => return self.limits.left_of(EXIT_GRACE),
+            ControlDoor::Link { .. } => {}
         }
         self.limits.left_of(RECHECK)
     }
@@ -239,15 +245,15 @@ impl Control {
     }
 
     /// Returns the next message that is not a note.
-    pub fn message(&mut self) -> Result<Received, Stop> {
-        if let Door::Link { messages, .. } = &mut self.door
+    pub fn message(&mut self) -> Result<ReceivedControl, WaitStop> {
+        if let ControlDoor::Link { messages, .. } = &mut self.door
             && let Some(first) = messages.pop_front()
         {
             return Ok(first);
         }
         loop {
             let got = self.receive()?;
-            if got.message.kind != Kind::Note {
+            if got.message.kind != ControlKind::Note {
                 return Ok(got);
             }
             // A peer that keeps sending notes must not prevent the deadline.
@@ -255,16 +261,16 @@ impl Control {
         }
     }
 
-    fn receive(&mut self) -> Result<Received, Stop> {
+    fn receive(&mut self) -> Result<ReceivedControl, WaitStop> {
         let (mut ended, mut waits) = (None, 0);
         loop {
             let line = match &mut self.door {
-                Door::Shared { end, .. } => &mut end.line,
-                Door::Link { line, .. } => line,
+                ControlDoor::Shared { end, .. } => &mut end.line,
+                ControlDoor::Link { line, .. } => line,
             };
             if let Some(got) = line.next().map_err(of_link)? {
                 let message = ControlMessage::parse(&got.bytes)?;
-                return Ok(Received { message, fds: got.fds });
+                return Ok(ReceivedControl { message, fds: got.fds });
             }
             if let Some(stop) = ended {
                 return Err(stop);
@@ -285,15 +291,15 @@ impl Control {
     /// Waits until a descriptor of a mechanism is ready, or until the peer's state should be checked.
     /// While a child of the peer holds the mechanism's descriptors open, they do not show the peer's
     /// death.
-    pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), Stop> {
+    pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), WaitStop> {
         let limit = self.limits.left_of(RECHECK);
         self.link().await_beside(fd, events, limit).map_err(of_link)
     }
 
-    /// From now on, the peer's death ends [`Control::await_ready`], and calls on `fd` if it is a
+    /// From now on, the peer's death ends [`BulkControl::await_ready`], and calls on `fd` if it is a
     /// socket.
     pub fn watch_with(&mut self, fd: &Arc<OwnedFd>) {
-        if let Door::Shared { end, .. } = &mut self.door {
+        if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.watch_with(fd);
         }
     }
@@ -302,25 +308,27 @@ impl Control {
     /// before its death is still found.
     pub fn wait<T>(
         &mut self,
-        look: impl FnMut(&Words) -> Result<Option<T>, Error>,
-    ) -> Result<T, Stop> {
+        look: impl FnMut(&SideWords) -> Result<Option<T>, Error>,
+    ) -> Result<T, WaitStop> {
         match &mut self.door {
-            Door::Shared { end, .. } => wait_for(end, self.limits, look),
-            Door::Link { .. } => Err(Stop::Refused(Unfit::because("no memory is shared"))),
+            ControlDoor::Shared { end, .. } => wait_for(end, self.limits, look),
+            ControlDoor::Link { .. } => {
+                Err(WaitStop::Refused(Unfit::because("no memory is shared")))
+            }
         }
     }
 
     /// Advances our slot count. With `quietly` the peer is not woken, because it does not wait for this
     /// slot.
     pub fn publish_slots(&mut self, to: u64, quietly: bool) {
-        if let Door::Shared { end, .. } = &mut self.door {
+        if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.publish_slots(to, quietly);
         }
     }
 
     /// Wakes the peer after a change to a mechanism's memory that it may wait for.
     pub fn announce(&mut self) {
-        if let Door::Shared { end, .. } = &mut self.door {
+        if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.announce();
         }
     }
@@ -328,16 +336,16 @@ impl Control {
     /// Returns `true` if each side has a processor of its own.
     pub fn has_free_core(&self) -> bool {
         match &self.door {
-            Door::Shared { end, .. } => end.has_free_core(),
-            Door::Link { line, .. } => !is_alone_with(line.link.peer()),
+            ControlDoor::Shared { end, .. } => end.has_free_core(),
+            ControlDoor::Link { line, .. } => !is_alone_with(line.link.peer()),
         }
     }
 
     /// Returns an error if the peer is gone or a limit is reached.
-    pub fn check(&mut self) -> Result<(), Stop> {
+    pub fn check(&mut self) -> Result<(), WaitStop> {
         match self.wanted() {
             // The end of the peer takes precedence over the timeout.
-            Err(Stop::Late) => self.check_peer().and(Err(Stop::Late)),
+            Err(WaitStop::Late) => self.check_peer().and(Err(WaitStop::Late)),
             Err(stop) => Err(stop),
             Ok(()) => self.check_peer(),
         }
@@ -345,18 +353,18 @@ impl Control {
 
     /// Returns an error if the peer has died or given up. If it returns `Ok`, all earlier reads of the
     /// peer's memory are valid: a sender gives up before its caller may change that memory.
-    pub fn check_peer(&mut self) -> Result<(), Stop> {
+    pub fn check_peer(&mut self) -> Result<(), WaitStop> {
         let gone = match &mut self.door {
-            Door::Shared { end, .. } => end.gone(true),
-            Door::Link { line, .. } => (!line.link.peer_is_alive()).then_some(Gone::Died),
+            ControlDoor::Shared { end, .. } => end.gone(true),
+            ControlDoor::Link { line, .. } => (!line.link.peer_is_alive()).then_some(Gone::Died),
         };
-        gone.map_or(Ok(()), |gone| Err(Stop::Gone(gone)))
+        gone.map_or(Ok(()), |gone| Err(WaitStop::Gone(gone)))
     }
 
     /// Ends the communication. The peer, which may be in the middle of a buffer, is notified at once
     /// rather than when this end is dropped.
     pub fn close(&mut self) {
-        if let Door::Shared { end, .. } = &mut self.door {
+        if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.close();
         }
         if self.line().is_here() {
@@ -377,31 +385,32 @@ impl Control {
     fn peer_has_hung_up(&self) -> bool {
         // The order matters: the watcher shuts the link down after the mark.
         let is_hung_up = self.link().is_hung_up();
-        is_hung_up && !matches!(&self.door, Door::Shared { end, .. } if end.peer.words().has_died())
+        is_hung_up
+            && !matches!(&self.door, ControlDoor::Shared { end, .. } if end.peer.words().has_died())
     }
 
     /// Returns an error if the caller's deadline has passed or it wants to stop.
-    pub fn wanted(&self) -> Result<(), Stop> {
+    pub fn wanted(&self) -> Result<(), WaitStop> {
         self.limits.check()
     }
 }
 
 #[inline]
 fn wait_for<T>(
-    end: &mut End,
-    limits: Limits,
-    mut look: impl FnMut(&Words) -> Result<Option<T>, Error>,
-) -> Result<T, Stop> {
+    end: &mut ChannelEnd,
+    limits: WaitLimits,
+    mut look: impl FnMut(&SideWords) -> Result<Option<T>, Error>,
+) -> Result<T, WaitStop> {
     match end.wait_for(limits, &mut |end| look(end.peer.words())) {
         // The end of the peer takes precedence over the timeout.
-        Err(Stop::Late) => Err(end.gone(true).map_or(Stop::Late, Stop::Gone)),
+        Err(WaitStop::Late) => Err(end.gone(true).map_or(WaitStop::Late, WaitStop::Gone)),
         answer => answer,
     }
 }
 
 /// Returns `Some` if the note with this number has been sent.
 #[inline]
-fn has_told(theirs: &Words, number: u64) -> Result<Option<()>, Error> {
+fn has_told(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
         1..=UNREAD => Ok(Some(())),
@@ -410,12 +419,12 @@ fn has_told(theirs: &Words, number: u64) -> Result<Option<()>, Error> {
 }
 
 /// Converts an error of the link into the reason for ending a transfer.
-fn of_link(error: Error) -> Stop {
+fn of_link(error: Error) -> WaitStop {
     match error {
-        Error::Closed { .. } | Error::PeerDied { .. } => Stop::Gone(Gone::Died),
-        Error::Corrupt { .. } => Stop::Failed(error),
-        Error::Timeout => Stop::Late,
-        Error::System { call, errno } => Stop::refused(call, errno),
-        other => Stop::Refused(Unfit::because(other.to_string())),
+        Error::Closed { .. } | Error::PeerDied { .. } => WaitStop::Gone(Gone::Died),
+        Error::Corrupt { .. } => WaitStop::Failed(error),
+        Error::Timeout => WaitStop::Late,
+        Error::System { call, errno } => WaitStop::refused(call, errno),
+        other => WaitStop::Refused(Unfit::because(other.to_string())),
     }
 }

@@ -24,7 +24,7 @@ const MOST_KNOBS: usize = 32;
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub(crate) enum Kind {
+pub(crate) enum ControlKind {
     /// The sender proposes the mechanism named by the text.
     Offer = 1,
     /// The receiver is ready to use it.
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     File = 10,
 }
 
-impl Kind {
+impl ControlKind {
     const ALL: [Self; 10] = [
         Self::Offer,
         Self::Accept,
@@ -66,14 +66,14 @@ impl Kind {
 /// A message, without its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlMessage {
-    pub kind: Kind,
+    pub kind: ControlKind,
     pub words: Vec<u64>,
     pub tuning: Tuning,
     pub text: String,
 }
 
 impl ControlMessage {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ControlKind) -> Self {
         Self { kind, words: Vec::new(), tuning: Tuning::default(), text: String::new() }
     }
 
@@ -132,7 +132,7 @@ impl ControlMessage {
             return Err(Error::corrupt(what));
         }
         let kind = left.u16()?;
-        let kind = Kind::ALL.into_iter().find(|known| *known as u16 == kind);
+        let kind = ControlKind::ALL.into_iter().find(|known| *known as u16 == kind);
         let kind = kind.ok_or_else(|| Error::corrupt("an unknown kind of message"))?;
         let (words, knobs) = (left.u16()? as usize, left.u16()? as usize);
         let text = left.u32()? as usize;
@@ -199,10 +199,12 @@ mod tests {
     #[test]
     fn what_is_said_is_what_is_heard() {
         let tuning = Tuning::of("slot", 4096).with("slots", 4);
-        let message =
-            ControlMessage::new(Kind::Offer).words(&[1, u64::MAX]).tuning(&tuning).text("ring");
+        let message = ControlMessage::new(ControlKind::Offer)
+            .words(&[1, u64::MAX])
+            .tuning(&tuning)
+            .text("ring");
         assert_eq!(ControlMessage::parse(&message.to_bytes()).unwrap(), message);
-        let long = ControlMessage::new(Kind::Refuse).text("\u{e9}".repeat(LONGEST));
+        let long = ControlMessage::new(ControlKind::Refuse).text("\u{e9}".repeat(LONGEST));
         let bytes = long.to_bytes();
         assert!(bytes.len() <= LONGEST);
         assert!(ControlMessage::parse(&bytes).unwrap().text.len() > LONGEST / 2);
@@ -216,7 +218,7 @@ mod tests {
 
         #[test]
         fn a_damaged_message_is_a_message_or_an_error(at in 0_usize..64, byte in any::<u8>(), cut in 0_usize..64) {
-            let message = ControlMessage::new(Kind::Offer).words(&[7]).tuning(&Tuning::of("slot", 1)).text("ring");
+            let message = ControlMessage::new(ControlKind::Offer).words(&[7]).tuning(&Tuning::of("slot", 1)).text("ring");
             let mut bytes = message.to_bytes();
             let last = bytes.len() - 1;
             bytes[at.min(last)] = byte;

@@ -97,7 +97,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Precedes the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Head {
+struct FileHead {
     announced: Announced,
     /// Size of the longest data buffer in bytes.
     buffer: u64,
@@ -105,7 +105,7 @@ struct Head {
 
 /// Follows the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Tail {
+enum FileTail {
     /// The file is complete. `xxh3` is the 128-bit XXH3 of all bytes.
     Whole { bytes: u64, xxh3: u128 },
     /// The sender has given the file up.
@@ -121,7 +121,7 @@ fn checked(name: &[u8]) -> Option<&OsStr> {
     plain.then(|| OsStr::from_bytes(name))
 }
 
-impl Head {
+impl FileHead {
     fn to_bytes(&self) -> Vec<u8> {
         let Announced { name, size, number, total } = &self.announced;
         let name = name.as_deref().unwrap_or_default().as_bytes();
@@ -174,7 +174,7 @@ impl Head {
     }
 }
 
-impl Tail {
+impl FileTail {
     /// Builds the tail of a complete file from the hasher.
     fn of(bytes: u64, hasher: &Xxh3) -> Self {
         Self::Whole { bytes, xxh3: hasher.digest128() }
@@ -230,24 +230,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head(name: Option<&str>) -> Head {
+    fn head(name: Option<&str>) -> FileHead {
         let name = name.map(OsString::from);
-        Head { announced: Announced { name, size: Some(7), number: 2, total: None }, buffer: 9 }
+        FileHead { announced: Announced { name, size: Some(7), number: 2, total: None }, buffer: 9 }
     }
 
     #[test]
     fn heads_and_tails_are_read_as_they_were_written() {
         for head in [head(None), head(Some("a file")), head(Some(&"x".repeat(LONGEST_NAME)))] {
-            assert_eq!(Head::parse(&head.to_bytes()), Ok(head));
+            assert_eq!(FileHead::parse(&head.to_bytes()), Ok(head));
         }
-        let whole = Tail::Whole { bytes: 5, xxh3: 1 << 99 };
-        assert_eq!(Tail::parse(&whole.to_bytes()), Some(whole));
-        let open = Tail::Open { bytes: 7 };
-        assert_eq!(Tail::parse(&open.to_bytes()), Some(open));
+        let whole = FileTail::Whole { bytes: 5, xxh3: 1 << 99 };
+        assert_eq!(FileTail::parse(&whole.to_bytes()), Some(whole));
+        let open = FileTail::Open { bytes: 7 };
+        assert_eq!(FileTail::parse(&open.to_bytes()), Some(open));
         let why = "\u{e9}".repeat(LONGEST);
-        let tail = Tail::GivenUp { why }.to_bytes();
+        let tail = FileTail::GivenUp { why }.to_bytes();
         assert!(tail.len() <= LONGEST);
-        let Some(Tail::GivenUp { why }) = Tail::parse(&tail) else { panic!("{tail:?}") };
+        let Some(FileTail::GivenUp { why }) = FileTail::parse(&tail) else { panic!("{tail:?}") };
         assert!(why.len() > LONGEST / 4 && !why.contains('\u{fffd}'));
     }
 
@@ -255,11 +255,11 @@ mod tests {
     fn a_name_that_leads_elsewhere_is_refused() {
         let long = "x".repeat(LONGEST_NAME + 1);
         for name in ["/etc/passwd", "../up", "a/b", ".", "..", "nul\0", &long] {
-            let refused = Head::parse(&head(Some(name)).to_bytes()).unwrap_err();
+            let refused = FileHead::parse(&head(Some(name)).to_bytes()).unwrap_err();
             assert!(refused.contains("leads elsewhere"), "{name}: {refused}");
         }
         for name in ["...", "..a", ".hidden", "with space", "\u{e9}"] {
-            assert!(Head::parse(&head(Some(name)).to_bytes()).is_ok(), "{name}");
+            assert!(FileHead::parse(&head(Some(name)).to_bytes()).is_ok(), "{name}");
         }
     }
 
@@ -272,11 +272,11 @@ mod tests {
             let mut bytes = head(Some("name")).to_bytes();
             bytes.splice(from.min(bytes.len()).., noise.iter().copied());
             for bytes in [&bytes, &noise] {
-                if let Ok(head) = Head::parse(bytes) {
+                if let Ok(head) = FileHead::parse(bytes) {
                     let name = head.announced.name.unwrap_or_default();
                     prop_assert!(!name.as_bytes().contains(&b'/') && name != "..");
                 }
-                let _ = Tail::parse(bytes);
+                let _ = FileTail::parse(bytes);
             }
         }
     }

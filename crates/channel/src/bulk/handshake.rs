@@ -2,19 +2,19 @@
 //! another until one works between them. Every rejected mechanism is recorded with the reason.
 
 use super::choose::{Options, choose};
-use super::control::{Control, Received};
-use super::control_message::{ControlMessage, Kind, LONGEST};
+use super::control::{BulkControl, ReceivedControl};
+use super::control_message::{ControlKind, ControlMessage, LONGEST};
 use super::facts::{Destination, Facts};
-use super::mechanism::{Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
+use super::mechanism::{Incoming, Mechanism, Outgoing, Parcel, PeerToken, TransferEnds};
 use super::mechanisms::by_name;
 use crate::error::Error;
 use crate::layout::{Geometry, Introduction, Role};
 use crate::link::Link;
-use crate::shared::end::End;
-use crate::shared::handshake::{Accepted, Asked, Met, Offered, Party, new_epoch};
-use crate::shared::line::Line;
-use crate::shared::stop::Stop;
-use crate::shared::wait::Limits;
+use crate::shared::end::ChannelEnd;
+use crate::shared::handshake::{Accepted, AskedParty, MetSides, Offered, Party, new_epoch};
+use crate::shared::line::LinkLine;
+use crate::shared::stop::WaitStop;
+use crate::shared::wait::WaitLimits;
 use rustix::fd::AsFd;
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
@@ -37,22 +37,22 @@ pub struct Skipped {
 }
 
 /// State that sender and receiver have in common.
-pub(crate) struct Meeting {
-    pub control: Control,
-    pub ends: Ends,
+pub(crate) struct MetPeer {
+    pub control: BulkControl,
+    pub ends: TransferEnds,
     pub facts: Facts,
     pub skipped: Vec<Skipped>,
 }
 
-impl Meeting {
+impl MetPeer {
     /// Sets up shared memory with the peer and reads its introduction.
     pub fn begin(
         link: Link,
         options: &Options,
         deadline: Option<Instant>,
         role: Role,
-    ) -> Result<Self, Stop> {
-        let limits = Limits { deadline, stop: options.stop };
+    ) -> Result<Self, WaitStop> {
+        let limits = WaitLimits { deadline, stop: options.stop };
         let own_token = token();
         let introduction = Introduction {
             trusts: options.trust,
@@ -62,10 +62,10 @@ impl Meeting {
             destination: options.destination as u32,
         };
         let party = Party { link, role, introduction: Some(introduction), limits };
-        let Met { link, memory, peer } = shake_hands(party)?;
+        let MetSides { link, memory, peer } = shake_hands(party)?;
         let peer = peer.unwrap_or_default();
         let (pid, trusted) = (link.peer().pid as i32, trusted(&link, options.trust, peer.trusts));
-        let line = Line::new(link, LONGEST);
+        let line = LinkLine::new(link, LONGEST);
         let mut skipped = Vec::new();
         let mut skip = |what: &str, reason: String| {
             skipped.push(Skipped { mechanism: what.to_owned(), reason });
@@ -73,19 +73,19 @@ impl Meeting {
         let shares = memory.as_ref().map(drop).map_err(Clone::clone);
         let control = match memory {
             Ok(sides) => {
-                let end = End::new(sides, line, options.wait);
+                let end = ChannelEnd::new(sides, line, options.wait);
                 if !end.sleeps_on_futexes() {
                     let why = "no futex_waitv here, or the kernel will not mark the peer's word";
                     skip("liveness word", format!("{why}; the link is polled instead"));
                 }
-                Control::shared(end, limits)
+                BulkControl::shared(end, limits)
             }
             Err(why) => {
                 skip("shared memory", format!("{}; notes go over the link", why.reason));
-                Control::over(line, limits)
+                BulkControl::over(line, limits)
             }
         };
-        let ends = Ends {
+        let ends = TransferEnds {
             pid,
             token: (peer.token_at, peer.token),
             own_token,
@@ -111,7 +111,10 @@ impl Meeting {
     }
 
     /// Sender's part: offers mechanisms until one is accepted.
-    pub fn offer(&mut self, options: &Options) -> Result<(Chosen, Box<dyn Outgoing>), Stop> {
+    pub fn offer(
+        &mut self,
+        options: &Options,
+    ) -> Result<(ChosenMechanism, Box<dyn Outgoing>), WaitStop> {
         for verdict in choose(&self.facts, options, options.measured.as_deref()).verdicts {
             let Some(mechanism) = by_name(verdict.mechanism) else { continue };
             let (info, tuning) = (mechanism.info(), verdict.tuning);
@@ -123,44 +126,46 @@ impl Meeting {
                 _ => self.offer_one(mechanism, &tuning)?,
             };
             match offered {
-                Ok(outgoing) => return Ok((Chosen { info, tuning }, outgoing)),
+                Ok(outgoing) => return Ok((ChosenMechanism { info, tuning }, outgoing)),
                 Err(why) => self.skip(info.name, why.reason),
             }
         }
         let why = self.nothing_left(options);
-        self.control.send(&ControlMessage::new(Kind::GiveUp).text(&*why), &[])?;
-        Err(Stop::Refused(Unfit::because(why)))
+        self.control.send(&ControlMessage::new(ControlKind::GiveUp).text(&*why), &[])?;
+        Err(WaitStop::Refused(Unfit::because(why)))
     }
 
     fn offer_one(
         &mut self,
         mechanism: &'static dyn Mechanism,
         tuning: &Tuning,
-    ) -> Result<Result<Box<dyn Outgoing>, Unfit>, Stop> {
+    ) -> Result<Result<Box<dyn Outgoing>, Unfit>, WaitStop> {
         let (mut outgoing, parcel) = match mechanism.offer(tuning, &self.ends) {
             Ok(made) => made,
             Err(why) => return Ok(Err(why)),
         };
-        let offer = ControlMessage::new(Kind::Offer).text(mechanism.info().name).tuning(tuning);
+        let offer =
+            ControlMessage::new(ControlKind::Offer).text(mechanism.info().name).tuning(tuning);
         let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
         self.control.send(&offer.words(&parcel.words), &fds)?;
         drop(parcel);
-        let Received { message: answer, fds } = self.control.message()?;
+        let ReceivedControl { message: answer, fds } = self.control.message()?;
         match answer.kind {
-            Kind::Accept => {}
-            Kind::Refuse => {
+            ControlKind::Accept => {}
+            ControlKind::Refuse => {
                 return Ok(Err(Unfit::because(format!("the receiver: {}", answer.text))));
             }
-            other => return Err(Stop::corrupt(format!("{other:?} for an answer to an offer"))),
+            other => return Err(WaitStop::corrupt(format!("{other:?} for an answer to an offer"))),
         }
         let parcel = Parcel { words: answer.words, fds };
         match outgoing.agreed(parcel, &self.ends) {
             Ok(()) => {
-                self.control.send(&ControlMessage::new(Kind::Agreed), &[])?;
+                self.control.send(&ControlMessage::new(ControlKind::Agreed), &[])?;
                 Ok(Ok(outgoing))
             }
             Err(why) => {
-                self.control.send(&ControlMessage::new(Kind::Withdraw).text(&*why.reason), &[])?;
+                self.control
+                    .send(&ControlMessage::new(ControlKind::Withdraw).text(&*why.reason), &[])?;
                 Ok(Err(why))
             }
         }
@@ -179,20 +184,20 @@ impl Meeting {
     }
 
     /// Receiver's part: handles offers until one is agreed.
-    pub fn accept(&mut self) -> Result<Taken, Stop> {
+    pub fn accept(&mut self) -> Result<TakenOffer, WaitStop> {
         loop {
             // A sender that keeps making offers must not prevent the deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
-                return Err(Stop::corrupt("offers without end"));
+                return Err(WaitStop::corrupt("offers without end"));
             }
-            let Received { message: offer, fds } = self.control.message()?;
+            let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {
-                Kind::Offer => {}
+                ControlKind::Offer => {}
                 // Belongs to a buffer that the previous mechanism did not deliver.
-                Kind::Memory => continue,
-                Kind::GiveUp => return Err(Stop::Refused(Unfit::because(offer.text))),
-                other => return Err(Stop::corrupt(format!("{other:?} instead of an offer"))),
+                ControlKind::Memory => continue,
+                ControlKind::GiveUp => return Err(WaitStop::Refused(Unfit::because(offer.text))),
+                other => return Err(WaitStop::corrupt(format!("{other:?} instead of an offer"))),
             }
             let parcel = Parcel { words: offer.words, fds };
             match self.accept_one(&offer.text, &offer.tuning, parcel)? {
@@ -207,7 +212,7 @@ impl Meeting {
         name: &str,
         tuning: &Tuning,
         parcel: Parcel,
-    ) -> Result<Result<Taken, Unfit>, Stop> {
+    ) -> Result<Result<TakenOffer, Unfit>, WaitStop> {
         let mechanism = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
         let accepted = mechanism.and_then(|mechanism| {
             let (incoming, parcel) = mechanism.accept(tuning, parcel, &self.ends)?;
@@ -216,31 +221,34 @@ impl Meeting {
         let (info, incoming, parcel) = match accepted {
             Ok(accepted) => accepted,
             Err(why) => {
-                self.control.send(&ControlMessage::new(Kind::Refuse).text(&*why.reason), &[])?;
+                self.control
+                    .send(&ControlMessage::new(ControlKind::Refuse).text(&*why.reason), &[])?;
                 return Ok(Err(why));
             }
         };
         let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
-        self.control.send(&ControlMessage::new(Kind::Accept).words(&parcel.words), &fds)?;
+        self.control.send(&ControlMessage::new(ControlKind::Accept).words(&parcel.words), &fds)?;
         let answer = self.control.message()?.message;
         match answer.kind {
-            Kind::Agreed => Ok(Ok((Chosen { info, tuning: tuning.clone() }, incoming))),
-            Kind::Withdraw => {
+            ControlKind::Agreed => {
+                Ok(Ok((ChosenMechanism { info, tuning: tuning.clone() }, incoming)))
+            }
+            ControlKind::Withdraw => {
                 Ok(Err(Unfit::because(format!("withdrawn by the sender: {}", answer.text))))
             }
-            other => Err(Stop::corrupt(format!("{other:?} after an answer to an offer"))),
+            other => Err(WaitStop::corrupt(format!("{other:?} after an answer to an offer"))),
         }
     }
 }
 
 /// The mechanism in use, with its tuning.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenMechanism {
     pub info: &'static Info,
     pub tuning: Tuning,
 }
 
 /// A mechanism in use at the receiver.
-type Taken = (Chosen, Box<dyn Incoming>);
+type TakenOffer = (ChosenMechanism, Box<dyn Incoming>);
 
 /// Checks that both sides may access each other's memory.
 fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
@@ -258,7 +266,7 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
 }
 
 /// Runs the handshake. A failed system call becomes a refusal, as in a mechanism.
-fn shake_hands(party: Party) -> Result<Met, Stop> {
+fn shake_hands(party: Party) -> Result<MetSides, WaitStop> {
     let shaken = if party.role == Role::Sender {
         let geometry = Geometry {
             header: Geometry::header_len(),
@@ -269,10 +277,10 @@ fn shake_hands(party: Party) -> Result<Met, Stop> {
         };
         party.offer(geometry).and_then(Offered::finish)
     } else {
-        party.ask().and_then(Asked::accept).and_then(Accepted::finish)
+        party.ask().and_then(AskedParty::accept).and_then(Accepted::finish)
     };
     shaken.map_err(|stop| match stop {
-        Stop::Failed(Error::System { call, errno }) => Stop::refused(call, errno),
+        WaitStop::Failed(Error::System { call, errno }) => WaitStop::refused(call, errno),
         stop => stop,
     })
 }
@@ -280,8 +288,8 @@ fn shake_hands(party: Party) -> Result<Met, Stop> {
 /// Returns an unguessable word at a fixed address: a process that reads it from this process has opened
 /// the right process. It contains the process id, because a forked child inherits the word at this
 /// address and must not pass for its parent.
-fn token() -> &'static Token {
-    static TOKEN: Token = Token::new(0);
+fn token() -> &'static PeerToken {
+    static TOKEN: PeerToken = PeerToken::new(0);
     /// Process ids are below 2^22 (proc(5), pid_max).
     const PROCESS: u64 = (1 << 22) - 1;
     let now = TOKEN.load(Ordering::Relaxed);
@@ -296,9 +304,9 @@ fn token() -> &'static Token {
 }
 
 /// Converts a stop into the caller's error; in a bulk transfer every end of the peer is a death.
-pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
+pub(crate) fn error_of(stop: WaitStop, delivered: u64) -> Error {
     match stop {
-        Stop::Gone(_) => Error::PeerDied { delivered, partial: 0 },
+        WaitStop::Gone(_) => Error::PeerDied { delivered, partial: 0 },
         stop => stop.into_error(delivered),
     }
 }

@@ -1,8 +1,8 @@
 //! The traits of a mechanism, which moves a buffer from one process's memory to another's.
 
-use super::control::{Control, Note};
-use super::memory::{Lent, Memory};
-use crate::shared::stop::Stop;
+use super::control::{BulkControl, Note};
+use super::memory::{LentRegion, MappedBytes};
+use crate::shared::stop::WaitStop;
 use rustix::fd::OwnedFd;
 use std::fmt;
 use thalweg_core::{Info, Tuning, Unfit};
@@ -32,7 +32,11 @@ pub trait Mechanism: Sync {
 
     /// Creates the sender's end and everything that both ends will share.
     #[doc(hidden)]
-    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        ends: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
 
     /// Creates the receiver's end from the sender's parcel. The peer may have sent anything, so
     /// everything used is checked.
@@ -41,7 +45,7 @@ pub trait Mechanism: Sync {
         &self,
         tuning: &Tuning,
         parcel: Parcel,
-        ends: &Ends,
+        ends: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit>;
 }
 
@@ -54,7 +58,7 @@ impl fmt::Debug for dyn Mechanism {
 /// Facts about both ends for setting up a mechanism.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Ends {
+pub struct TransferEnds {
     /// `Ok` if the peer belongs to this user and both sides allow access to their memory; otherwise the
     /// reason.
     pub trusted: Result<(), Unfit>,
@@ -66,11 +70,11 @@ pub struct Ends {
     /// read is the right process.
     pub token: (u64, u64),
     /// Our own word.
-    pub own_token: &'static Token,
+    pub own_token: &'static PeerToken,
 }
 
 /// A random word at a fixed address that identifies a process.
-pub(crate) type Token = std::sync::atomic::AtomicU64;
+pub(crate) type PeerToken = std::sync::atomic::AtomicU64;
 
 /// Data passed to the peer when a mechanism is set up.
 #[doc(hidden)]
@@ -99,19 +103,19 @@ impl Parcel {
 #[doc(hidden)]
 pub trait Outgoing: Send {
     /// Processes the receiver's parcel; the receiver is ready.
-    fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
+    fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         let _ = (parcel, ends);
         Ok(())
     }
 
     /// Sends a non-empty buffer. Returns when all of it has arrived.
     #[allow(private_interfaces)]
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop>;
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop>;
 
     /// Allocates memory that this mechanism can send without a copy. `None` if the mechanism does not
     /// support that.
     #[allow(private_interfaces)]
-    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
+    fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
         let _ = len;
         None
     }
@@ -119,7 +123,11 @@ pub trait Outgoing: Send {
     /// Sends lent memory. Returns the memory unless the receiver keeps it. After a failure it is always
     /// returned, for another mechanism.
     #[allow(private_interfaces)]
-    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
+    fn send_lent(
+        &mut self,
+        lent: LentRegion,
+        control: &mut BulkControl,
+    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
         let outcome = self.send(lent.bytes(), control);
         (Some(lent), outcome)
     }
@@ -131,11 +139,11 @@ pub trait Outgoing: Send {
 pub struct Broken {
     /// Number of valid bytes from the start.
     pub(crate) delivered: u64,
-    pub(crate) stop: Stop,
+    pub(crate) stop: WaitStop,
 }
 
-impl From<Stop> for Broken {
-    fn from(stop: Stop) -> Self {
+impl From<WaitStop> for Broken {
+    fn from(stop: WaitStop) -> Self {
         Self { delivered: 0, stop }
     }
 }
@@ -150,7 +158,7 @@ pub trait Incoming: Send {
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken>;
 
     /// Receives the buffer as separate memory. `None` for mechanisms that can only fill existing
@@ -159,8 +167,8 @@ pub trait Incoming: Send {
     fn receive_as_memory(
         &mut self,
         begin: Note,
-        control: &mut Control,
-    ) -> Option<Result<Memory, Broken>> {
+        control: &mut BulkControl,
+    ) -> Option<Result<MappedBytes, Broken>> {
         let _ = (begin, control);
         None
     }

@@ -85,12 +85,12 @@ pub(crate) unsafe fn copy_in(to: *mut u8, from: &[u8]) {
 
 /// A mapping of memory that is private to this process.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MappedBytes {
     region: Option<Region>,
     len: usize,
 }
 
-impl Memory {
+impl MappedBytes {
     /// Allocates `len` zeroed bytes, on huge pages if the kernel provides them, and makes them
     /// resident. Returns ENOMEM if the machine or the process has no more memory.
     pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
@@ -115,7 +115,7 @@ impl Memory {
     }
 }
 
-impl Deref for Memory {
+impl Deref for MappedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -128,7 +128,7 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for MappedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &self.region {
             None => &mut [],
@@ -141,7 +141,7 @@ impl DerefMut for Memory {
 /// A buffer received by [`Receiver::recv_new`](super::Receiver::recv_new): memory that is private to
 /// this process.
 #[derive(Debug)]
-pub struct Buffer(pub(crate) Memory);
+pub struct Buffer(pub(crate) MappedBytes);
 
 impl Deref for Buffer {
     type Target = [u8];
@@ -160,7 +160,7 @@ impl DerefMut for Buffer {
 /// Allocates `len` zeroed bytes for repeated receiving. The memory is on huge pages if the kernel
 /// provides them, and resident, because a page fault costs more than the copy of its page.
 pub fn buffer(len: usize) -> Result<Buffer, Errno> {
-    Memory::fresh(len, Pages::Transparent).map(Buffer)
+    MappedBytes::fresh(len, Pages::Transparent).map(Buffer)
 }
 
 /// Method of passing lent memory on.
@@ -176,14 +176,14 @@ pub(crate) enum Handing {
 
 /// Memory that can be passed to another process; only this process writes to it.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LentRegion {
     /// `None` if the length is 0.
     pub region: Option<Region>,
     pub handing: Handing,
     len: usize,
 }
 
-impl Lent {
+impl LentRegion {
     /// Creates a memfd that only this process can write: other processes can neither resize it nor map
     /// it writable.
     pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
@@ -244,7 +244,7 @@ impl Lent {
 /// Memory for a message to be sent with [`Sender::send_loan`](super::Sender::send_loan). Mechanisms
 /// that can pass it on save the copy into shared memory.
 #[derive(Debug)]
-pub struct Loan(pub(crate) Lent);
+pub struct Loan(pub(crate) LentRegion);
 
 impl Deref for Loan {
     type Target = [u8];
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_loan_is_written_by_nobody_else() {
-        let Ok(mut lent) = Lent::shared(8192, 1) else { return };
+        let Ok(mut lent) = LentRegion::shared(8192, 1) else { return };
         lent.bytes_mut()[8191] = 9;
         let Handing::Shared(fd, _) = &lent.handing else { panic!("{lent:?}") };
         assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());

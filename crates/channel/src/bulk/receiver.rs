@@ -1,32 +1,32 @@
 //! The receiving end.
 
 use super::choose::Options;
-use super::control::{Control, Note, Say};
-use super::handshake::{Chosen, Meeting, Skipped, error_of};
+use super::control::{BulkControl, Note, Say};
+use super::handshake::{ChosenMechanism, MetPeer, Skipped, error_of};
 use super::mechanism::{Broken, Incoming};
-use super::memory::{Buffer, Memory};
+use super::memory::{Buffer, MappedBytes};
 use crate::error::{Error, Result};
 use crate::layout::Role;
 use crate::link::Link;
 use crate::shared::liveness::Gone;
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
 
 /// Receives the buffers of one [`Sender`](super::Sender), in order.
 pub struct Receiver {
-    meeting: Meeting,
-    chosen: Chosen,
+    meeting: MetPeer,
+    chosen: ChosenMechanism,
     incoming: Box<dyn Incoming>,
     /// An announced buffer that was not received yet.
     pending: Option<Note>,
-    end: Option<End>,
+    end: Option<ReceiverState>,
 }
 
 /// Reason why nothing more will arrive.
 #[derive(Clone, Copy)]
-enum End {
+enum ReceiverState {
     Goodbye,
     Broken,
 }
@@ -49,8 +49,8 @@ impl Receiver {
         link: Link,
         options: &Options,
         deadline: Option<Instant>,
-    ) -> std::result::Result<Self, Stop> {
-        let mut meeting = Meeting::begin(link, options, deadline, Role::Receiver)?;
+    ) -> std::result::Result<Self, WaitStop> {
+        let mut meeting = MetPeer::begin(link, options, deadline, Role::Receiver)?;
         let (chosen, incoming) = meeting.accept()?;
         meeting.control.until(None);
         Ok(Self { meeting, chosen, incoming, pending: None, end: None })
@@ -82,8 +82,8 @@ impl Receiver {
         self.meeting.control.check_here()?;
         self.meeting.control.until(deadline);
         match self.end {
-            Some(End::Goodbye) => return Ok(None),
-            Some(End::Broken) => return Err(Error::Closed { delivered: 0 }),
+            Some(ReceiverState::Goodbye) => return Ok(None),
+            Some(ReceiverState::Broken) => return Err(Error::Closed { delivered: 0 }),
             None => {}
         }
         Ok(self.begin()?.map(|note| note.words[0]))
@@ -156,7 +156,7 @@ impl Receiver {
             let most = host::memory_available().unwrap_or(u64::MAX);
             let whole = usize::try_from(len).ok().filter(|_| len <= most);
             let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
-            let memory = Memory::fresh(whole, Pages::Transparent);
+            let memory = MappedBytes::fresh(whole, Pages::Transparent);
             let mut memory = memory.map_err(Error::system("mmap"))?;
             let got = self.recv_into_until(&mut memory, deadline)?;
             if got == whole {
@@ -164,7 +164,7 @@ impl Receiver {
             }
             // After a fall-back the sender may only repeat the announced buffer.
             let what = "another buffer than was announced".to_owned();
-            return Err(self.broken(Stop::corrupt(what), 0));
+            return Err(self.broken(WaitStop::corrupt(what), 0));
         }
     }
 
@@ -173,19 +173,19 @@ impl Receiver {
         while self.pending.is_none() {
             let note = match self.meeting.control.hear() {
                 // No buffer has begun.
-                Err(Stop::Late) => return Err(Error::Timeout),
+                Err(WaitStop::Late) => return Err(Error::Timeout),
                 note => note.map_err(|stop| self.broken(stop, 0))?,
             };
             match note.say {
                 Say::Begin => self.pending = Some(note),
                 Say::StepDown => self.step_down().map_err(|stop| self.broken(stop, 0))?,
                 Say::Bye => {
-                    self.end = Some(End::Goodbye);
+                    self.end = Some(ReceiverState::Goodbye);
                     return Ok(None);
                 }
                 other => {
                     let what = format!("{other:?} between two buffers");
-                    return Err(self.broken(Stop::corrupt(what), 0));
+                    return Err(self.broken(WaitStop::corrupt(what), 0));
                 }
             }
         }
@@ -202,16 +202,16 @@ impl Receiver {
             return Ok(true);
         };
         let next = match stop {
-            Stop::Refused(why) => {
+            WaitStop::Refused(why) => {
                 // Closed first, because the sender may be waiting on resources of the mechanism.
-                self.incoming = Box::new(NoMechanism);
+                self.incoming = Box::new(NoIncoming);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
                 let mechanism = self.chosen.info.name.to_owned();
                 self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
                 self.refuse(errno)
             }
             // The mechanism's pipe has ended. A living sender sends a note next.
-            Stop::Gone(_) => self.hear_step_down(),
+            WaitStop::Gone(_) => self.hear_step_down(),
             other => Err(other),
         };
         match next {
@@ -220,23 +220,23 @@ impl Receiver {
         }
     }
 
-    fn refuse(&mut self, errno: u64) -> std::result::Result<(), Stop> {
+    fn refuse(&mut self, errno: u64) -> std::result::Result<(), WaitStop> {
         self.meeting.control.tell(Note::new(Say::Refused, &[errno]))?;
         self.hear_step_down()
     }
 
-    fn hear_step_down(&mut self) -> std::result::Result<(), Stop> {
+    fn hear_step_down(&mut self) -> std::result::Result<(), WaitStop> {
         match self.meeting.control.hear()?.say {
             Say::StepDown => self.step_down(),
             // The sender gave up in the middle of a buffer.
-            Say::Bye => Err(Stop::Gone(Gone::Died)),
-            other => Err(Stop::corrupt(format!("{other:?} in the middle of a buffer"))),
+            Say::Bye => Err(WaitStop::Gone(Gone::Died)),
+            other => Err(WaitStop::corrupt(format!("{other:?} in the middle of a buffer"))),
         }
     }
 
     /// Agrees on another mechanism with the sender.
-    fn step_down(&mut self) -> std::result::Result<(), Stop> {
-        self.incoming = Box::new(NoMechanism);
+    fn step_down(&mut self) -> std::result::Result<(), WaitStop> {
+        self.incoming = Box::new(NoIncoming);
         let (mechanism, known) = (self.chosen.info.name, &self.meeting.skipped);
         if !known.iter().any(|skipped| skipped.mechanism == mechanism) {
             let reason = "given up by the sender".to_owned();
@@ -246,18 +246,18 @@ impl Receiver {
         Ok(())
     }
 
-    pub(super) fn broken(&mut self, stop: Stop, delivered: u64) -> Error {
+    pub(super) fn broken(&mut self, stop: WaitStop, delivered: u64) -> Error {
         self.give_up();
         error_of(stop, delivered)
     }
 
     /// Ends the transfer; nothing more is received.
     pub(super) fn give_up(&mut self) {
-        self.end = Some(End::Broken);
+        self.end = Some(ReceiverState::Broken);
         self.meeting.control.close();
     }
 
-    pub(super) fn control(&mut self) -> &mut Control {
+    pub(super) fn control(&mut self) -> &mut BulkControl {
         &mut self.meeting.control
     }
 
@@ -273,16 +273,16 @@ impl Receiver {
 }
 
 /// Placeholder between two mechanisms.
-struct NoMechanism;
+struct NoIncoming;
 
-impl Incoming for NoMechanism {
+impl Incoming for NoIncoming {
     #[allow(private_interfaces)]
     fn receive(
         &mut self,
         _: Note,
         _: &mut [u8],
-        _: &mut Control,
+        _: &mut BulkControl,
     ) -> std::result::Result<(), Broken> {
-        Err(Stop::Refused(Unfit::because("no mechanism is in use")).into())
+        Err(WaitStop::Refused(Unfit::because("no mechanism is in use")).into())
     }
 }

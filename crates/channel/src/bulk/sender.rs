@@ -2,24 +2,24 @@
 
 use super::choice::Choice;
 use super::choose::Options;
-use super::control::{Control, Note, Say};
+use super::control::{BulkControl, Note, Say};
 use super::facts::Facts;
-use super::handshake::{Chosen, Meeting, Skipped, error_of};
+use super::handshake::{ChosenMechanism, MetPeer, Skipped, error_of};
 use super::mechanism::Outgoing;
-use super::memory::{Lent, Loan};
+use super::memory::{LentRegion, Loan};
 use crate::error::{Error, Result};
 use crate::layout::Role;
 use crate::link::Link;
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 
 /// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
 /// arrived; later changes to it are not visible to the receiver.
 pub struct Sender {
-    meeting: Meeting,
+    meeting: MetPeer,
     options: Options,
-    chosen: Chosen,
+    chosen: ChosenMechanism,
     outgoing: Box<dyn Outgoing>,
     /// `true` after a failed transfer: the receiver may be in the middle of a buffer.
     broken: bool,
@@ -37,7 +37,7 @@ impl Sender {
     /// Like [`Sender::over`], until `deadline` at the latest; `None` waits without limit.
     pub fn over_until(link: Link, options: Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
-            let mut meeting = Meeting::begin(link, &options, deadline, Role::Sender)?;
+            let mut meeting = MetPeer::begin(link, &options, deadline, Role::Sender)?;
             let agreed = meeting.offer(&options)?;
             meeting.control.until(None);
             Ok((meeting, agreed))
@@ -98,7 +98,7 @@ impl Sender {
     pub fn alloc(&mut self, len: usize) -> Result<Loan> {
         let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
             Some(lent) => lent,
-            None => Lent::ordinary(len),
+            None => LentRegion::ordinary(len),
         };
         lent.map(Loan).map_err(|why| Error::not_permitted(why.reason))
     }
@@ -119,7 +119,9 @@ impl Sender {
         self.transfer(
             |outgoing, control| {
                 let Some(own) = lent.take() else {
-                    return Err(Stop::Refused(Unfit::because("the loan could not be had back")));
+                    return Err(WaitStop::Refused(Unfit::because(
+                        "the loan could not be had back",
+                    )));
                 };
                 let outcome;
                 (lent, outcome) = outgoing.send_lent(own, control);
@@ -130,7 +132,7 @@ impl Sender {
         Ok(lent.map(Loan))
     }
 
-    pub(super) fn control(&mut self) -> &mut Control {
+    pub(super) fn control(&mut self) -> &mut BulkControl {
         &mut self.meeting.control
     }
 
@@ -158,7 +160,10 @@ impl Sender {
 
     fn transfer(
         &mut self,
-        mut attempt: impl FnMut(&mut dyn Outgoing, &mut Control) -> std::result::Result<(), Stop>,
+        mut attempt: impl FnMut(
+            &mut dyn Outgoing,
+            &mut BulkControl,
+        ) -> std::result::Result<(), WaitStop>,
         (empty, deadline): (bool, Option<Instant>),
     ) -> Result<()> {
         self.meeting.control.check_here()?;
@@ -176,7 +181,7 @@ impl Sender {
             };
             let stop = match outcome {
                 Ok(()) => return Ok(()),
-                Err(Stop::Refused(why)) => match self.step_down(why) {
+                Err(WaitStop::Refused(why)) => match self.step_down(why) {
                     Ok(()) => continue,
                     Err(stop) => stop,
                 },
@@ -188,9 +193,9 @@ impl Sender {
     }
 
     /// Falls back to another mechanism and agrees on it with the receiver.
-    fn step_down(&mut self, why: Unfit) -> std::result::Result<(), Stop> {
+    fn step_down(&mut self, why: Unfit) -> std::result::Result<(), WaitStop> {
         // The old mechanism's resources are closed first: the receiver may be waiting on them.
-        self.outgoing = Box::new(NoMechanism);
+        self.outgoing = Box::new(NoOutgoing);
         let mechanism = self.chosen.info.name.to_owned();
         self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
         self.meeting.control.tell(Note::new(Say::StepDown, &[]))?;
@@ -210,11 +215,11 @@ impl Drop for Sender {
 }
 
 /// Placeholder between two mechanisms.
-struct NoMechanism;
+struct NoOutgoing;
 
-impl Outgoing for NoMechanism {
+impl Outgoing for NoOutgoing {
     #[allow(private_interfaces)]
-    fn send(&mut self, _: &[u8], _: &mut Control) -> std::result::Result<(), Stop> {
-        Err(Stop::Refused(Unfit::because("no mechanism is in use")))
+    fn send(&mut self, _: &[u8], _: &mut BulkControl) -> std::result::Result<(), WaitStop> {
+        Err(WaitStop::Refused(Unfit::because("no mechanism is in use")))
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::Errno;
 
-use crate::bulk::control::{Control, Note, Say};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+use crate::bulk::control::{BulkControl, Note, Say};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 use crate::shared::liveness::Gone;
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 
 /// The properties in which these mechanisms differ.
 pub struct StreamMechanism {
@@ -31,14 +31,14 @@ pub struct StreamMechanism {
 type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
-struct Sender {
+struct StreamSender {
     fd: Arc<OwnedFd>,
     piece: usize,
     call: &'static str,
     write: Write,
 }
 
-struct Receiver {
+struct StreamReceiver {
     fd: Arc<OwnedFd>,
     piece: usize,
     call: &'static str,
@@ -62,10 +62,14 @@ impl Mechanism for StreamMechanism {
         (self.probe)()
     }
 
-    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        _: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         let (fd, theirs) = (self.make)(tuning)?;
         let (call, write) = (self.info.calls[0], self.write);
-        let sender = Sender { fd: Arc::new(fd), piece: self.piece(tuning), call, write };
+        let sender = StreamSender { fd: Arc::new(fd), piece: self.piece(tuning), call, write };
         Ok((Box::new(sender), Parcel::of(&[], vec![theirs])))
     }
 
@@ -73,33 +77,33 @@ impl Mechanism for StreamMechanism {
         &self,
         tuning: &Tuning,
         mut parcel: Parcel,
-        _: &Ends,
+        _: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let fd = Arc::new((self.take)(parcel.fd()?)?);
         let call = self.info.calls[self.info.calls.len() - 1];
         let (piece, shares_pages) = (self.piece(tuning), self.shares_pages);
-        let receiver = Receiver { fd, piece, call, read: self.read, shares_pages };
+        let receiver = StreamReceiver { fd, piece, call, read: self.read, shares_pages };
         Ok((Box::new(receiver), Parcel::default()))
     }
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for StreamSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         control.watch_with(&self.fd);
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         let mut rest = bytes;
         while !rest.is_empty() {
             match (self.write)(self.fd.as_fd(), &rest[..rest.len().min(self.piece)]) {
-                Ok(0) => return Err(Stop::refused(self.call, Errno::INVAL)),
+                Ok(0) => return Err(WaitStop::refused(self.call, Errno::INVAL)),
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => control.wanted()?,
                 Err(Errno::AGAIN) => match control.check() {
                     Ok(()) => control.await_ready(self.fd.as_fd(), PollFlags::OUT)?,
-                    Err(Stop::Gone(_)) => return Err(deserted(control)),
+                    Err(WaitStop::Gone(_)) => return Err(deserted(control)),
                     Err(stop) => return Err(stop),
                 },
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(deserted(control)),
-                Err(errno) => return Err(Stop::refused(self.call, errno)),
+                Err(errno) => return Err(WaitStop::refused(self.call, errno)),
             }
         }
         control.expect(Say::Done).map(drop)
@@ -107,22 +111,24 @@ impl Outgoing for Sender {
 }
 
 /// Handles a closed end: the receiver is gone, or it has refused and sent a note.
-pub(crate) fn deserted(control: &mut Control) -> Stop {
+pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
-        Ok(_) => Stop::corrupt("done before the end"),
+        Ok(_) => WaitStop::corrupt("done before the end"),
     }
 }
 
-impl Receiver {
-    fn fill(&self, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+impl StreamReceiver {
+    fn fill(&self, into: &mut [u8], control: &mut BulkControl) -> Result<(), Broken> {
         let (mut filled, mut ended) = (0, None);
         while filled < into.len() {
             let most = self.piece.min(into.len() - filled);
             let answer = (self.read)(self.fd.as_fd(), &mut into[filled..filled + most]);
             let broken = |stop| Broken { delivered: filled as u64, stop };
             match (answer, ended.take()) {
-                (Ok(0) | Err(Errno::CONNRESET), _) => return Err(broken(Stop::Gone(Gone::Died))),
+                (Ok(0) | Err(Errno::CONNRESET), _) => {
+                    return Err(broken(WaitStop::Gone(Gone::Died)));
+                }
                 (Ok(count), _) => filled += count,
                 (Err(Errno::INTR), _) => control.wanted().map_err(broken)?,
                 (Err(Errno::AGAIN), Some(stop)) => return Err(broken(stop)),
@@ -133,15 +139,20 @@ impl Receiver {
                     // The peer may have written and then died: look once more.
                     Err(stop) => ended = Some(stop),
                 },
-                (Err(errno), _) => return Err(broken(Stop::refused(self.call, errno))),
+                (Err(errno), _) => return Err(broken(WaitStop::refused(self.call, errno))),
             }
         }
         Ok(())
     }
 }
 
-impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+impl Incoming for StreamReceiver {
+    fn receive(
+        &mut self,
+        _: Note,
+        into: &mut [u8],
+        control: &mut BulkControl,
+    ) -> Result<(), Broken> {
         control.watch_with(&self.fd);
         let filled = self.fill(into, control);
         if !self.shares_pages {

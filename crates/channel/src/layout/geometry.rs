@@ -1,6 +1,6 @@
 //! The fixed fields at the start of a memory file.
 
-use super::{ALIGN, BULK_VERSION, Fault, MOST_CAPACITY, VERSION, Words, put, u32_at, u64_at};
+use super::{ALIGN, BULK_VERSION, Fault, MOST_CAPACITY, SideWords, VERSION, put, u32_at, u64_at};
 
 /// The owner of a memory file, which determines its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Geometry {
     pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
-        if header < size_of::<Words>() as u64 || !header.is_power_of_two() || header < page {
+        if header < size_of::<SideWords>() as u64 || !header.is_power_of_two() || header < page {
             return Err(format!("header_len {header} is no power of two and multiple of {page}"));
         }
         if !role.is_of_ring() {
@@ -104,7 +104,7 @@ impl Geometry {
     /// Returns the header size in bytes: it holds all words and is a multiple of this machine's page
     /// size.
     pub(crate) fn header_len() -> u32 {
-        rustix::param::page_size().max(size_of::<Words>().next_power_of_two()) as u32
+        rustix::param::page_size().max(size_of::<SideWords>().next_power_of_two()) as u32
     }
 
     /// Returns the number of data bytes in the file of this role.

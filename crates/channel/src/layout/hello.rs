@@ -7,7 +7,7 @@ const BULK: &[u8; 8] = b"THALWEGB";
 
 /// Type of a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HelloKind {
     /// First message of a producer or sender; carries the descriptor of its memory.
     Offer,
     /// First message of a consumer or receiver.
@@ -21,7 +21,7 @@ pub enum Kind {
     Refuse(Refusal),
 }
 
-impl Kind {
+impl HelloKind {
     /// Returns the message type in words, for error messages.
     pub const fn words(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Refusal {
 pub struct Introduction {
     /// `true` if the peer may read and write this process's memory.
     pub trusts: bool,
-    /// `true` if the message carries a memory file. In [`Kind::Ready`]: `true` if both files are used.
+    /// `true` if the message carries a memory file. In [`HelloKind::Ready`]: `true` if both files are used.
     pub shares: bool,
     /// Address of `token` in this process's memory.
     pub token_at: u64,
@@ -99,7 +99,7 @@ const SHARES: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Type of the message.
-    pub kind: Kind,
+    pub kind: HelloKind,
     /// Epoch of the channel; 0 in an Ask, and if no channel exists yet.
     pub epoch: u64,
     /// `None` on a ring.
@@ -111,18 +111,18 @@ impl Hello {
     pub const LEN: usize = 64;
 
     /// Builds a message of a ring's handshake.
-    pub const fn of_ring(kind: Kind, epoch: u64) -> Self {
+    pub const fn of_ring(kind: HelloKind, epoch: u64) -> Self {
         Self { kind, epoch, introduction: None }
     }
 
     /// Encodes the message for the link.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let (kind, code) = match self.kind {
-            Kind::Offer => (1, 0),
-            Kind::Ask => (2, 0),
-            Kind::Accept => (3, 0),
-            Kind::Ready => (4, 0),
-            Kind::Refuse(why) => (5, why.code()),
+            HelloKind::Offer => (1, 0),
+            HelloKind::Ask => (2, 0),
+            HelloKind::Accept => (3, 0),
+            HelloKind::Ready => (4, 0),
+            HelloKind::Refuse(why) => (5, why.code()),
         };
         let (magic, version) = match self.introduction {
             None => (RING, VERSION),
@@ -155,11 +155,11 @@ impl Hello {
             return Err(format!("version {version}: only {known} is known"));
         }
         let kind = match u32_at(bytes, 12) {
-            1 => Kind::Offer,
-            2 => Kind::Ask,
-            3 => Kind::Accept,
-            4 => Kind::Ready,
-            5 => Kind::Refuse(Refusal::of(u32_at(bytes, 24))),
+            1 => HelloKind::Offer,
+            2 => HelloKind::Ask,
+            3 => HelloKind::Accept,
+            4 => HelloKind::Ready,
+            5 => HelloKind::Refuse(Refusal::of(u32_at(bytes, 24))),
             other => return Err(format!("handshake message of kind {other}")),
         };
         let flags = u32_at(bytes, 28);
@@ -182,8 +182,9 @@ mod tests {
     #[test]
     fn every_kind_comes_back() {
         let refusals = [Refusal::Taken, Refusal::SameRole, Refusal::Memory, Refusal::Other];
-        let kinds = [Kind::Offer, Kind::Ask, Kind::Accept, Kind::Ready].into_iter();
-        for kind in kinds.chain(refusals.map(Kind::Refuse)) {
+        let kinds =
+            [HelloKind::Offer, HelloKind::Ask, HelloKind::Accept, HelloKind::Ready].into_iter();
+        for kind in kinds.chain(refusals.map(HelloKind::Refuse)) {
             let own = Introduction { trusts: true, token: 5, destination: 2, ..Default::default() };
             for introduction in [None, Some(own), Some(Introduction { shares: true, ..own })] {
                 let hello = Hello { kind, epoch: 9, introduction };
@@ -200,7 +201,7 @@ mod tests {
             value: u8,
         ) {
             let _ = Hello::parse(&bytes);
-            let mut near = Hello::of_ring(Kind::Offer, 3).to_bytes();
+            let mut near = Hello::of_ring(HelloKind::Offer, 3).to_bytes();
             near[at] = value;
             let _ = Hello::parse(&near);
         }

@@ -5,7 +5,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
 use thalweg_sys::futex::OWNER_DIED;
-use thalweg_sys::robust::Node;
+use thalweg_sys::robust::RobustNode;
 
 /// Maximum number of unread notes in one direction of a bulk transfer. A transfer needs three at most.
 pub(crate) const UNREAD: u64 = 8;
@@ -15,26 +15,26 @@ const NOTE_APART: usize = 8;
 /// A value alone in 128 bytes (two cache lines), to avoid false sharing.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(crate) struct Pair<T>(pub T);
+pub(crate) struct CacheLines<T>(pub T);
 
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct SideWords {
     /// Offset 0: [`crate::layout::Geometry`]. It is copied out once and never read again, because its
     /// owner could change it.
-    fixed: Pair<UnsafeCell<[u8; 128]>>,
+    fixed: CacheLines<UnsafeCell<[u8; 128]>>,
     /// Offset 128: on a ring, the head or tail in bytes; in a bulk transfer, the number of notes sent.
-    pub cursor: Pair<AtomicU64>,
+    pub cursor: CacheLines<AtomicU64>,
     /// Offset 256: counts the wake-ups sent to the peer; the peer sleeps on this word.
-    pub wake: Pair<AtomicU32>,
+    pub wake: CacheLines<AtomicU32>,
     /// Offset 384: if and how the owner sleeps.
-    pub waiting: Pair<AtomicU32>,
+    pub waiting: CacheLines<AtomicU32>,
     /// Offset 512.
-    pub alive: Pair<Alive>,
+    pub alive: CacheLines<Alive>,
     /// Offset 640: in a bulk transfer, the number of slots filled or emptied; 0 on a ring.
-    pub slots: Pair<AtomicU64>,
+    pub slots: CacheLines<AtomicU64>,
     /// Offset 768: the notes of a bulk transfer; zero on a ring.
-    pub notes: Pair<[[AtomicU64; NOTE_APART]; UNREAD as usize]>,
+    pub notes: CacheLines<[[AtomicU64; NOTE_APART]; UNREAD as usize]>,
 }
 
 /// The words that show if the owner lives and if its end is open.
@@ -42,24 +42,24 @@ pub(crate) struct Words {
 #[derive(Debug)]
 pub(crate) struct Alive {
     /// The kernel sets a bit in the word of this robust-list node when the owner dies.
-    pub node: Node,
+    pub node: RobustNode,
     /// 1 after the owner has closed its end.
     pub closed: AtomicU32,
 }
 
 const _: () = {
-    assert!(std::mem::offset_of!(Words, cursor) == 128);
-    assert!(std::mem::offset_of!(Words, wake) == 256);
-    assert!(std::mem::offset_of!(Words, waiting) == 384);
-    assert!(std::mem::offset_of!(Words, alive) == 512);
+    assert!(std::mem::offset_of!(SideWords, cursor) == 128);
+    assert!(std::mem::offset_of!(SideWords, wake) == 256);
+    assert!(std::mem::offset_of!(SideWords, waiting) == 384);
+    assert!(std::mem::offset_of!(SideWords, alive) == 512);
     assert!(std::mem::offset_of!(Alive, closed) == 16);
-    assert!(std::mem::offset_of!(Words, slots) == 640);
-    assert!(std::mem::offset_of!(Words, notes) == 768);
-    assert!(size_of::<Words>() == 1280);
+    assert!(std::mem::offset_of!(SideWords, slots) == 640);
+    assert!(std::mem::offset_of!(SideWords, notes) == 768);
+    assert!(size_of::<SideWords>() == 1280);
     assert!(cfg!(target_endian = "little"), "the words are little endian and used in place");
 };
 
-impl Words {
+impl SideWords {
     /// Returns `true` if the owner has closed its end.
     #[inline]
     pub fn is_closed(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::{
     Address, Admit, Link, left,
-    place::{Place, fresh_name},
+    place::{SocketPlace, fresh_name},
     wait,
 };
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ impl Listener {
             Admit::SameUser => Mode::RUSR | Mode::WUSR,
             Admit::User(_) | Admit::Anyone => Mode::RWXU | Mode::RWXG | Mode::RWXO,
         };
-        let place = Place::of(&path)?;
+        let place = SocketPlace::of(&path)?;
         let fresh = fresh_name();
         let socket = place.listen(&fresh, mode)?;
         let file = place.name(&fresh).inspect_err(|_| place.remove(&fresh))?;

@@ -17,19 +17,17 @@ use std::{
     path::Path,
 };
 use thalweg_core::atomic_file::{name::unique, unlink};
+use thalweg_core::cadence::ATTEMPTS;
 use thalweg_sys::{Errno, io, peer};
 
-/// Maximum number of attempts to take the name while other processes create and remove it.
-const TRIES: usize = 100;
-
 /// The directory of a socket file, and its name.
-pub(super) struct Place<'a> {
+pub(super) struct SocketPlace<'a> {
     path: &'a Path,
     directory: OwnedFd,
     name: CString,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SocketPlace<'a> {
     pub fn of(path: &'a Path) -> Result<Self> {
         let above = match path.parent() {
             Some(above) if above != Path::new("") => above,
@@ -64,7 +62,7 @@ impl<'a> Place<'a> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.directory, fresh, flags, Mode::empty());
         let file = file.map_err(Error::at("open", self.path))?;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match io::rename_new(&self.directory, fresh, &self.directory, &*self.name) {
                 Ok(()) => return Ok(file),
                 Err(Errno::EXIST) => self.remove_stale()?,

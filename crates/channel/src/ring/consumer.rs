@@ -1,12 +1,12 @@
 //! The reading end of a ring.
 
 use super::Options;
-use super::held::{Bytes, Held, Keeper};
-use super::pace::Pace;
+use super::held::{Bytes, Held, HoldKeeper};
+use super::pace::PollPace;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, FRAME_HEADER, Frame, occupied};
 use crate::link::Link;
-use crate::shared::end::{End, Patience};
+use crate::shared::end::{ChannelEnd, WaitPatience};
 use crate::shared::wait::steps;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
@@ -16,15 +16,15 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Consumer {
     /// Must be dropped before `end`.
-    keeper: Keeper,
-    pub(super) end: End,
+    keeper: HoldKeeper,
+    pub(super) end: ChannelEnd,
     /// Bytes received since the beginning. Equals the published tail, unless a message is held.
     pub(super) tail: u64,
     /// The producer's head as last read; never larger than the real one.
     pub(super) head: u64,
     /// Number of messages received, including held ones.
     pub(super) received: u64,
-    pace: Pace,
+    pace: PollPace,
     trusted: bool,
     /// Buffer for copies of messages if the producer is not trusted.
     scratch: Vec<u8>,
@@ -43,16 +43,16 @@ impl Consumer {
         Ok(Self::over(super::end(accepted.finish(), options)?, options))
     }
 
-    pub(super) fn over(end: End, options: &Options) -> Self {
+    pub(super) fn over(end: ChannelEnd, options: &Options) -> Self {
         let trusted = options.trusted;
         let scratch = Vec::new();
         Self {
-            keeper: Keeper::default(),
+            keeper: HoldKeeper::default(),
             end,
             tail: 0,
             head: 0,
             received: 0,
-            pace: Pace::default(),
+            pace: PollPace::default(),
             trusted,
             scratch,
             broken: None,
@@ -84,14 +84,14 @@ impl Consumer {
 
     /// Like [`Consumer::receive`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Sample<'_>> {
-        self.data(Patience::Until(deadline))?;
+        self.data(WaitPatience::Until(deadline))?;
         let len = self.open_frame(self.tail, self.received)?;
         Ok(Sample { consumer: self, len })
     }
 
     /// Like [`Consumer::receive`], but returns `None` if no message is available now.
     pub fn try_receive(&mut self) -> Result<Option<Sample<'_>>> {
-        if !self.data(Patience::None)? {
+        if !self.data(WaitPatience::None)? {
             return Ok(None);
         }
         let len = self.open_frame(self.tail, self.received)?;
@@ -121,7 +121,7 @@ impl Consumer {
     /// it after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
-        Ok(self.keeper.holds_up() && !self.data(Patience::None)?)
+        Ok(self.keeper.holds_up() && !self.data(WaitPatience::None)?)
     }
 
     /// Returns the writing process.
@@ -131,11 +131,11 @@ impl Consumer {
 
     /// Returns `true` if a message is available now.
     pub(crate) fn is_ready(&mut self) -> Result<bool> {
-        self.data(Patience::None)
+        self.data(WaitPatience::None)
     }
 
-    /// Returns `true` if a message is available. `false` is possible only with [`Patience::None`].
-    pub(super) fn data(&mut self, patience: Patience) -> Result<bool> {
+    /// Returns `true` if a message is available. `false` is possible only with [`WaitPatience::None`].
+    pub(super) fn data(&mut self, patience: WaitPatience) -> Result<bool> {
         self.check()?;
         if self.head > self.tail {
             return Ok(true);
@@ -144,7 +144,8 @@ impl Consumer {
         if self.pace.pauses() > 0 && self.end.steps_back(patience) && self.stays_away()? {
             return Ok(true);
         }
-        let look = &mut |end: &End| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail));
+        let look =
+            &mut |end: &ChannelEnd| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail));
         let found = self.end.find(patience, look);
         match found {
             Ok(Some(head)) => {
@@ -274,7 +275,7 @@ impl AsFd for Consumer {
 }
 
 /// Returns the producer's head after a plausibility check.
-pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
+pub(super) fn head_of(end: &ChannelEnd, before: u64, tail: u64) -> Result<u64> {
     let head = steps::seen(&end.peer.words().cursor.0);
     // The subtraction cannot overflow: head >= before >= tail.
     if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {

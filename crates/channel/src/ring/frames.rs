@@ -1,13 +1,13 @@
 //! Access to frames in the memory of a ring.
 
 use crate::layout::FRAME_HEADER;
-use crate::shared::memory::Memory;
+use crate::shared::memory::SideMemory;
 use std::ptr::NonNull;
 
 /// The header of a frame, as words.
-pub(crate) type Header = [u64; FRAME_HEADER / 8];
+pub(crate) type FrameWords = [u64; FRAME_HEADER / 8];
 
-impl Memory {
+impl SideMemory {
     /// Returns the address of a position. The next `capacity` bytes from there are mapped.
     #[inline]
     pub(crate) fn at(&self, position: u64) -> NonNull<u8> {
@@ -26,7 +26,7 @@ impl Memory {
 
     /// Copies a frame's header with four loads that the compiler may not repeat.
     #[inline]
-    pub(crate) fn frame_header(&self, position: u64) -> Header {
+    pub(crate) fn frame_header(&self, position: u64) -> FrameWords {
         let from = self.at(position).cast::<u64>();
         std::array::from_fn(|at| {
             // SAFETY: 32 bytes from a position are mapped, and `at` < 4.
@@ -65,8 +65,8 @@ impl Memory {
 
     /// Writes a header to our own memory, behind the head, where no consumer reads.
     #[inline]
-    pub(crate) fn write_header(&mut self, position: u64, header: Header) {
-        let to = self.at(position).cast::<Header>();
+    pub(crate) fn write_header(&mut self, position: u64, header: FrameWords) {
+        let to = self.at(position).cast::<FrameWords>();
         // SAFETY: 32 bytes from a position are mapped for writing, and aligned because positions are
         // multiples of 64. `&mut self` excludes other writers.
         unsafe { to.write(header) };

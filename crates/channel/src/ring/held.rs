@@ -3,15 +3,15 @@
 //! then.
 
 use crate::error::{Error, Result};
-use crate::shared::end::End;
+use crate::shared::end::ChannelEnd;
 use crate::shared::holds::Holds;
-use crate::shared::memory::Memory;
+use crate::shared::memory::SideMemory;
 use crate::shared::publisher::Publisher;
 use crate::shared::wait::steps;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 
 /// A message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is
 /// dropped, even if its consumer is dropped, the producer dies, or the channel ends. Dropping it, on
@@ -23,7 +23,7 @@ use thalweg_sys::fork::Mark;
 /// after it do not count as delivered to the producer.
 #[derive(Debug)]
 pub struct Held {
-    holding: Arc<Holding>,
+    holding: Arc<HoldState>,
     at: u64,
     bytes: Bytes,
     /// Number of bytes before the payload.
@@ -74,10 +74,10 @@ impl Drop for Held {
 
 /// State shared by a consumer and its held messages.
 #[derive(Debug)]
-struct Holding {
+struct HoldState {
     /// Keeps the producer's bytes mapped.
-    peer: Memory,
-    mark: Mark,
+    peer: SideMemory,
+    mark: ForkMark,
     book: Mutex<Book>,
 }
 
@@ -90,7 +90,7 @@ struct Book {
     asked: Option<(u64, u32)>,
 }
 
-impl Holding {
+impl HoldState {
     /// Locks the book. Returns `None` in a forked child: the lock may be held for ever there, and the
     /// messages belong to the parent.
     fn book(&self) -> Option<MutexGuard<'_, Book>> {
@@ -112,9 +112,9 @@ impl Holding {
 /// The consumer's reference to the shared state; `None` until it first holds a message. Afterwards the
 /// tail is published under a lock, since any thread may give back the oldest message.
 #[derive(Debug, Default)]
-pub(super) struct Keeper(Option<Arc<Holding>>);
+pub(super) struct HoldKeeper(Option<Arc<HoldState>>);
 
-impl Keeper {
+impl HoldKeeper {
     #[inline]
     pub(super) fn is_used(&self) -> bool {
         self.0.is_some()
@@ -137,12 +137,12 @@ impl Keeper {
     }
 
     /// Holds the message at `at`.
-    pub(super) fn hold(&mut self, end: &mut End, tail: u64, at: u64, bytes: Bytes) -> Held {
+    pub(super) fn hold(&mut self, end: &mut ChannelEnd, tail: u64, at: u64, bytes: Bytes) -> Held {
         let holding = self.0.get_or_insert_with(|| {
             let book =
                 Book { holds: Holds::new(tail), publisher: Some(end.publisher()), asked: None };
             let book = Mutex::new(book);
-            Arc::new(Holding { peer: end.peer.share(), mark: Mark::here(), book })
+            Arc::new(HoldState { peer: end.peer.share(), mark: ForkMark::here(), book })
         });
         holding.change(|holds| {
             holds.hold(at);
@@ -189,7 +189,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for HoldKeeper {
     /// Runs before the end closes: afterwards no other thread writes our words.
     fn drop(&mut self) {
         let book = self.0.as_ref().and_then(|holding| holding.book());

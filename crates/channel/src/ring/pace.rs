@@ -24,7 +24,7 @@ const REST: u32 = 16;
 const MOST_FAILURES: u32 = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct PollPace {
     /// Length of the pause before the second look of a wait, in spin-loop hints.
     pauses: u32,
     looks: u64,
@@ -36,7 +36,7 @@ pub(super) struct Pace {
     failures: u32,
 }
 
-impl Pace {
+impl PollPace {
     /// Returns the length of the pause after a look that found nothing.
     #[inline]
     pub fn pauses(&self) -> u32 {
@@ -96,7 +96,7 @@ mod tests {
 
     /// Simulates `looks` looks (whole epochs) at a producer; each finds `finds(pauses, look)` messages.
     /// Returns the final pause and the total number of pauses.
-    fn live(pace: &mut Pace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
+    fn live(pace: &mut PollPace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
         let (mut received, mut passed) = (pace.from, 0);
         for look in 0..looks {
             passed += u64::from(pace.pauses());
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn of_a_stream_a_look_soon_finds_enough_and_not_many_more() {
         for each in [1, 3, 12] {
-            let mut pace = Pace::default();
+            let mut pace = PollPace::default();
             let (pauses, _) = live(&mut pace, 16 * EPOCH, stream(each));
             let found = stream(each)(u64::from(pauses), 0);
             assert!((ENOUGH..=MANY).contains(&found), "{found} at a look, after {pauses} pauses");
@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn a_question_and_its_answer_are_never_late() {
-        assert_eq!(live(&mut Pace::default(), 15_625 * EPOCH, ping_pong), (0, 0));
+        assert_eq!(live(&mut PollPace::default(), 15_625 * EPOCH, ping_pong), (0, 0));
     }
 
     #[test]
     fn a_stream_that_becomes_questions_is_looked_at_at_once_again() {
-        let mut pace = Pace::default();
+        let mut pace = PollPace::default();
         live(&mut pace, 16 * EPOCH, stream(3));
         assert!(pace.pauses() > 0);
         // The current epoch may end with messages of the stream.
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_producer_that_waits_for_answers_is_hardly_kept_waiting() {
-        let mut pace = Pace::default();
+        let mut pace = PollPace::default();
         live(&mut pace, 10_000 * EPOCH, window);
         let (_, passed) = live(&mut pace, 15_625 * EPOCH, window);
         assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_becomes_answers_is_left_alone_no_longer() {
-        let mut pace = Pace::default();
+        let mut pace = PollPace::default();
         assert_eq!(live(&mut pace, 64 * EPOCH, stream(12)).0, LONGEST);
         assert_eq!(live(&mut pace, 3 * EPOCH, window).0, 0);
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn rare_large_messages_are_not_stayed_away_from() {
         // Messages are so slow that even the longest pause finds no more of them.
-        let mut pace = Pace::default();
+        let mut pace = PollPace::default();
         let (_, passed) = live(&mut pace, 15_625 * EPOCH, |_, look| 1 + (look & 1));
         assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");
     }

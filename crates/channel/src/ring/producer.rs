@@ -4,10 +4,10 @@ use super::Options;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, FRAME_HEADER, Frame, Refusal, occupied};
 use crate::link::{Link, Listener};
-use crate::shared::end::{End, Patience};
+use crate::shared::end::{ChannelEnd, WaitPatience};
 use crate::shared::handshake;
-use crate::shared::stop::Stop;
-use crate::shared::wait::{Limits, steps};
+use crate::shared::stop::WaitStop;
+use crate::shared::wait::{WaitLimits, steps};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::peer;
@@ -16,7 +16,7 @@ use thalweg_sys::peer;
 /// committed, then [`Error::Closed`].
 #[derive(Debug)]
 pub struct Producer {
-    pub(super) end: End,
+    pub(super) end: ChannelEnd,
     /// Bytes committed since the beginning; equals the published head.
     pub(super) head: u64,
     /// The consumer's tail as last read; never larger than the real one.
@@ -47,14 +47,15 @@ impl Producer {
         options: &Options,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        Self::accept_each(&listener, options, (deadline, Listener::PATIENCE))
+        Self::accept_each(&listener, options, deadline, Listener::PATIENCE)
     }
 
     /// Like [`Producer::accept`]; `patience` limits each handshake.
     pub(super) fn accept_each(
         listener: &Listener,
         options: &Options,
-        (deadline, patience): (Option<Instant>, Duration),
+        deadline: Option<Instant>,
+        patience: Duration,
     ) -> Result<Self> {
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let meet = || {
@@ -84,7 +85,7 @@ impl Producer {
         Ok(producer)
     }
 
-    pub(super) fn over(end: End) -> Self {
+    pub(super) fn over(end: ChannelEnd) -> Self {
         Self { end, head: 0, tail: 0, sent: 0, broken: None }
     }
 
@@ -108,8 +109,9 @@ impl Producer {
         self.check()?;
         let head = self.head;
         let before = self.tail;
-        let look = &mut |end: &End| Ok(Some(tail_of(end, before, head)?).filter(|t| *t == head));
-        match self.end.wait_for(Limits::until(deadline), look) {
+        let look =
+            &mut |end: &ChannelEnd| Ok(Some(tail_of(end, before, head)?).filter(|t| *t == head));
+        match self.end.wait_for(WaitLimits::until(deadline), look) {
             Ok(tail) => self.tail = tail,
             Err(stop) => return Err(self.stopped(stop)),
         }
@@ -117,12 +119,12 @@ impl Producer {
     }
 
     /// Waits for room for `len` bytes of payload at `head` (our own, or that of a batch). Returns
-    /// `false` only with [`Patience::None`].
-    pub(super) fn room(&mut self, head: u64, len: usize, patience: Patience) -> Result<bool> {
+    /// `false` only with [`WaitPatience::None`].
+    pub(super) fn room(&mut self, head: u64, len: usize, patience: WaitPatience) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;
         if let Some(gone) = self.end.gone(false) {
-            return Err(self.stopped(Stop::Gone(gone)));
+            return Err(self.stopped(WaitStop::Gone(gone)));
         }
         let needed = occupied(len as u64);
         let capacity = self.end.capacity();
@@ -130,7 +132,7 @@ impl Producer {
             return Ok(true);
         }
         let (before, committed) = (self.tail, self.head);
-        let look = &mut |end: &End| {
+        let look = &mut |end: &ChannelEnd| {
             let tail = tail_of(end, before, committed)?;
             Ok((capacity - (head - tail) >= needed).then_some(tail))
         };
@@ -162,7 +164,7 @@ impl Producer {
         self.check_len(len)?;
         let (head, before) = (self.head, self.tail);
         let free = self.end.capacity() - occupied(len as u64);
-        let look = &mut |end: &End| {
+        let look = &mut |end: &ChannelEnd| {
             Ok(Some(tail_of(end, before, head)?).filter(|tail| head - tail <= free))
         };
         let armed = self.end.arm(look);
@@ -188,9 +190,9 @@ impl Producer {
         Err(Error::TooLarge { len, most, instead })
     }
 
-    fn stopped(&mut self, stop: Stop) -> Error {
+    fn stopped(&mut self, stop: WaitStop) -> Error {
         let delivered = match stop {
-            Stop::Gone(_) => self.sent - self.outstanding(),
+            WaitStop::Gone(_) => self.sent - self.outstanding(),
             _ => 0,
         };
         let error = stop.into_error(delivered);
@@ -232,7 +234,7 @@ impl AsFd for Producer {
 }
 
 /// Returns the consumer's tail after a plausibility check.
-fn tail_of(end: &End, before: u64, head: u64) -> Result<u64> {
+fn tail_of(end: &ChannelEnd, before: u64, head: u64) -> Result<u64> {
     let tail = steps::seen(&end.peer.words().cursor.0);
     if tail < before || tail > head || !tail.is_multiple_of(ALIGN) {
         let what = format!("tail {tail}: not a multiple of {ALIGN} between {before} and {head}");

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::shared::memory::{Memory, Sides};
+use crate::shared::memory::{SideMemory, Sides};
 use std::time::{Duration, Instant};
 
 /// Runs `body` with both ends of a ring of two pages, at the same addresses.
@@ -20,19 +20,23 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         epoch: 7,
         process: std::process::id(),
     };
-    let (head, _) = Memory::make(Role::Producer, geometry).unwrap();
-    let (tail, _) = Memory::make(Role::Consumer, geometry).unwrap();
+    let (head, _) = SideMemory::make(Role::Producer, geometry).unwrap();
+    let (tail, _) = SideMemory::make(Role::Consumer, geometry).unwrap();
     let heads = [(); 2].map(|()| head.share());
     let tails = [(); 2].map(|()| tail.share());
     let ([ours, theirs], [their_own, our_view]) = (heads, tails);
     let (near, far) = Link::pair().unwrap();
-    let producer = Producer::over(End::new(
+    let producer = Producer::over(ChannelEnd::new(
         Sides { own: ours, peer: our_view },
-        Line::new(near, 0),
+        LinkLine::new(near, 0),
         options.wait,
     ));
     let consumer = Consumer::over(
-        End::new(Sides { own: their_own, peer: theirs }, Line::new(far, 0), options.wait),
+        ChannelEnd::new(
+            Sides { own: their_own, peer: theirs },
+            LinkLine::new(far, 0),
+            options.wait,
+        ),
         options,
     );
     body(producer, consumer);

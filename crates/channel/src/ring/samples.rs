@@ -4,7 +4,7 @@ use super::consumer::{Consumer, head_of};
 use super::held::Held;
 use crate::error::Result;
 use crate::layout::occupied;
-use crate::shared::end::Patience;
+use crate::shared::end::WaitPatience;
 use std::time::Instant;
 
 impl Consumer {
@@ -16,7 +16,7 @@ impl Consumer {
 
     /// Like [`Consumer::receive_all`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
-        self.data(Patience::Until(deadline))?;
+        self.data(WaitPatience::Until(deadline))?;
         // Include messages that arrived since the last look.
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
         Ok(Samples::new(self))

@@ -78,6 +78,31 @@ fn a_dropped_loan_never_was_and_a_kept_sample_keeps_its_room() {
 }
 
 #[test]
+fn a_detached_loan_is_committed_later_and_by_its_producer_alone() {
+    let (mut producer, mut consumer) = pair(&small(4096)).unwrap();
+    let (mut other, _other) = pair(&small(4096)).unwrap();
+    let mut loan = producer.loan(10).unwrap();
+    loan.copy_from_slice(b"0123456789");
+    let detached = loan.detach();
+    assert_eq!((detached.len(), detached.is_empty()), (10, false));
+    let mut loan = producer.attach(detached).unwrap();
+    loan.truncate(11);
+    assert_eq!(&*loan, b"0123456789");
+    loan.truncate(4);
+    loan.commit().unwrap();
+    assert_eq!(&*consumer.receive().unwrap(), b"0123");
+
+    let detached = producer.loan(1).unwrap().detach();
+    assert!(matches!(other.attach(detached), Err(Error::NotPermitted { .. })));
+    let detached = producer.loan(1).unwrap().detach();
+    producer.send(b"between").unwrap();
+    assert!(matches!(producer.attach(detached), Err(Error::NotPermitted { .. })));
+    let detached = producer.loan(1).unwrap().detach();
+    drop(consumer);
+    assert_eq!(producer.attach(detached).err(), Some(Error::Closed { delivered: 1 }));
+}
+
+#[test]
 fn a_batch_appears_at_once_and_is_released_at_once() {
     for checksums in [false, true] {
         let options = Options { checksums, ..small(4096) };
@@ -276,7 +301,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
         opened.unwrap()
     });
     let patience = Duration::from_secs(1);
-    let mut producer = Producer::accept_each(&listener, &options, (None, patience)).unwrap();
+    let mut producer = Producer::accept_each(&listener, &options, None, patience).unwrap();
     producer.send(b"hello").unwrap();
     assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
     drop(rude);
@@ -286,7 +311,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     assert_eq!(silent.receive(&mut offer).unwrap_err(), Error::Closed { delivered: 0 });
     let _mute = Link::connect(&address).unwrap();
     let soon = Some(Instant::now() + Duration::from_millis(100));
-    let late = Producer::accept_each(&listener, &options, (soon, Duration::from_secs(600)));
+    let late = Producer::accept_each(&listener, &options, soon, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
 }
 
@@ -305,7 +330,7 @@ fn callers_who_fail_one_after_the_other_do_not_outlast_the_deadline() {
     }
     let now = Some(Instant::now());
     let options = Options::default();
-    let late = Producer::accept_each(&listener, &options, (now, Duration::from_secs(600)));
+    let late = Producer::accept_each(&listener, &options, now, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
     // The deadline ended it: other processes are still waiting.
     let next = listener.accept_until(now).unwrap();

@@ -1,9 +1,9 @@
 //! Writing messages: one in place, or several that are committed together.
 
 use super::Producer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::occupied;
-use crate::shared::end::Patience;
+use crate::shared::end::WaitPatience;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
@@ -20,13 +20,13 @@ impl Producer {
 
     /// Like [`Producer::loan`], until `deadline` at the latest; `None` waits without limit.
     pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
-        self.room(self.head, len, Patience::Until(deadline))?;
+        self.room(self.head, len, WaitPatience::Until(deadline))?;
         Ok(Loan::new(self, len))
     }
 
     /// Like [`Producer::loan`], but returns `None` if no room is available now.
     pub fn try_loan(&mut self, len: usize) -> Result<Option<Loan<'_>>> {
-        let room = self.room(self.head, len, Patience::None)?;
+        let room = self.room(self.head, len, WaitPatience::None)?;
         Ok(room.then(|| Loan::new(self, len)))
     }
 
@@ -50,6 +50,28 @@ impl Producer {
         Ok(true)
     }
 
+    /// Returns the loan that was detached, for writing or committing it. The room is still reserved and
+    /// keeps its bytes.
+    ///
+    /// Returns [`Error::NotPermitted`] if the loan is of another producer, or if a message was committed
+    /// since. Returns [`Error::Corrupt`] if the consumer violated the protocol, so that its room is
+    /// lost. Other errors: see [`Producer::loan`].
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "the loan is used up: a second commit would publish other bytes"
+    )]
+    pub fn attach(&mut self, loan: DetachedLoan) -> Result<Loan<'_>> {
+        let DetachedLoan { epoch, head, len } = loan;
+        if (epoch, head) != (self.epoch(), self.head) {
+            let why = "the loan is of another producer, or a message was committed since";
+            return Err(Error::not_permitted(why));
+        }
+        if !self.room(head, len, WaitPatience::None)? {
+            return Err(Error::corrupt("the room of a loan is occupied again"));
+        }
+        Ok(Loan::new(self, len))
+    }
+
     /// Starts a batch: several messages that become visible together, at the cost of a single publish.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch::new(self)
@@ -68,6 +90,18 @@ impl<'p> Loan<'p> {
     /// `producer.room` must have succeeded for `len`.
     pub(super) fn new(producer: &'p mut Producer, len: usize) -> Self {
         Self { producer, len }
+    }
+
+    /// Shortens the message to `len` bytes; has no effect if it is not longer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Releases the borrow of the producer; [`Producer::attach`] returns the loan. Until then nothing
+    /// else may be committed. The address of the bytes stays valid while the producer lives.
+    pub fn detach(self) -> DetachedLoan {
+        let (epoch, head) = (self.producer.epoch(), self.producer.head);
+        DetachedLoan { epoch, head, len: self.len }
     }
 
     /// Makes the message visible. Returns [`crate::Error::Forked`] if the caller is a forked child.
@@ -97,6 +131,28 @@ impl DerefMut for Loan<'_> {
     }
 }
 
+/// A [`Loan`] without a lifetime, for callers that cannot keep a borrow of the producer, such as other
+/// languages. Dropping it discards the message.
+#[derive(Debug)]
+pub struct DetachedLoan {
+    epoch: u64,
+    /// Position of the message.
+    head: u64,
+    len: usize,
+}
+
+impl DetachedLoan {
+    /// Returns the number of bytes of the message.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if the message has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
 /// Messages that become visible together. Dropping it without [`Batch::commit`] discards all of them.
 #[derive(Debug)]
 pub struct Batch<'p> {
@@ -115,7 +171,7 @@ impl<'p> Batch<'p> {
     /// Returns room for one more message of `len` bytes, to be written before the next call. `None` if
     /// the ring has no room now; commit the batch to make progress.
     pub fn loan(&mut self, len: usize) -> Result<Option<&mut [u8]>> {
-        if !self.producer.room(self.head, len, Patience::None)? {
+        if !self.producer.room(self.head, len, WaitPatience::None)? {
             return Ok(None);
         }
         let at = self.head;

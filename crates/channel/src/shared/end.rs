@@ -1,14 +1,14 @@
 //! An end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
 
-use super::line::Line;
+use super::line::LinkLine;
 use super::liveness::{self, Gone, RECHECK};
-use super::memory::{Memory, Sides};
+use super::memory::{SideMemory, Sides};
 use super::publisher::{Publisher, wake};
-use super::stop::Stop;
+use super::stop::WaitStop;
 use super::wait::habit::Habit;
-use super::wait::spin::{Spinner, Turn, is_alone_with};
+use super::wait::spin::{SpinTurn, Spinner, is_alone_with};
 use super::wait::steps::{self, Cursor, ON_FUTEX, ON_LINK, Sleeper};
-use super::wait::{Limits, Wait};
+use super::wait::{Wait, WaitLimits};
 use crate::error::{Error, Result};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ use thalweg_sys::{Errno, futex};
 
 /// Time limit for a wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum WaitPatience {
     /// Do not wait.
     None,
     /// Wait until this instant; `None` waits without limit.
@@ -26,10 +26,10 @@ pub(crate) enum Patience {
 }
 
 #[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) own: Memory,
-    pub(crate) peer: Memory,
-    pub(crate) line: Line,
+pub(crate) struct ChannelEnd {
+    pub(crate) own: SideMemory,
+    pub(crate) peer: SideMemory,
+    pub(crate) line: LinkLine,
     /// The configured wait method; `next_wait` is the one that the next wait uses.
     wait: Wait,
     next_wait: Wait,
@@ -48,8 +48,8 @@ pub(crate) struct End {
     gone: Option<Gone>,
 }
 
-impl End {
-    pub(crate) fn new(Sides { own, peer }: Sides, line: Line, wait: Wait) -> Self {
+impl ChannelEnd {
+    pub(crate) fn new(Sides { own, peer }: Sides, line: LinkLine, wait: Wait) -> Self {
         let alone = is_alone_with(line.link.peer());
         Self {
             own,
@@ -115,7 +115,7 @@ impl End {
     }
 
     /// Transfers the right to advance our cursor. Afterwards this end does not publish, and may call
-    /// [`End::close`] only once the publisher is dropped.
+    /// [`ChannelEnd::close`] only once the publisher is dropped.
     pub(crate) fn publisher(&mut self) -> Publisher {
         let sleeper = std::mem::take(&mut self.sleeper);
         Publisher::new(self.own.share(), self.peer.share(), self.line.link.socket(), sleeper)
@@ -134,7 +134,7 @@ impl End {
     pub(crate) fn look<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
-    ) -> std::result::Result<Option<T>, Stop> {
+    ) -> std::result::Result<Option<T>, WaitStop> {
         let armed = std::mem::take(&mut self.armed);
         if armed {
             steps::wake_up(&self.own.words().waiting.0);
@@ -147,27 +147,29 @@ impl End {
         match self.gone(thorough) {
             None => Ok(None),
             // The peer may have committed between the first look and its end.
-            Some(gone) => look(self)?.map(Some).ok_or(Stop::Gone(gone)),
+            Some(gone) => look(self)?.map(Some).ok_or(WaitStop::Gone(gone)),
         }
     }
 
     /// Returns `true` if a waiting end may leave the peer's words alone for a moment. Only ends that
     /// spin first and sleep later do so.
-    pub(crate) fn steps_back(&self, patience: Patience) -> bool {
-        let waits = matches!(patience, Patience::Until(_)) && !self.armed;
+    pub(crate) fn steps_back(&self, patience: WaitPatience) -> bool {
+        let waits = matches!(patience, WaitPatience::Until(_)) && !self.armed;
         waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())
     }
 
-    /// Returns the result of `look`, waiting up to `patience`. `None` only with [`Patience::None`].
+    /// Returns the result of `look`, waiting up to `patience`. `None` only with [`WaitPatience::None`].
     #[inline]
     pub(crate) fn find<T>(
         &mut self,
-        patience: Patience,
+        patience: WaitPatience,
         look: &mut impl FnMut(&Self) -> Result<Option<T>>,
-    ) -> std::result::Result<Option<T>, Stop> {
+    ) -> std::result::Result<Option<T>, WaitStop> {
         match patience {
-            Patience::None => self.look(look),
-            Patience::Until(deadline) => self.wait_for(Limits::until(deadline), look).map(Some),
+            WaitPatience::None => self.look(look),
+            WaitPatience::Until(deadline) => {
+                self.wait_for(WaitLimits::until(deadline), look).map(Some)
+            }
         }
     }
 
@@ -176,9 +178,9 @@ impl End {
     #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
-        limits: Limits,
+        limits: WaitLimits,
         look: &mut impl FnMut(&Self) -> Result<Option<T>>,
-    ) -> std::result::Result<T, Stop> {
+    ) -> std::result::Result<T, WaitStop> {
         let found = if self.armed { self.look(look)? } else { look(self)? };
         if let Some(found) = found {
             return Ok(found);
@@ -187,7 +189,7 @@ impl End {
         let mut spinner = Spinner::new(self.next_wait, self.alone);
         loop {
             let found = match spinner.turn() {
-                Turn::Look => look(self)?,
+                SpinTurn::Look => look(self)?,
                 turn => self.look_around(turn, limits, look)?,
             };
             if let Some(found) = found {
@@ -199,18 +201,18 @@ impl End {
     #[cold]
     fn look_around<T>(
         &mut self,
-        turn: Turn,
-        limits: Limits,
+        turn: SpinTurn,
+        limits: WaitLimits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
-    ) -> std::result::Result<Option<T>, Stop> {
-        if turn == Turn::Doubt {
+    ) -> std::result::Result<Option<T>, WaitStop> {
+        if turn == SpinTurn::Doubt {
             self.gone(true);
         }
         if let Some(found) = self.look(look)? {
             return Ok(Some(found));
         }
         limits.check()?;
-        if turn != Turn::Sleep {
+        if turn != SpinTurn::Sleep {
             return Ok(None);
         }
         match self.sleep(limits, look)? {
@@ -241,7 +243,7 @@ impl End {
         }
     }
 
-    /// Like [`End::watch`], and also shuts down `socket` for a caller that blocks in a call on it.
+    /// Like [`ChannelEnd::watch`], and also shuts down `socket` for a caller that blocks in a call on it.
     /// Replaces a socket given before.
     pub(crate) fn watch_with(&mut self, socket: &Arc<OwnedFd>) {
         let is_it = |watched: &Weak<OwnedFd>| watched.as_ptr() == Arc::as_ptr(socket);
@@ -267,9 +269,9 @@ impl End {
     /// for example).
     fn sleep<T>(
         &mut self,
-        limits: Limits,
+        limits: WaitLimits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
-    ) -> std::result::Result<Option<T>, Stop> {
+    ) -> std::result::Result<Option<T>, WaitStop> {
         let alive = self.peer.words().life();
         // If the kernel will not mark the peer's memory on its death, the link is watched instead.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };
@@ -283,8 +285,8 @@ impl End {
             let words = [(&theirs.wake.0, wake), (&theirs.alive.0.node.word, alive)];
             let begin = Instant::now();
             let answer = futex::wait_any(words, Some(limits.left_of(RECHECK)));
-            let time = (begin, Instant::now());
-            self.next_wait = self.habit.after_sleep(self.wait, time, self.waits);
+            let end = Instant::now();
+            self.next_wait = self.habit.after_sleep(self.wait, begin, end, self.waits);
             match answer {
                 Err(Errno::TIMEDOUT) => {
                     self.gone(true);
@@ -319,7 +321,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.close();
     }

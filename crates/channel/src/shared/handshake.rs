@@ -4,11 +4,11 @@
 //! continue without it.
 
 use super::liveness::{Gone, RECHECK};
-use super::memory::{Memory, Sides};
-use super::stop::{Stop, unfit};
-use super::wait::Limits;
+use super::memory::{SideMemory, Sides};
+use super::stop::{WaitStop, unfit};
+use super::wait::WaitLimits;
 use crate::error::{Error, Result};
-use crate::layout::{Geometry, Hello, Introduction, Kind, Refusal, Role};
+use crate::layout::{Geometry, Hello, HelloKind, Introduction, Refusal, Role};
 use crate::link::Link;
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) struct Party {
     pub role: Role,
     /// `None` on a ring.
     pub introduction: Option<Introduction>,
-    pub limits: Limits,
+    pub limits: WaitLimits,
 }
 
 /// A producer or sender that waits for the other side.
@@ -30,12 +30,12 @@ pub(crate) struct Party {
 pub(crate) struct Offered {
     party: Party,
     epoch: u64,
-    own: std::result::Result<Memory, Unfit>,
+    own: std::result::Result<SideMemory, Unfit>,
 }
 
 /// A consumer or receiver that waits for the offer.
 #[derive(Debug)]
-pub(crate) struct Asked(Party);
+pub(crate) struct AskedParty(Party);
 
 /// A consumer or receiver that waits for the last message.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Accepted {
 
 /// The result of a handshake.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct MetSides {
     pub link: Link,
     /// [`Unfit`] is possible in a bulk transfer only.
     pub memory: std::result::Result<Sides, Unfit>,
@@ -56,29 +56,35 @@ pub(crate) struct Met {
 }
 
 /// A message of the peer with the descriptors that it carried.
-struct Heard {
+struct HeardHello {
     hello: Hello,
     fds: Vec<OwnedFd>,
 }
 
-type Stopped<T> = std::result::Result<T, Stop>;
+type StopResult<T> = std::result::Result<T, WaitStop>;
 
 impl Party {
     /// Creates our memory and sends its descriptor.
-    pub fn offer(self, geometry: Geometry) -> Stopped<Offered> {
+    pub fn offer(self, geometry: Geometry) -> StopResult<Offered> {
         let epoch = geometry.epoch;
-        let (own, fd) = apart(self.needed(Memory::make(self.role, geometry), epoch)?);
-        self.greet(Kind::Offer, epoch, fd.as_ref())?;
+        let (own, fd) = apart(self.needed(SideMemory::make(self.role, geometry), epoch)?);
+        self.greet(HelloKind::Offer, epoch, fd.as_ref())?;
         Ok(Offered { party: self, epoch, own })
     }
 
     /// Notifies a producer or sender that the other side is connected.
-    pub fn ask(self) -> Stopped<Asked> {
-        self.greet(Kind::Ask, 0, None)?;
-        Ok(Asked(self))
+    pub fn ask(self) -> StopResult<AskedParty> {
+        self.greet(HelloKind::Ask, 0, None)?;
+        Ok(AskedParty(self))
     }
 
-    fn say(&self, kind: Kind, epoch: u64, (shares, fd): (bool, Option<&OwnedFd>)) -> Stopped<()> {
+    fn say(
+        &self,
+        kind: HelloKind,
+        epoch: u64,
+        shares: bool,
+        fd: Option<&OwnedFd>,
+    ) -> StopResult<()> {
         let introduction = self.introduction.map(|own| Introduction { shares, ..own });
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let bytes = Hello { kind, epoch, introduction }.to_bytes();
@@ -90,24 +96,24 @@ impl Party {
 
     /// Classifies a failed call on the link. A dying process closes its files before its pidfd becomes
     /// readable, so a death may look like a hang-up. A bulk transfer treats both as a death.
-    fn stop_of(&self, error: Error) -> Stop {
+    fn stop_of(&self, error: Error) -> WaitStop {
         match error {
-            Error::Closed { .. } if self.link.peer_has_ended() => Stop::Gone(Gone::Died),
-            Error::Closed { .. } => Stop::Gone(Gone::Closed),
-            error => Stop::Failed(error),
+            Error::Closed { .. } if self.link.peer_has_ended() => WaitStop::Gone(Gone::Died),
+            Error::Closed { .. } => WaitStop::Gone(Gone::Closed),
+            error => WaitStop::Failed(error),
         }
     }
 
     /// Sends the first message. If the peer has hung up, its reason may still be readable from the
     /// link.
-    fn greet(&self, kind: Kind, epoch: u64, fd: Option<&OwnedFd>) -> Stopped<()> {
-        match self.say(kind, epoch, (fd.is_some(), fd)) {
-            Err(Stop::Gone(_)) => Ok(()),
+    fn greet(&self, kind: HelloKind, epoch: u64, fd: Option<&OwnedFd>) -> StopResult<()> {
+        match self.say(kind, epoch, fd.is_some(), fd) {
+            Err(WaitStop::Gone(_)) => Ok(()),
             answer => answer,
         }
     }
 
-    fn receive(&mut self) -> Stopped<(Vec<u8>, Vec<OwnedFd>)> {
+    fn receive(&mut self) -> StopResult<(Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = vec![0; Hello::LEN];
         let mut gone = None;
         loop {
@@ -121,7 +127,7 @@ impl Party {
                 Err(error) => return Err(self.stop_of(error)),
             }
             if let Some(gone) = gone {
-                return Err(Stop::Gone(gone));
+                return Err(WaitStop::Gone(gone));
             }
             self.limits.check()?;
             // The peer may have sent a message and then died: look once more.
@@ -133,7 +139,7 @@ impl Party {
     }
 
     /// Receives a message that must be of type `kind`.
-    fn hear(&mut self, kind: Kind) -> Stopped<Heard> {
+    fn hear(&mut self, kind: HelloKind) -> StopResult<HeardHello> {
         let (bytes, fds) = self.receive()?;
         let hello = match Hello::parse(&bytes) {
             Ok(hello) if hello.introduction.is_some() != self.introduction.is_some() => {
@@ -143,26 +149,26 @@ impl Party {
         };
         let hello = self.checked(hello, 0)?;
         match hello.kind {
-            heard if heard == kind => Ok(Heard { hello, fds }),
-            Kind::Refuse(why) => Err(Error::not_permitted(why.text()).into()),
-            Kind::Offer | Kind::Ask => {
-                let _ = self.say(Kind::Refuse(Refusal::SameRole), 0, (false, None));
+            heard if heard == kind => Ok(HeardHello { hello, fds }),
+            HelloKind::Refuse(why) => Err(Error::not_permitted(why.text()).into()),
+            HelloKind::Offer | HelloKind::Ask => {
+                let _ = self.say(HelloKind::Refuse(Refusal::SameRole), 0, false, None);
                 Err(Error::not_permitted(Refusal::SameRole.text()).into())
             }
-            heard => Err(Stop::unexpected(heard.words(), kind.words())),
+            heard => Err(WaitStop::unexpected(heard.words(), kind.words())),
         }
     }
 
     /// Maps the memory file that came with a message.
-    fn map(&self, heard: Heard) -> Result<Memory> {
-        let Heard { hello, mut fds } = heard;
+    fn map(&self, heard: HeardHello) -> Result<SideMemory> {
+        let HeardHello { hello, mut fds } = heard;
         let fd = match (fds.pop(), fds.len()) {
             (Some(fd), 0) => fd,
             (_, more) => {
                 return Err(Error::corrupt(format!("{more} descriptors where one was due")));
             }
         };
-        let peer = Memory::of_peer(fd, self.role.peer())?;
+        let peer = SideMemory::of_peer(fd, self.role.peer())?;
         if peer.geometry.epoch == hello.epoch {
             return Ok(peer);
         }
@@ -176,7 +182,7 @@ impl Party {
                 Error::NotPermitted { .. } => Refusal::Memory,
                 _ => Refusal::Other,
             };
-            let _ = self.say(Kind::Refuse(why), epoch, (false, None));
+            let _ = self.say(HelloKind::Refuse(why), epoch, false, None);
         }
         checked
     }
@@ -192,7 +198,7 @@ impl Party {
         }
     }
 
-    fn map_if_shared(&self, heard: Heard) -> Result<std::result::Result<Memory, Unfit>> {
+    fn map_if_shared(&self, heard: HeardHello) -> Result<std::result::Result<SideMemory, Unfit>> {
         let introduction = heard.hello.introduction;
         if introduction.is_some_and(|peer| !peer.shares) && heard.fds.is_empty() {
             return Ok(Err(Unfit::because("the peer has none")));
@@ -204,10 +210,10 @@ impl Party {
 
 impl Offered {
     /// Waits for the memory of the other side, checks it and sends Ready.
-    pub fn finish(self) -> Stopped<Met> {
+    pub fn finish(self) -> StopResult<MetSides> {
         let Self { mut party, epoch, own } = self;
-        party.hear(Kind::Ask)?;
-        let heard = party.hear(Kind::Accept)?;
+        party.hear(HelloKind::Ask)?;
+        let heard = party.hear(HelloKind::Accept)?;
         let peer = heard.hello.introduction;
         let memory = match (own, party.map_if_shared(heard)?) {
             (Ok(own), Ok(peer)) => {
@@ -222,58 +228,59 @@ impl Offered {
             }
             (Err(why), _) | (_, Err(why)) => Err(why),
         };
-        party.say(Kind::Ready, epoch, (memory.is_ok(), None))?;
-        Ok(Met { link: party.link, memory, peer })
+        party.say(HelloKind::Ready, epoch, memory.is_ok(), None)?;
+        Ok(MetSides { link: party.link, memory, peer })
     }
 }
 
-impl Asked {
+impl AskedParty {
     /// Waits for the offered memory, checks it and sends ours.
-    pub fn accept(self) -> Stopped<Accepted> {
+    pub fn accept(self) -> StopResult<Accepted> {
         let mut party = self.0;
-        let heard = party.hear(Kind::Offer)?;
+        let heard = party.hear(HelloKind::Offer)?;
         let (epoch, introduction) = (heard.hello.epoch, heard.hello.introduction);
         let mut fd = None;
         let memory = match party.map_if_shared(heard)? {
             Ok(peer) => {
                 let geometry = Geometry { process: std::process::id(), ..peer.geometry };
-                let (own, made) = apart(party.needed(Memory::make(party.role, geometry), epoch)?);
+                let (own, made) =
+                    apart(party.needed(SideMemory::make(party.role, geometry), epoch)?);
                 fd = made;
                 own.map(|own| Sides { own, peer })
             }
             Err(why) => Err(why),
         };
-        party.say(Kind::Accept, epoch, (fd.is_some(), fd.as_ref()))?;
+        party.say(HelloKind::Accept, epoch, fd.is_some(), fd.as_ref())?;
         Ok(Accepted { party, epoch, memory, peer: introduction })
     }
 }
 
 impl Accepted {
     /// Waits until the other side has agreed.
-    pub fn finish(self) -> Stopped<Met> {
+    pub fn finish(self) -> StopResult<MetSides> {
         let Self { mut party, epoch, mut memory, peer } = self;
-        let hello = party.hear(Kind::Ready)?.hello;
+        let hello = party.hear(HelloKind::Ready)?.hello;
         if hello.epoch != epoch {
-            return Err(Stop::corrupt("the last message is about another epoch"));
+            return Err(WaitStop::corrupt("the last message is about another epoch"));
         }
         if hello.introduction.is_some_and(|peer| !peer.shares) && memory.is_ok() {
             memory = Err(Unfit::because("the peer cannot use it"));
         }
-        Ok(Met { link: party.link, memory, peer })
+        Ok(MetSides { link: party.link, memory, peer })
     }
 }
 
 /// Refuses a ring's handshake before it begins. Errors are ignored: a peer that is gone does not need
 /// the message.
 pub(crate) fn refuse(link: &Link, why: Refusal) {
-    let hello = Hello::of_ring(Kind::Refuse(why), 0);
+    let hello = Hello::of_ring(HelloKind::Refuse(why), 0);
     let _ = link.send_until(&hello.to_bytes(), &[], Some(Instant::now()));
 }
 
 /// Splits the result into the memory and the descriptor to send.
 fn apart(
-    made: std::result::Result<(Memory, OwnedFd), Unfit>,
-) -> (std::result::Result<Memory, Unfit>, Option<OwnedFd>) {
+    made: std::result::Result<(SideMemory, OwnedFd), Unfit>,
+) -> (std::result::Result<SideMemory, Unfit>, Option<OwnedFd>) {
     match made {
         Ok((memory, fd)) => (Ok(memory), Some(fd)),
         Err(why) => (Err(why), None),

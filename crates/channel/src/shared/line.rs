@@ -6,7 +6,7 @@ use crate::link::Link;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::Instant;
-use thalweg_sys::fork::Mark;
+use thalweg_sys::fork::ForkMark;
 use thalweg_sys::peer;
 
 /// Maximum number of messages read per call. An honest peer sends fewer; a dishonest one cannot keep
@@ -22,18 +22,18 @@ pub(crate) struct Message {
 }
 
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LinkLine {
     pub link: Link,
-    mark: Mark,
+    mark: ForkMark,
     /// Size of the longest message in bytes; 0 if all messages are wake-ups.
     longest: usize,
     /// Messages that arrived while the owner drained wake-ups.
     unread: VecDeque<Result<Message>>,
 }
 
-impl Line {
+impl LinkLine {
     pub fn new(link: Link, longest: usize) -> Self {
-        Self { link, mark: Mark::here(), longest, unread: VecDeque::new() }
+        Self { link, mark: ForkMark::here(), longest, unread: VecDeque::new() }
     }
 
     /// Returns `true` if this is still the process that opened the channel, not a forked child.
@@ -57,7 +57,7 @@ impl Line {
         }
     }
 
-    /// Removes all wake-ups from the link; other messages are kept for [`Line::next`].
+    /// Removes all wake-ups from the link; other messages are kept for [`LinkLine::next`].
     pub fn drain(&mut self) -> Result<()> {
         if self.longest == 0 {
             let mut message = [0; 16];

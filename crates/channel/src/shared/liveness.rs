@@ -1,6 +1,6 @@
 //! Detects that the peer has closed its end or died (docs/decisions/005).
 
-use crate::layout::Words;
+use crate::layout::SideWords;
 use crate::link::Link;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) enum Gone {
 /// Returns how the peer ended, if it is known to have ended. With `thorough` the kernel is asked as
 /// well. This costs system calls, and covers peers whose words cannot show their death.
 #[inline]
-pub(crate) fn gone(theirs: &Words, link: &Link, thorough: bool) -> Option<Gone> {
+pub(crate) fn gone(theirs: &SideWords, link: &Link, thorough: bool) -> Option<Gone> {
     let has_died = theirs.has_died();
     if theirs.is_closed() {
         return Some(Gone::Closed);

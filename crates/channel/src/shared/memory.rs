@@ -2,19 +2,19 @@
 //! and maps it read-only.
 
 use crate::error::{Error, Result};
-use crate::layout::{Geometry, Role, Words};
+use crate::layout::{Geometry, Role, SideWords};
 use rustix::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Weak;
 use thalweg_sys::map::Access;
 use thalweg_sys::mirror::Mirror;
 use thalweg_sys::robust::{self, Enlisted};
-use thalweg_sys::watch::{Watched, watch};
+use thalweg_sys::watch::{WatchedWord, watch};
 use thalweg_sys::{Errno, io, memfd};
 
 /// A mapped memory file. Its sizes are a private copy, checked before the mapping.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct SideMemory {
     /// Registration of the word on the kernel's robust list. Held only for its drop, which must happen
     /// before the unmapping: the word must be off the list by then.
     #[allow(dead_code, reason = "its drop is its use")]
@@ -22,7 +22,7 @@ pub(crate) struct Memory {
     /// Registration of a watch on the peer's word. Held only for its drop, before the unmapping as
     /// well.
     #[allow(dead_code, reason = "its drop is its use")]
-    watched: Option<Watched>,
+    watched: Option<WatchedWord>,
     pub(crate) mirror: Mirror,
     pub(crate) geometry: Geometry,
 }
@@ -30,11 +30,11 @@ pub(crate) struct Memory {
 /// The memory of both sides.
 #[derive(Debug)]
 pub(crate) struct Sides {
-    pub own: Memory,
-    pub peer: Memory,
+    pub own: SideMemory,
+    pub peer: SideMemory,
 }
 
-impl Memory {
+impl SideMemory {
     /// Creates the memory file of our side. The returned descriptor is for the peer.
     pub(crate) fn make(role: Role, geometry: Geometry) -> Result<(Self, OwnedFd)> {
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
@@ -111,9 +111,9 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn words(&self) -> &Words {
-        // SAFETY: The header is at least as long as `Words` (`Geometry::check`), page-aligned, and
-        // mapped as long as `self` lives. `Words` consists of atomics and cells, so other processes may
+    pub(crate) fn words(&self) -> &SideWords {
+        // SAFETY: The header is at least as long as `SideWords` (`Geometry::check`), page-aligned, and
+        // mapped as long as `self` lives. `SideWords` consists of atomics and cells, so other processes may
         // write it.
         unsafe { self.mirror.header().cast().as_ref() }
     }

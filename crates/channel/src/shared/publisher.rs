@@ -1,9 +1,9 @@
 //! Advances a cursor and wakes the peer, independently of the end that waits: a held message may be
 //! given back while its consumer sleeps.
 
-use super::memory::Memory;
+use super::memory::SideMemory;
 use super::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
-use crate::layout::Words;
+use crate::layout::SideWords;
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thalweg_sys::{futex, peer};
@@ -11,18 +11,23 @@ use thalweg_sys::{futex, peer};
 /// The right to advance the cursor of an end. Only one exists at a time.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    own: Memory,
-    peer: Memory,
+    own: SideMemory,
+    peer: SideMemory,
     socket: Arc<OwnedFd>,
     sleeper: Sleeper,
 }
 
 impl Publisher {
-    pub(super) fn new(own: Memory, peer: Memory, socket: Arc<OwnedFd>, sleeper: Sleeper) -> Self {
+    pub(super) fn new(
+        own: SideMemory,
+        peer: SideMemory,
+        socket: Arc<OwnedFd>,
+        sleeper: Sleeper,
+    ) -> Self {
         Self { own, peer, socket, sleeper }
     }
 
-    /// Publishes like [`End::publish`](super::end::End::publish). Must not be called in a forked child.
+    /// Publishes like [`ChannelEnd::publish`](super::end::End::publish). Must not be called in a forked child.
     pub(crate) fn publish(&mut self, to: u64) {
         let own = self.own.words();
         let waiting = steps::publish(&own.cursor.0, to, &self.peer.words().waiting.0);
@@ -33,7 +38,7 @@ impl Publisher {
 }
 
 /// Wakes the peer if it sleeps, by the method that it announced.
-pub(super) fn wake(own: &Words, sleeper: &mut Sleeper, waiting: u32, link: impl AsFd) {
+pub(super) fn wake(own: &SideWords, sleeper: &mut Sleeper, waiting: u32, link: impl AsFd) {
     match sleeper.due(waiting, &own.wake.0) {
         ON_FUTEX => {
             // FUTEX_WAKE fails for invalid addresses only, and this one is mapped.

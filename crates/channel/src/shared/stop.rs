@@ -6,7 +6,7 @@ use thalweg_core::Unfit;
 use thalweg_sys::Errno;
 
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum WaitStop {
     Gone(Gone),
     /// The caller's deadline passed.
     Late,
@@ -17,13 +17,13 @@ pub(crate) enum Stop {
     Failed(Error),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for WaitStop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Stop {
+impl WaitStop {
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Failed(Error::corrupt(what))
     }

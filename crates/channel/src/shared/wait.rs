@@ -1,14 +1,12 @@
 //! Waiting for the peer, and the steps of sleeping and waking without lost wake-ups.
 
-use super::stop::Stop;
+use super::stop::WaitStop;
 use std::time::{Duration, Instant};
+use thalweg_core::cadence::CANCEL_CHECK;
 
 pub(crate) mod habit;
 pub(crate) mod spin;
 pub(crate) mod steps;
-
-/// Interval at which the caller's `stop` function is called.
-pub(crate) const ASK: Duration = Duration::from_millis(50);
 
 /// Method of waiting for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,39 +36,39 @@ impl Default for Wait {
 
 /// Conditions that end a wait early.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct WaitLimits {
     /// `None`: no deadline.
     pub deadline: Option<Instant>,
     /// Called periodically; `true` ends the wait.
     pub stop: Option<fn() -> bool>,
 }
 
-impl Limits {
+impl WaitLimits {
     pub fn until(deadline: Option<Instant>) -> Self {
         Self { deadline, stop: None }
     }
 
     /// Returns an error if the deadline has passed or the caller wants to stop.
-    pub fn check(&self) -> Result<(), Stop> {
+    pub fn check(&self) -> Result<(), WaitStop> {
         if self.stop.is_some_and(|stop| stop()) {
-            return Err(Stop::Interrupted);
+            return Err(WaitStop::Interrupted);
         }
         match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(Stop::Late),
+            Some(deadline) if Instant::now() >= deadline => Err(WaitStop::Late),
             _ => Ok(()),
         }
     }
 
-    /// Returns the maximum sleep until [`Limits::check`] is due; `None` means no limit.
+    /// Returns the maximum sleep until [`WaitLimits::check`] is due; `None` means no limit.
     pub fn left(&self) -> Option<Duration> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         match self.stop {
-            Some(_) => Some(left.map_or(ASK, |left| left.min(ASK))),
+            Some(_) => Some(left.map_or(CANCEL_CHECK, |left| left.min(CANCEL_CHECK))),
             None => left,
         }
     }
 
-    /// Like [`Limits::left`], but at most `most`.
+    /// Like [`WaitLimits::left`], but at most `most`.
     pub fn left_of(&self, most: Duration) -> Duration {
         self.left().map_or(most, |left| left.min(most))
     }

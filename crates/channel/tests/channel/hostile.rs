@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
-use thalweg_channel::layout::{Frame, Geometry, Hello, Kind, Refusal, Role};
+use thalweg_channel::layout::{Frame, Geometry, Hello, HelloKind, Refusal, Role};
 use thalweg_channel::{Consumer, Error, Link, Options, Producer, Wait};
 use thalweg_sys::map::{Access, Map};
 use thalweg_sys::{io, memfd};
@@ -18,12 +18,12 @@ fn geometry() -> Geometry {
 }
 
 /// Memory as its owner could make it.
-struct Side {
+struct LyingSide {
     fd: OwnedFd,
     map: Map,
 }
 
-impl Side {
+impl LyingSide {
     fn new(role: Role, told: Geometry, bytes: u64) -> Self {
         let fd = memfd::create("liar", bytes).unwrap();
         let mut map = Map::of_file(&fd, 0, bytes as usize, Access::Write).unwrap();
@@ -60,7 +60,7 @@ fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
     assert_eq!(map.read_from(range, &reader, None), Ok(bytes.len()));
 }
 
-fn say(link: &Link, kind: Kind, fds: &[&OwnedFd]) {
+fn say(link: &Link, kind: HelloKind, fds: &[&OwnedFd]) {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
     link.send(&Hello::of_ring(kind, 7).to_bytes(), &fds).unwrap();
 }
@@ -75,9 +75,9 @@ fn in_time() -> Instant {
 }
 
 /// What a consumer answers to these descriptors, and what it told the liar.
-fn offered(fds: &[&OwnedFd]) -> (Error, Option<Kind>) {
+fn offered(fds: &[&OwnedFd]) -> (Error, Option<HelloKind>) {
     let (near, far) = Link::pair().unwrap();
-    say(&far, Kind::Offer, fds);
+    say(&far, HelloKind::Offer, fds);
     let error = Consumer::open_until(near, &Options::default(), Some(in_time())).unwrap_err();
     let mut told = None;
     let mut bytes = [0; 64];
@@ -88,10 +88,10 @@ fn offered(fds: &[&OwnedFd]) -> (Error, Option<Kind>) {
 }
 
 /// A consumer that took the liar's ring.
-fn consumer_of(side: &Side, trusted: bool) -> (Consumer, Link) {
+fn consumer_of(side: &LyingSide, trusted: bool) -> (Consumer, Link) {
     let (near, far) = Link::pair().unwrap();
-    say(&far, Kind::Offer, &[&side.fd]);
-    say(&far, Kind::Ready, &[]);
+    say(&far, HelloKind::Offer, &[&side.fd]);
+    say(&far, HelloKind::Ready, &[]);
     (Consumer::open(near, &Options { trusted, ..Options::default() }).unwrap(), far)
 }
 
@@ -99,15 +99,15 @@ fn consumer_of(side: &Side, trusted: bool) -> (Consumer, Link) {
 fn memory_that_is_not_what_was_agreed_is_refused() {
     let good = geometry();
     let whole = good.capacity + u64::from(good.header);
-    let unsealed = Side::new(Role::Producer, good, whole);
+    let unsealed = LyingSide::new(Role::Producer, good, whole);
     let (error, told) = offered(&[&unsealed.fd]);
     assert!(matches!(&error, Error::NotPermitted { why } if why.contains("fixed size")), "{error}");
-    assert_eq!(told, Some(Kind::Refuse(Refusal::Memory)));
+    assert_eq!(told, Some(HelloKind::Refuse(Refusal::Memory)));
     // It could shrink now, and reading it would be SIGBUS: nobody maps it.
     io::ftruncate(&unsealed.fd, 0).unwrap();
     assert!(matches!(offered(&[&unsealed.fd]).0, Error::NotPermitted { .. }));
 
-    let half = Side::new(Role::Producer, good, whole);
+    let half = LyingSide::new(Role::Producer, good, whole);
     let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
     rustix::fs::fcntl_add_seals(&half.fd, seals).unwrap();
     assert!(matches!(offered(&[&half.fd]).0, Error::NotPermitted { .. }));
@@ -134,13 +134,13 @@ fn sizes_that_lie_are_refused() {
         (Geometry { epoch: 8, ..good }, whole),
     ];
     for (told, bytes) in lies {
-        let side = Side::new(Role::Producer, told, bytes).sealed();
+        let side = LyingSide::new(Role::Producer, told, bytes).sealed();
         let error = offered(&[&side.fd]).0;
         assert!(matches!(error, Error::Corrupt { .. }), "{told:?} in {bytes}: {error}");
     }
-    let side = Side::new(Role::Consumer, good, whole).sealed();
+    let side = LyingSide::new(Role::Consumer, good, whole).sealed();
     assert!(matches!(offered(&[&side.fd]).0, Error::Corrupt { .. }));
-    let side = Side::producer();
+    let side = LyingSide::producer();
     assert!(matches!(offered(&[]).0, Error::Corrupt { .. }));
     assert!(matches!(offered(&[&side.fd, &side.fd]).0, Error::Corrupt { .. }));
 }
@@ -149,7 +149,7 @@ fn sizes_that_lie_are_refused() {
 fn a_head_that_cannot_be_is_corrupt_for_good() {
     for trusted in [true, false] {
         for head in [1, 63, DATA + 64, DATA * 2, u64::MAX, 1 << 63, u64::MAX - 63] {
-            let mut side = Side::producer();
+            let mut side = LyingSide::producer();
             let (mut consumer, _far) = consumer_of(&side, trusted);
             assert!(consumer.try_receive().unwrap().is_none());
             side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), head);
@@ -165,7 +165,7 @@ fn a_head_that_cannot_be_is_corrupt_for_good() {
             assert!(matches!(consumer.try_receive(), Err(Error::Corrupt { .. })));
         }
         // Back behind what was seen already.
-        let mut side = Side::producer();
+        let mut side = LyingSide::producer();
         let (mut consumer, _far) = consumer_of(&side, trusted);
         side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
         drop(consumer.receive().unwrap());
@@ -190,7 +190,7 @@ fn a_frame_that_lies_is_corrupt() {
     lies.push(vec![0; 32]);
     lies.push(vec![0xff; 32]);
     for (trusted, lie) in [true, false].iter().flat_map(|t| lies.iter().map(move |lie| (t, lie))) {
-        let mut side = Side::producer();
+        let mut side = LyingSide::producer();
         let (mut consumer, _far) = consumer_of(&side, *trusted);
         side.frame(0, lie, 64);
         assert!(matches!(consumer.receive(), Err(Error::Corrupt { .. })), "{lie:x?}");
@@ -200,7 +200,7 @@ fn a_frame_that_lies_is_corrupt() {
 
 #[test]
 fn an_untrusted_message_does_not_change_while_it_is_read() {
-    let mut side = Side::producer();
+    let mut side = LyingSide::producer();
     let (mut consumer, _far) = consumer_of(&side, false);
     let mut frame = Frame { len: 4, seq: 0, crc: None }.to_bytes().to_vec();
     frame.extend(b"good");
@@ -221,9 +221,9 @@ fn a_tail_that_cannot_be_is_corrupt() {
             let mut theirs = [0; Geometry::LEN];
             io::pread(&fds[0], &mut theirs, 0).unwrap();
             let geometry = Geometry::parse(&theirs, Role::Producer).unwrap();
-            let side = Side::consumer(geometry);
-            say(&far, Kind::Ask, &[]);
-            let hello = Hello::of_ring(Kind::Accept, geometry.epoch);
+            let side = LyingSide::consumer(geometry);
+            say(&far, HelloKind::Ask, &[]);
+            let hello = Hello::of_ring(HelloKind::Accept, geometry.epoch);
             far.send(&hello.to_bytes(), &[side.fd.as_fd()]).unwrap();
             (side, far)
         });
@@ -250,19 +250,19 @@ fn noise_in_the_handshake_is_refused() {
     }
     // The right words in the wrong order, another version, a refusal of a kind not yet known.
     let (near, far) = Link::pair().unwrap();
-    say(&far, Kind::Ready, &[]);
+    say(&far, HelloKind::Ready, &[]);
     let error = Consumer::open(near, &Options::default()).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     for (at, value, part) in [(8, 2, "version 2"), (12, 9, "kind 9")] {
         let (near, far) = Link::pair().unwrap();
-        let mut bytes = Hello::of_ring(Kind::Offer, 7).to_bytes();
+        let mut bytes = Hello::of_ring(HelloKind::Offer, 7).to_bytes();
         bytes[at] = value;
         far.send(&bytes, &[]).unwrap();
         let error = Consumer::open(near, &Options::default()).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     let (near, far) = Link::pair().unwrap();
-    let mut bytes = Hello::of_ring(Kind::Refuse(Refusal::Other), 7).to_bytes();
+    let mut bytes = Hello::of_ring(HelloKind::Refuse(Refusal::Other), 7).to_bytes();
     bytes[24] = 99;
     far.send(&bytes, &[]).unwrap();
     let error = Consumer::open(near, &Options::default()).unwrap_err();
@@ -271,7 +271,7 @@ fn noise_in_the_handshake_is_refused() {
 
 #[test]
 fn a_flood_of_wake_ups_only_keeps_the_sender_busy() {
-    let side = Side::producer();
+    let side = LyingSide::producer();
     let (mut consumer, far) = consumer_of(&side, false);
     while far.send_until(b"!", &[], Some(Instant::now())).is_ok() {}
     assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
@@ -290,10 +290,10 @@ fn a_silent_peer_is_left_at_the_deadline() {
 #[test]
 fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
     for wait in [Wait::Block, Wait::Spin] {
-        let mut side = Side::producer();
+        let mut side = LyingSide::producer();
         let (near, far) = Link::pair().unwrap();
-        say(&far, Kind::Offer, &[&side.fd]);
-        say(&far, Kind::Ready, &[]);
+        say(&far, HelloKind::Offer, &[&side.fd]);
+        say(&far, HelloKind::Ready, &[]);
         let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
         assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
         side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
@@ -312,11 +312,11 @@ fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
 #[test]
 fn a_peer_that_lies_about_its_life_is_found_out() {
     for wait in [Wait::Block, Wait::Spin] {
-        let mut side = Side::producer();
+        let mut side = LyingSide::producer();
         poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
         let (near, far) = Link::pair().unwrap();
-        say(&far, Kind::Offer, &[&side.fd]);
-        say(&far, Kind::Ready, &[]);
+        say(&far, HelloKind::Offer, &[&side.fd]);
+        say(&far, HelloKind::Ready, &[]);
         let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
         assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
         let leaving = std::thread::spawn(move || {
@@ -339,7 +339,7 @@ proptest! {
         head in prop_oneof![(0u64..300).prop_map(|frames| frames * 64), any::<u64>()],
         noise in prop::collection::vec((0u64..DATA, any::<u64>()), 0..4),
     ) {
-        let mut side = Side::producer();
+        let mut side = LyingSide::producer();
         let (mut consumer, _far) = consumer_of(&side, trusted);
         let mut at = 0;
         for (seq, (len, wrong, crc)) in (0..).zip(frames) {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use thalweg_channel::layout::{
-    FRAME_HEADER, Frame, Geometry, Hello, Introduction, Kind, Refusal, Role, occupied,
+    FRAME_HEADER, Frame, Geometry, Hello, HelloKind, Introduction, Refusal, Role, occupied,
 };
 use thalweg_channel::{Consumer, Error, Link, Options, Producer, bulk};
 use thalweg_core::Tuning;
@@ -100,8 +100,14 @@ fn rings() -> [(&'static str, Seen); 2] {
 }
 
 fn hellos() -> Vec<Hello> {
-    let kinds = [Kind::Offer, Kind::Ask, Kind::Accept, Kind::Ready, Kind::Refuse(Refusal::Taken)];
-    let epoch = |kind| if kind == Kind::Ask { 0 } else { EPOCH };
+    let kinds = [
+        HelloKind::Offer,
+        HelloKind::Ask,
+        HelloKind::Accept,
+        HelloKind::Ready,
+        HelloKind::Refuse(Refusal::Taken),
+    ];
+    let epoch = |kind| if kind == HelloKind::Ask { 0 } else { EPOCH };
     kinds.map(|kind| Hello::of_ring(kind, epoch(kind))).to_vec()
 }
 
@@ -167,10 +173,10 @@ fn introductions() -> Vec<Hello> {
     let receiver =
         Introduction { trusts: false, token_at: 0x2000, token: 9, destination: 2, ..sender };
     let said = [
-        (Kind::Offer, EPOCH, sender),
-        (Kind::Ask, 0, Introduction { shares: false, ..receiver }),
-        (Kind::Accept, EPOCH, receiver),
-        (Kind::Ready, EPOCH, sender),
+        (HelloKind::Offer, EPOCH, sender),
+        (HelloKind::Ask, 0, Introduction { shares: false, ..receiver }),
+        (HelloKind::Accept, EPOCH, receiver),
+        (HelloKind::Ready, EPOCH, sender),
     ];
     said.map(|(kind, epoch, own)| Hello { kind, epoch, introduction: Some(own) }).to_vec()
 }

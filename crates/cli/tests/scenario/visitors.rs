@@ -3,7 +3,7 @@
 use std::{os::fd::AsFd, thread, time::Duration};
 use thalweg_channel::{
     Address, Link,
-    layout::{Hello, Introduction, Kind, Refusal},
+    layout::{Hello, HelloKind, Introduction, Refusal},
 };
 
 use crate::{
@@ -22,11 +22,11 @@ fn bad_visitors_are_refused_and_forgotten() {
         vec![1],
         b"GET / HTTP/1.1".to_vec(),
         vec![0; Hello::LEN],
-        hello(Kind::Offer, None).to_vec(),
-        hello(Kind::Ask, bulk).to_vec(),
-        hello(Kind::Offer, bulk).to_vec(),
-        hello(Kind::Ready, bulk).to_vec(),
-        hello(Kind::Refuse(Refusal::Taken), bulk).to_vec(),
+        hello(HelloKind::Offer, None).to_vec(),
+        hello(HelloKind::Ask, bulk).to_vec(),
+        hello(HelloKind::Offer, bulk).to_vec(),
+        hello(HelloKind::Ready, bulk).to_vec(),
+        hello(HelloKind::Refuse(Refusal::Taken), bulk).to_vec(),
     ];
     let call = || loop {
         match Link::connect(&address) {

@@ -24,7 +24,7 @@ static START: [[u8; 8]; 8] = [
 ];
 
 /// A vector as 64-bit lanes; the first lane is in the first bytes.
-pub trait Lanes: Vector {
+pub trait HashLanes: Vector {
     /// Converts between the byte order in memory and the order of the lanes, in both directions.
     #[inline(always)]
     #[must_use]
@@ -53,7 +53,7 @@ pub trait Lanes: Vector {
 /// `src` is readable for `n` bytes; if `COPY`, `dst` is writable and readable for as many, and they do
 /// not overlap. The CPU has the instruction set of the row.
 #[inline(always)]
-pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
+pub unsafe fn run<L: HashLanes, const N: usize, const COPY: bool>(
     dst: *mut u8,
     src: *const u8,
     n: usize,
@@ -73,7 +73,7 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
     // The remainder is never empty, and its last stripe uses a separate part of the secret.
     while at + BLOCK < n {
         // SAFETY: a whole block remains.
-        sums = unsafe { stripes::<L, N, COPY>(sums, (dst, src), at, STRIPES) };
+        sums = unsafe { stripes::<L, N, COPY>(sums, dst, src, at, STRIPES) };
         // SAFETY: the last stripe of the secret.
         let last = ordered(unsafe { load(SECRET.as_ptr(), SECRET.len() - STRIPE) });
         // SAFETY: the instruction set is there.
@@ -82,7 +82,7 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
     }
     let whole = (n - 1 - at) / STRIPE;
     // SAFETY: `whole` whole stripes remain.
-    sums = unsafe { stripes::<L, N, COPY>(sums, (dst, src), at, whole) };
+    sums = unsafe { stripes::<L, N, COPY>(sums, dst, src, at, whole) };
     at += whole * STRIPE;
     if COPY {
         // SAFETY: the remainder of both regions, which is at most a stripe.
@@ -103,9 +103,10 @@ pub unsafe fn run<L: Lanes, const N: usize, const COPY: bool>(
 /// # Safety
 /// They lie inside source and sink of `run`, whose contract applies otherwise; at most a block.
 #[inline(always)]
-unsafe fn stripes<L: Lanes, const N: usize, const COPY: bool>(
+unsafe fn stripes<L: HashLanes, const N: usize, const COPY: bool>(
     mut sums: [L; N],
-    (dst, src): (*mut u8, *const u8),
+    dst: *mut u8,
+    src: *const u8,
     at: usize,
     count: usize,
 ) -> [L; N] {
@@ -147,14 +148,18 @@ macro_rules! each {
 }
 
 #[inline(always)]
-fn ordered<L: Lanes, const N: usize>(mut words: [L; N]) -> [L; N] {
+fn ordered<L: HashLanes, const N: usize>(mut words: [L; N]) -> [L; N] {
     each!(N, words, i => words[i].ordered())
 }
 
 /// # Safety
 /// The CPU has the instruction set of the row.
 #[inline(always)]
-unsafe fn plus<L: Lanes, const N: usize>(mut sums: [L; N], data: [L; N], key: [L; N]) -> [L; N] {
+unsafe fn plus<L: HashLanes, const N: usize>(
+    mut sums: [L; N],
+    data: [L; N],
+    key: [L; N],
+) -> [L; N] {
     // SAFETY: the same contract.
     each!(N, sums, i => unsafe { sums[i].plus(data[i], key[i]) })
 }
@@ -162,14 +167,14 @@ unsafe fn plus<L: Lanes, const N: usize>(mut sums: [L; N], data: [L; N], key: [L
 /// # Safety
 /// The CPU has the instruction set of the row.
 #[inline(always)]
-unsafe fn scrambled<L: Lanes, const N: usize>(mut sums: [L; N], key: [L; N]) -> [L; N] {
+unsafe fn scrambled<L: HashLanes, const N: usize>(mut sums: [L; N], key: [L; N]) -> [L; N] {
     // SAFETY: the same contract.
     each!(N, sums, i => unsafe { sums[i].scrambled(key[i]) })
 }
 
 /// Combines the eight sums and the length into the hash.
 #[inline(always)]
-fn merged<L: Lanes, const N: usize>(sums: [L; N], n: usize) -> u64 {
+fn merged<L: HashLanes, const N: usize>(sums: [L; N], n: usize) -> u64 {
     let mut lanes = [[0; 8]; 8];
     // SAFETY: both the sums and the lanes are one stripe long.
     unsafe { store(lanes.as_mut_ptr().cast(), 0, ordered(sums)) };

@@ -5,7 +5,7 @@ use core::arch::aarch64::{
     vreinterpretq_u8_u64, vreinterpretq_u64_u8, vshlq_n_u64, vshrn_n_u64, vshrq_n_u64,
 };
 
-use super::long::{Lanes, run};
+use super::long::{HashLanes, run};
 use super::short::PRIME32;
 use crate::row::{ALWAYS, Hash};
 
@@ -31,7 +31,7 @@ unsafe fn sum(src: *const u8, n: usize) -> u64 {
     unsafe { run::<uint8x16_t, 4, false>(core::ptr::null_mut(), src, n) }
 }
 
-impl Lanes for uint8x16_t {
+impl HashLanes for uint8x16_t {
     #[inline(always)]
     unsafe fn plus(self, data: Self, secret: Self) -> Self {
         // SAFETY: NEON is part of aarch64.

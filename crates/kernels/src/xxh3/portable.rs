@@ -1,6 +1,6 @@
 //! Two lanes at a time in plain integers: for targets without vectors, and for Miri.
 
-use super::long::{Lanes, run};
+use super::long::{HashLanes, run};
 use super::short::PRIME32;
 use crate::row::{ALWAYS, Hash};
 
@@ -46,7 +46,7 @@ fn stirred(sum: u64, secret: u64) -> u64 {
     (sum ^ sum >> 47 ^ secret).wrapping_mul(PRIME32[0])
 }
 
-impl Lanes for u128 {
+impl HashLanes for u128 {
     #[inline(always)]
     fn ordered(self) -> Self {
         u128::from_le(self)

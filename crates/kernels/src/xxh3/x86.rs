@@ -7,7 +7,7 @@ use core::arch::x86_64::{
     _mm512_ternarylogic_epi64, _mm512_xor_si512,
 };
 
-use super::long::{Lanes, run};
+use super::long::{HashLanes, run};
 use super::short::PRIME32;
 use crate::cpu;
 use crate::row::Hash;
@@ -58,7 +58,7 @@ width!(avx512, __m512i, 1, "avx2,avx512f,avx512bw,avx512vl");
 /// Swaps the two lanes of each pair.
 const SWAP: i32 = 0b01_00_11_10;
 
-impl Lanes for __m256i {
+impl HashLanes for __m256i {
     #[inline(always)]
     unsafe fn plus(self, data: Self, secret: Self) -> Self {
         // SAFETY: the caller guarantees AVX2.
@@ -72,7 +72,7 @@ impl Lanes for __m256i {
     }
 }
 
-impl Lanes for __m512i {
+impl HashLanes for __m512i {
     #[inline(always)]
     unsafe fn plus(self, data: Self, secret: Self) -> Self {
         // SAFETY: the caller guarantees AVX-512.

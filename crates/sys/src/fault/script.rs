@@ -55,18 +55,18 @@ impl Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     rules: Vec<Rule>,
-    rivals: Vec<Rival>,
+    rivals: Vec<RivalAction>,
 }
 
 /// An action of a simulated other process right before a call.
 #[derive(Clone)]
-struct Rival {
+struct RivalAction {
     call: Call,
     nth: u64,
     act: Arc<dyn Fn() + Send + Sync>,
 }
 
-impl std::fmt::Debug for Rival {
+impl std::fmt::Debug for RivalAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "a rival before {} {}", self.call.name(), self.nth)
     }
@@ -74,20 +74,20 @@ impl std::fmt::Debug for Rival {
 
 /// The result of running under a script.
 #[derive(Clone, Debug)]
-pub struct Outcome<R> {
+pub struct ScriptRun<R> {
     /// The return value of the closure.
     pub value: R,
     /// Number of calls to which a rule applied.
     pub fired: u64,
     /// Number of attempted calls of each kind, including those that a rule stopped.
-    pub calls: Counts,
+    pub calls: CallCounts,
 }
 
 /// Calls counted by kind: `counts[Call::Read]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts([u64; CALLS]);
+pub struct CallCounts([u64; CALLS]);
 
-impl Counts {
+impl CallCounts {
     /// Returns the number of calls of this kind.
     pub fn of(&self, call: Call) -> u64 {
         self.0[call as usize]
@@ -99,7 +99,7 @@ impl Counts {
     }
 }
 
-impl Index<Call> for Counts {
+impl Index<Call> for CallCounts {
     type Output = u64;
 
     fn index(&self, call: Call) -> &u64 {
@@ -122,43 +122,43 @@ impl Script {
         nth: u64,
         act: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        self.rivals.push(Rival { call, nth, act: Arc::new(act) });
+        self.rivals.push(RivalAction { call, nth, act: Arc::new(act) });
         self
     }
 
     /// Runs `body` on this thread under the script, counting from zero. A script that is already
     /// installed is suspended until `body` returns or unwinds.
-    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Outcome<R> {
-        let state = Arc::new(State::new(self.clone()));
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> ScriptRun<R> {
+        let state = Arc::new(ScriptState::new(self.clone()));
         let value = {
             let _restore = install(Some(Arc::clone(&state)));
             body()
         };
-        Outcome { value, fired: state.fired.load(Ordering::Relaxed), calls: state.counts() }
+        ScriptRun { value, fired: state.fired.load(Ordering::Relaxed), calls: state.counts() }
     }
 }
 
 /// A running script, shared by its threads.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ScriptState {
     script: Script,
     calls: [AtomicU64; CALLS],
     fired: AtomicU64,
 }
 
-pub(super) type Installed = Option<Arc<State>>;
+pub(super) type Installed = Option<Arc<ScriptState>>;
 
 thread_local! {
     static INSTALLED: RefCell<Installed> = const { RefCell::new(None) };
 }
 
-impl State {
+impl ScriptState {
     fn new(script: Script) -> Self {
         Self { script, calls: [const { AtomicU64::new(0) }; CALLS], fired: AtomicU64::new(0) }
     }
 
-    fn counts(&self) -> Counts {
-        Counts(std::array::from_fn(|at| self.calls[at].load(Ordering::Relaxed)))
+    fn counts(&self) -> CallCounts {
+        CallCounts(std::array::from_fn(|at| self.calls[at].load(Ordering::Relaxed)))
     }
 
     fn decide(&self, call: Call, len: usize) -> Result<Option<usize>, Errno> {

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The mount points of one cgroup version, and the names of its files.
-struct Version {
+struct CgroupVersion {
     mounts: &'static [&'static str],
     limit: &'static str,
     usage: &'static str,
     reclaimable: &'static str,
 }
 
-const ONE: Version = Version {
+const ONE: CgroupVersion = CgroupVersion {
     mounts: &["/sys/fs/cgroup/memory"],
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     reclaimable: "total_inactive_file",
 };
-const TWO: Version = Version {
+const TWO: CgroupVersion = CgroupVersion {
     mounts: &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
     limit: "memory.max",
     usage: "memory.current",
@@ -29,7 +29,7 @@ const TWO: Version = Version {
 /// as free. `None` if no limit is visible. The set of groups with limits is determined at the first
 /// call.
 pub(super) fn memory_left() -> Option<u64> {
-    static LIMITED: OnceLock<Vec<(PathBuf, &'static Version)>> = OnceLock::new();
+    static LIMITED: OnceLock<Vec<(PathBuf, &'static CgroupVersion)>> = OnceLock::new();
     let limited = LIMITED.get_or_init(|| {
         let told = read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut limited = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn memory_left() -> Option<u64> {
 }
 
 /// Returns the groups, of either version, that may limit memory, with their paths.
-fn groups(told: &str) -> impl Iterator<Item = (&'static Version, &str)> {
+fn groups(told: &str) -> impl Iterator<Item = (&'static CgroupVersion, &str)> {
     told.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
@@ -66,7 +66,7 @@ fn chain(mount: &Path, path: &str) -> Vec<PathBuf> {
     above.map(Path::to_owned).collect()
 }
 
-fn left_in(folder: &Path, version: &Version) -> Option<u64> {
+fn left_in(folder: &Path, version: &CgroupVersion) -> Option<u64> {
     let number = |name| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
     // "max" is not a number, and a limit of 2^62 bytes or more means no limit.
     let limit = number(version.limit).filter(|limit| *limit < 1 << 62)?;

@@ -131,13 +131,13 @@ impl Drop for ZerocopySends<'_> {
 
 /// A range of finished sends, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Notice {
+struct ZeroCopyNotice {
     first: u32,
     last: u32,
     copied: bool,
 }
 
-impl Notice {
+impl ZeroCopyNotice {
     /// Returns the number of sends. The kernel's numbers are 32 bits wide and wrap.
     fn count(self) -> u64 {
         u64::from(self.last.wrapping_sub(self.first)) + 1
@@ -152,16 +152,16 @@ impl Notice {
 
 /// Space for control messages, with the alignment of their headers.
 #[repr(C, align(8))]
-struct Control([u8; 256]);
+struct ControlBuffer([u8; 256]);
 
 /// `recvmsg(2)` with MSG_ERRQUEUE: reads one entry of the error queue; `None` if it is not about
 /// zero copy. EAGAIN if the queue is empty. Never waits.
-fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
-    let mut control = Control([0; 256]);
+fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<ZeroCopyNotice>, Errno> {
+    let mut control = ControlBuffer([0; 256]);
     // SAFETY: zeroes are a valid msghdr: no name, no vectors, no control.
     let mut message = unsafe { MaybeUninit::<libc::msghdr>::zeroed().assume_init() };
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>() as _;
+    message.msg_controllen = size_of::<ControlBuffer>() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     // SAFETY: the message points only to `control`, with its true length.
     if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
@@ -181,7 +181,7 @@ fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
             let data = unsafe { libc::CMSG_DATA(header) };
             // SAFETY: as above; read without an assumption about its alignment.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
-            return Ok(Notice::of(&error));
+            return Ok(ZeroCopyNotice::of(&error));
         }
         // SAFETY: `header` belongs to this message.
         header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_notice_counts_over_the_wrap() {
-        let notice = |first, last| Notice { first, last, copied: false };
+        let notice = |first, last| ZeroCopyNotice { first, last, copied: false };
         assert_eq!(notice(7, 7).count(), 1);
         assert_eq!(notice(u32::MAX, 1).count(), 3);
         assert_eq!(notice(0, u32::MAX).count(), 1 << 32);
@@ -216,10 +216,10 @@ mod tests {
             ee_info: 3,
             ee_data: 4,
         };
-        let notice = Notice { first: 3, last: 4, copied: true };
-        assert_eq!(Notice::of(&news(0, ORIGIN_ZEROCOPY, CODE_COPIED)), Some(notice));
-        assert_eq!(Notice::of(&news(0, 2, CODE_COPIED)), None);
-        assert_eq!(Notice::of(&news(104, ORIGIN_ZEROCOPY, 0)), None);
+        let notice = ZeroCopyNotice { first: 3, last: 4, copied: true };
+        assert_eq!(ZeroCopyNotice::of(&news(0, ORIGIN_ZEROCOPY, CODE_COPIED)), Some(notice));
+        assert_eq!(ZeroCopyNotice::of(&news(0, 2, CODE_COPIED)), None);
+        assert_eq!(ZeroCopyNotice::of(&news(104, ORIGIN_ZEROCOPY, 0)), None);
     }
 
     fn connection() -> (TcpStream, TcpStream) {

@@ -2,13 +2,13 @@
 
 use super::opened::NotMoved;
 use super::{
-    Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, TAKES_OPEN, Tail,
+    Announced, DIFFERS, FileHead, FileTail, Handed, LONGEST, NOT_TAKEN, Problem, TAKEN, TAKES_OPEN,
 };
-use crate::bulk::control_message::{ControlMessage, Kind};
-use crate::bulk::memory::Memory;
+use crate::bulk::control_message::{ControlKind, ControlMessage};
+use crate::bulk::memory::MappedBytes;
 use crate::bulk::receiver::Receiver;
 use crate::error::{Error, Result};
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use std::os::fd::BorrowedFd;
 use thalweg_core::Watch as Progress;
 use thalweg_sys::{host, region::Pages};
@@ -78,7 +78,7 @@ impl Receiver {
         let (mut memory, mut begun) = (None, 0);
         while self.next_len()?.is_some() {
             let words = self.recv_words()?;
-            let head = Head::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
+            let head = FileHead::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
             let file = &head.announced;
             if file.number < begun {
                 let what = format!("file number {} after {begun} files", file.number);
@@ -137,14 +137,14 @@ impl Receiver {
     /// Replies to a head, and receives the data.
     fn recv_item(
         &mut self,
-        head: &Head,
+        head: &FileHead,
         sink: &mut dyn Sink,
-        memory: &mut Option<Memory>,
+        memory: &mut Option<MappedBytes>,
         moved: &mut u64,
         watch: &mut Watch<'_>,
     ) -> Result<Data> {
         let takes_open = self.trusts() && head.announced.size.is_some() && sink.takes_open();
-        let answer = ControlMessage::new(Kind::Answer);
+        let answer = ControlMessage::new(ControlKind::Answer);
         self.say(&answer.words(&[TAKEN, if takes_open { TAKES_OPEN } else { 0 }]))?;
         if let Some(data) = self.recv_data(head, sink, memory, moved, &mut *watch)? {
             return Ok(data);
@@ -160,9 +160,9 @@ impl Receiver {
     /// instead.
     fn recv_data(
         &mut self,
-        head: &Head,
+        head: &FileHead,
         sink: &mut dyn Sink,
-        memory: &mut Option<Memory>,
+        memory: &mut Option<MappedBytes>,
         moved: &mut u64,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Data>> {
@@ -194,17 +194,17 @@ impl Receiver {
             }
             watch(&head.announced, *moved);
         }
-        let tail = Tail::parse(&self.recv_words()?);
+        let tail = FileTail::parse(&self.recv_words()?);
         let tail = tail.ok_or_else(|| self.lost(Error::corrupt("a tail that is none")))?;
         Ok(Some(match (failed, tail) {
             (Some(problem), _) => Data::Failed(problem),
-            (None, Tail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
-            (None, Tail::Open { bytes: told })
+            (None, FileTail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
+            (None, FileTail::Open { bytes: told })
                 if bytes == 0 && head.announced.size == Some(told) =>
             {
                 return Ok(None);
             }
-            (None, sent) => match compare(&head.announced, &sent, &Tail::of(bytes, &hasher)) {
+            (None, sent) => match compare(&head.announced, &sent, &FileTail::of(bytes, &hasher)) {
                 None => Data::Whole,
                 Some(problem) => Data::Failed(problem),
             },
@@ -231,7 +231,7 @@ impl Receiver {
             Some(Problem::Differs { why }) => (DIFFERS, why.as_str()),
             Some(Problem::NotTaken { why } | Problem::GivenUp { why }) => (NOT_TAKEN, why.as_str()),
         };
-        self.say(&ControlMessage::new(Kind::Answer).words(&[code]).text(why))
+        self.say(&ControlMessage::new(ControlKind::Answer).words(&[code]).text(why))
     }
 
     pub(super) fn say(&mut self, packet: &ControlMessage) -> Result<()> {
@@ -239,7 +239,7 @@ impl Receiver {
         sent.map_err(|stop| self.stopped(stop))
     }
 
-    pub(super) fn stopped(&mut self, stop: Stop) -> Error {
+    pub(super) fn stopped(&mut self, stop: WaitStop) -> Error {
         self.broken(stop, 0)
     }
 
@@ -255,17 +255,17 @@ fn published(sink: &mut dyn Sink) -> Option<Problem> {
 }
 
 /// Compares the received data with the announcement and the tail. Returns the problem, if any.
-fn compare(announced: &Announced, sent: &Tail, came: &Tail) -> Option<Problem> {
+fn compare(announced: &Announced, sent: &FileTail, came: &FileTail) -> Option<Problem> {
     if sent != came {
         let why = format!("{} were sent, {} came", sent.words(), came.words());
         return Some(Problem::Differs { why });
     }
-    let (Tail::Whole { bytes, .. }, Some(size)) = (came, announced.size) else { return None };
+    let (FileTail::Whole { bytes, .. }, Some(size)) = (came, announced.size) else { return None };
     let why = format!("{bytes} bytes came and {size} were announced");
     (*bytes != size).then_some(Problem::NotTaken { why })
 }
 
-impl Tail {
+impl FileTail {
     fn words(&self) -> String {
         match self {
             Self::Whole { bytes, xxh3 } => format!("{bytes} bytes with XXH3 {xxh3:032x}"),
@@ -276,7 +276,7 @@ impl Tail {
 }
 
 /// Allocates memory for buffers of the sender's size, if available.
-fn room(memory: &mut Option<Memory>, len: u64) -> Result<()> {
+fn room(memory: &mut Option<MappedBytes>, len: u64) -> Result<()> {
     if memory.as_ref().is_some_and(|memory| memory.len() as u64 >= len) {
         return Ok(());
     }
@@ -287,7 +287,7 @@ fn room(memory: &mut Option<Memory>, len: u64) -> Result<()> {
     let instead = Some("send with a smaller buffer");
     let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
     // Allocated once: repeated receiving makes it resident, up to the size actually received.
-    let made = Memory::untouched(whole, Pages::Transparent);
+    let made = MappedBytes::untouched(whole, Pages::Transparent);
     *memory = Some(made.map_err(Error::system("mmap"))?);
     Ok(())
 }

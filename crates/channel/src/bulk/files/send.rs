@@ -2,15 +2,16 @@
 
 use super::checked;
 use super::{
-    Announced, DIFFERS, Handed, Head, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN, TAKES_OPEN, Tail,
+    Announced, DIFFERS, FileHead, FileTail, Handed, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN,
+    TAKES_OPEN,
 };
-use crate::bulk::control::Control;
-use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::control::BulkControl;
+use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::handshake::error_of;
 use crate::bulk::memory::Loan;
 use crate::bulk::sender::Sender;
 use crate::error::{Error, Result};
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,7 +66,7 @@ impl Sender {
                 Announced { name: item.name, size: item.size, number, total: pace.total };
             let (source, file) = (item.source, item.file);
             let sent =
-                self.send_item(announced, (source, file.as_ref()), pace, (&mut handed, &mut loan));
+                self.send_item(announced, source, file.as_ref(), pace, &mut handed, &mut loan);
             match sent? {
                 None => handed.files += 1,
                 Some(problem) => handed.problems.push((name, problem)),
@@ -78,18 +79,22 @@ impl Sender {
     fn send_item(
         &mut self,
         announced: Announced,
-        (mut source, file): (impl Read, Option<&OwnedFd>),
+        source: impl Read,
+        file: Option<&OwnedFd>,
         pace: &mut Pace<'_>,
-        (handed, loan): (&mut Handed, &mut Option<Loan>),
+        handed: &mut Handed,
+        loan: &mut Option<Loan>,
     ) -> Result<Option<Problem>> {
         if announced.name.as_ref().is_some_and(|name| checked(name.as_bytes()).is_none()) {
-            let why = format!("a name has one part, of {LONGEST_NAME} bytes at most");
+            let why = format!(
+                "invalid name: one path component of at most {LONGEST_NAME} bytes is allowed"
+            );
             return Ok(Some(Problem::GivenUp { why }));
         }
         let most = pace.buffer.max(1);
         let room = announced.size.map_or(most as u64, |size| size.clamp(1, most as u64));
         let (size, room) = (announced.size, room as usize);
-        let head = Head { announced, buffer: room as u64 };
+        let head = FileHead { announced, buffer: room as u64 };
         self.send_from(&head.to_bytes())?;
         let answer = self.answer()?;
         if let Some(problem) = answer.problem {
@@ -97,11 +102,24 @@ impl Sender {
         }
         if let (Some(size), Some(file)) = (size, file)
             && self.may_open(file.as_fd(), answer.takes_open)
-            && let Opened::Answered(problem) = self.send_open(file.as_fd(), size, pace, handed)?
+            && let OpenOffer::Answered(problem) =
+                self.send_open(file.as_fd(), size, pace, handed)?
         {
             return Ok(problem);
         }
-        let moved = &mut handed.bytes;
+        self.send_data(source, size, room, pace, &mut handed.bytes, loan)
+    }
+
+    /// Sends the data of one item in buffers of `room` bytes, and its tail. `moved` counts the bytes of all items.
+    fn send_data(
+        &mut self,
+        mut source: impl Read,
+        size: Option<u64>,
+        room: usize,
+        pace: &mut Pace<'_>,
+        moved: &mut u64,
+        loan: &mut Option<Loan>,
+    ) -> Result<Option<Problem>> {
         let (mut hasher, mut bytes) = (Xxh3::new(), 0);
         let failed = loop {
             self.control().wanted().map_err(|stop| self.break_off(stop))?;
@@ -112,7 +130,7 @@ impl Sender {
             let whole = size.is_some();
             let (count, failed) = fill(&mut source, &mut own[..room], whole, self.control());
             if failed.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted) {
-                return Err(self.break_off(Stop::Interrupted));
+                return Err(self.break_off(WaitStop::Interrupted));
             }
             if count == 0 || failed.is_some() {
                 *loan = Some(own);
@@ -135,15 +153,13 @@ impl Sender {
         };
         self.send_from(&[])?;
         let changed = size.filter(|size| *size != bytes).map(|size| {
-            let how = if bytes < size { "ended" } else { "goes on" };
-            format!(
-                "changed while it was read: {size} bytes were announced, it {how} after {bytes}"
-            )
+            let how = if bytes < size { "ended" } else { "continued" };
+            format!("the file changed during the copy: announced {size} bytes, {how} after {bytes}")
         });
         let why = failed.map(|error| error.to_string()).or(changed);
         let tail = match &why {
-            None => Tail::of(bytes, &hasher),
-            Some(why) => Tail::GivenUp { why: why.clone() },
+            None => FileTail::of(bytes, &hasher),
+            Some(why) => FileTail::GivenUp { why: why.clone() },
         };
         self.send_from(&tail.to_bytes())?;
         let answer = self.answer()?;
@@ -151,11 +167,11 @@ impl Sender {
     }
 
     /// Receives the receiver's reply to a head or tail.
-    fn answer(&mut self) -> Result<Answer> {
+    fn answer(&mut self) -> Result<FileAnswer> {
         let heard = self.heard()?;
         let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
         let takes_open = problem.is_none() && heard.word(1) == TAKES_OPEN;
-        Ok(Answer { problem, takes_open })
+        Ok(FileAnswer { problem, takes_open })
     }
 
     /// Receives the next message of the receiver.
@@ -165,21 +181,21 @@ impl Sender {
     }
 
     /// Ends the transfer because of an error.
-    pub(super) fn break_off(&mut self, stop: Stop) -> Error {
+    pub(super) fn break_off(&mut self, stop: WaitStop) -> Error {
         self.give_up();
         error_of(stop, 0)
     }
 }
 
 /// A reply to a head or a tail.
-struct Answer {
+struct FileAnswer {
     problem: Option<Problem>,
     /// `true` if the receiver also accepts the open file.
     takes_open: bool,
 }
 
 /// Outcome of offering an open file.
-enum Opened {
+enum OpenOffer {
     /// The bytes have to be sent after all.
     Refused,
     /// The receiver's final reply.
@@ -187,13 +203,13 @@ enum Opened {
 }
 
 /// Extracts the problem from a reply; `None` if the reply is positive.
-fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Stop> {
+fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, WaitStop> {
     let why = heard.text.clone();
     match (heard.kind, heard.word(0)) {
-        (Kind::Answer, TAKEN) => Ok(None),
-        (Kind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
-        (Kind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
-        _ => Err(Stop::corrupt("no answer where one was due")),
+        (ControlKind::Answer, TAKEN) => Ok(None),
+        (ControlKind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
+        (ControlKind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
+        _ => Err(WaitStop::corrupt("no answer where one was due")),
     }
 }
 
@@ -203,7 +219,7 @@ fn fill(
     source: &mut impl Read,
     into: &mut [u8],
     whole: bool,
-    control: &Control,
+    control: &BulkControl,
 ) -> (usize, Option<std::io::Error>) {
     let mut filled = 0;
     while filled < into.len() {

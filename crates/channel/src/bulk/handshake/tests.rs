@@ -4,7 +4,7 @@ use super::*;
 use crate::bulk::{Receiver, Sender};
 
 fn party(link: Link, role: Role) -> Party {
-    let limits = Limits { deadline: None, stop: None };
+    let limits = WaitLimits { deadline: None, stop: None };
     Party { link, role, introduction: Some(Introduction::default()), limits }
 }
 

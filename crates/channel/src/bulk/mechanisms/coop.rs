@@ -7,10 +7,12 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{Errno, remote};
 
 use super::process_vm::{callable, read_all, readable};
-use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::{Joint, PAGE};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
-use crate::shared::stop::{Stop, unfit};
+use crate::bulk::mechanism::{
+    Broken, Incoming, Mechanism, Outgoing, Parcel, PeerToken, TransferEnds,
+};
+use crate::shared::stop::{WaitStop, unfit};
 
 /// `process_vm_readv` by the receiver and `process_vm_writev` by the sender, from opposite ends.
 pub struct Coop;
@@ -34,25 +36,25 @@ static INFO: Info = Info {
 /// the high half.
 const TAKEN: usize = 0;
 
-struct Sender {
+struct CoopSender {
     page: Joint,
     pid: i32,
     piece: usize,
 }
 
-struct Receiver {
+struct CoopReceiver {
     page: Joint,
     pid: i32,
     piece: usize,
 }
 
-enum From {
+enum CoopSource {
     Front,
     Back,
 }
 
 /// Takes a piece from one end; `None` once both ends have met. The number counts from that end.
-fn take(taken: &AtomicU64, pieces: u64, from: &From) -> Option<u64> {
+fn take(taken: &AtomicU64, pieces: u64, from: &CoopSource) -> Option<u64> {
     let mut now = taken.load(Ordering::Acquire);
     loop {
         let (front, back) = (now & 0xffff_ffff, now >> 32);
@@ -60,8 +62,8 @@ fn take(taken: &AtomicU64, pieces: u64, from: &From) -> Option<u64> {
             return None;
         }
         let (mine, next) = match from {
-            From::Front => (front, now + 1),
-            From::Back => (back, now + (1 << 32)),
+            CoopSource::Front => (front, now + 1),
+            CoopSource::Back => (back, now + (1 << 32)),
         };
         match taken.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(mine),
@@ -97,31 +99,35 @@ impl Mechanism for Coop {
         size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
     }
 
-    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        ends: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
         let (page, fd) = Joint::create(PAGE).map_err(|failed| unfit(failed.call, failed.errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Sender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
+        Ok((Box::new(CoopSender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         mut parcel: Parcel,
-        ends: &Ends,
+        ends: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         readable(ends)?;
         let page = Joint::adopt(parcel.fd()?, PAGE).map_err(|errno| unfit("mmap", errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        let place: &'static Token = ends.own_token;
+        let place: &'static PeerToken = ends.own_token;
         let word = place.load(Ordering::Relaxed);
         let parcel = Parcel::of(&[place.as_ptr() as u64, word], Vec::new());
-        Ok((Box::new(Receiver { page, pid: ends.pid, piece }), parcel))
+        Ok((Box::new(CoopReceiver { page, pid: ends.pid, piece }), parcel))
     }
 }
 
-impl Outgoing for Sender {
-    fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
+impl Outgoing for CoopSender {
+    fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         readable(ends)?;
         // Writes the word's current value: this changes nothing, and shows that writing is allowed.
         let (at, word) = (parcel.word(0), parcel.word(1));
@@ -130,14 +136,14 @@ impl Outgoing for Sender {
         answer.map(drop).map_err(|errno| unfit("process_vm_writev", errno))
     }
 
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let (piece, pieces) = piece_for(self.piece, bytes.len());
         let taken = self.page.u64(TAKEN);
         taken.store(0, Ordering::Release);
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
         let to = control.expect(Say::Ready)?.words[0];
         let mut failed = 0;
-        while let Some(n) = take(taken, pieces, &From::Back) {
+        while let Some(n) = take(taken, pieces, &CoopSource::Back) {
             let at = (pieces - 1 - n) as usize * piece;
             let part = &bytes[at..bytes.len().min(at + piece)];
             if let Err(errno) = write_all(self.pid, to.wrapping_add(at as u64), part, control) {
@@ -152,7 +158,7 @@ impl Outgoing for Sender {
 }
 
 /// Writes a piece to its place in the receiver's buffer.
-fn write_all(pid: i32, at: u64, part: &[u8], control: &Control) -> Result<(), Errno> {
+fn write_all(pid: i32, at: u64, part: &[u8], control: &BulkControl) -> Result<(), Errno> {
     let mut put = 0;
     while put < part.len() {
         // Once the peer is gone, its pid may be reused, so check before every call.
@@ -169,16 +175,21 @@ fn write_all(pid: i32, at: u64, part: &[u8], control: &Control) -> Result<(), Er
     Ok(())
 }
 
-impl Receiver {
+impl CoopReceiver {
     /// Reads pieces from the front until both sides meet or an error occurs.
-    fn read(&self, at: u64, into: &mut [u8], control: &mut Control) -> Result<(), (u64, Stop)> {
+    fn read(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        control: &mut BulkControl,
+    ) -> Result<(), (u64, WaitStop)> {
         let (piece, pieces) = piece_for(self.piece, into.len());
         let mut delivered = 0;
-        while let Some(n) = take(self.page.u64(TAKEN), pieces, &From::Front) {
+        while let Some(n) = take(self.page.u64(TAKEN), pieces, &CoopSource::Front) {
             let start = n as usize * piece;
             let end = into.len().min(start + piece);
             let part = into.get_mut(start..end);
-            let part = part.ok_or_else(|| (delivered, Stop::corrupt("a bad count")))?;
+            let part = part.ok_or_else(|| (delivered, WaitStop::corrupt("a bad count")))?;
             read_all(self.pid, at.wrapping_add(start as u64), part, control)
                 .map_err(|(more, stop)| (delivered + more, stop))?;
             delivered = end as u64;
@@ -187,12 +198,12 @@ impl Receiver {
     }
 }
 
-impl Incoming for Receiver {
+impl Incoming for CoopReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         control.check()?;
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
@@ -209,7 +220,7 @@ impl Incoming for Receiver {
         // before that, whatever else happens.
         let finished = loop {
             match control.hear() {
-                Err(Stop::Interrupted | Stop::Late) if control.link().peer_is_alive() => {
+                Err(WaitStop::Interrupted | WaitStop::Late) if control.link().peer_is_alive() => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 other => break other,
@@ -224,8 +235,8 @@ impl Incoming for Receiver {
         let note = finished.map_err(|stop| Broken { delivered: front, stop })?;
         match (note.say, note.words[0]) {
             (Say::Finished, 0) => Ok(()),
-            (Say::Finished, errno) => Err(Stop::told("process_vm_writev", errno).into()),
-            (other, _) => Err(Stop::corrupt(format!("{other:?} in the middle")).into()),
+            (Say::Finished, errno) => Err(WaitStop::told("process_vm_writev", errno).into()),
+            (other, _) => Err(WaitStop::corrupt(format!("{other:?} in the middle")).into()),
         }
     }
 }
@@ -237,10 +248,10 @@ mod tests {
     #[test]
     fn every_piece_is_taken_once() {
         let taken = AtomicU64::new(0);
-        let fronts: Vec<_> = (0..3).map_while(|_| take(&taken, 5, &From::Front)).collect();
-        let backs: Vec<_> = (0..9).map_while(|_| take(&taken, 5, &From::Back)).collect();
+        let fronts: Vec<_> = (0..3).map_while(|_| take(&taken, 5, &CoopSource::Front)).collect();
+        let backs: Vec<_> = (0..9).map_while(|_| take(&taken, 5, &CoopSource::Back)).collect();
         assert_eq!((fronts, backs), (vec![0, 1, 2], vec![0, 1]));
-        assert_eq!(take(&taken, 5, &From::Front), None);
+        assert_eq!(take(&taken, 5, &CoopSource::Front), None);
         let (piece, pieces) = piece_for(1, 1 << 40);
         assert!(pieces < 1 << 31 && piece as u64 * pieces >= 1 << 40);
     }

@@ -12,14 +12,14 @@ use thalweg_sys::{
 };
 
 use super::unix_stream;
-use crate::bulk::control::{Control, Note, Say};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+use crate::bulk::control::{BulkControl, Note, Say};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 use crate::bulk::stream;
 use crate::shared::liveness::Gone;
-use crate::shared::stop::{Stop, unfit};
+use crate::shared::stop::{WaitStop, unfit};
 
 /// Reads and writes of a socket through io_uring.
-pub struct IoUring;
+pub struct IoUringMechanism;
 
 static INFO: Info = Info {
     name: "io-uring",
@@ -45,13 +45,13 @@ const SLOTS: u32 = 2;
 const MOST: usize = 16 << 20;
 const ALIGN: usize = 4096;
 
-struct End {
+struct UringEnd {
     ring: Uring<'static>,
     socket: Arc<OwnedFd>,
     piece: usize,
 }
 
-impl End {
+impl UringEnd {
     fn new(socket: OwnedFd, tuning: &Tuning) -> Result<Self, Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(ALIGN);
         if piece > MOST {
@@ -62,14 +62,14 @@ impl End {
     }
 
     /// Waits for the operation in flight and returns its byte count.
-    fn finish(&mut self, control: &mut Control) -> Result<usize, Stop> {
+    fn finish(&mut self, control: &mut BulkControl) -> Result<usize, WaitStop> {
         let mut silent = control.is_timed();
         loop {
             if silent {
                 // The peer may have written and then died: poll after checking the peer.
                 let going = control.check();
                 let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
-                if !news.map_err(|errno| Stop::refused("poll", errno))? {
+                if !news.map_err(|errno| WaitStop::refused("poll", errno))? {
                     going?;
                     control.await_ready(self.ring.as_fd(), PollFlags::IN)?;
                     continue;
@@ -80,39 +80,39 @@ impl End {
                     return done
                         .result
                         .map(|count| count as usize)
-                        .map_err(|errno| Stop::refused("io_uring", errno));
+                        .map_err(|errno| WaitStop::refused("io_uring", errno));
                 }
                 // A signal, or no completion for a while: from now on the peer is watched as well.
                 Err(Errno::INTR) => silent = true,
-                Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
+                Err(errno) => return Err(WaitStop::refused("io_uring_enter", errno)),
             }
         }
     }
 
     /// Submits the queued operation.
-    fn submit(&mut self) -> Result<(), Stop> {
+    fn submit(&mut self) -> Result<(), WaitStop> {
         loop {
             match self.ring.submit() {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
+                Err(errno) => return Err(WaitStop::refused("io_uring_enter", errno)),
             }
         }
     }
 
-    fn write(&mut self, slot: u32, from: usize, to: usize) -> Result<(), Stop> {
+    fn write(&mut self, slot: u32, from: usize, to: usize) -> Result<(), WaitStop> {
         let socket = Arc::clone(&self.socket);
         let queued = self.ring.write(slot, socket, CURRENT, from..to);
-        queued.map_err(|errno| Stop::refused("IORING_OP_WRITE", errno))?;
+        queued.map_err(|errno| WaitStop::refused("IORING_OP_WRITE", errno))?;
         self.submit()
     }
 
     /// Waits until a slot is written completely.
-    fn settle(&mut self, slot: u32, len: usize, control: &mut Control) -> Result<(), Stop> {
+    fn settle(&mut self, slot: u32, len: usize, control: &mut BulkControl) -> Result<(), WaitStop> {
         let mut put = 0;
         loop {
             match self.finish(control)? {
-                0 => return Err(Stop::refused("IORING_OP_WRITE", Errno::PIPE)),
+                0 => return Err(WaitStop::refused("IORING_OP_WRITE", Errno::PIPE)),
                 count => put += count,
             }
             if put >= len {
@@ -122,15 +122,15 @@ impl End {
         }
     }
 
-    fn read(&mut self, slot: u32, len: usize) -> Result<(), Stop> {
+    fn read(&mut self, slot: u32, len: usize) -> Result<(), WaitStop> {
         let socket = Arc::clone(&self.socket);
         let queued = self.ring.read(slot, socket, CURRENT, len);
-        queued.map_err(|errno| Stop::refused("IORING_OP_READ", errno))?;
+        queued.map_err(|errno| WaitStop::refused("IORING_OP_READ", errno))?;
         self.submit()
     }
 }
 
-impl Mechanism for IoUring {
+impl Mechanism for IoUringMechanism {
     fn info(&self) -> &'static Info {
         &INFO
     }
@@ -139,33 +139,37 @@ impl Mechanism for IoUring {
         Uring::new(1, ALIGN, ALIGN).map(drop).map_err(|errno| unfit("io_uring_setup", errno))
     }
 
-    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        _: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         let (near, far) = unix_stream::pair(&INFO, tuning, false)?;
-        Ok((Box::new(Sender(End::new(near, tuning)?)), Parcel::of(&[], vec![far])))
+        Ok((Box::new(UringSender(UringEnd::new(near, tuning)?)), Parcel::of(&[], vec![far])))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         mut parcel: Parcel,
-        _: &Ends,
+        _: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let end = End::new(parcel.fd()?, tuning)?;
-        Ok((Box::new(Receiver(end)), Parcel::default()))
+        let end = UringEnd::new(parcel.fd()?, tuning)?;
+        Ok((Box::new(UringReceiver(end)), Parcel::default()))
     }
 }
 
-struct Sender(End);
+struct UringSender(UringEnd);
 
-struct Receiver(End);
+struct UringReceiver(UringEnd);
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for UringSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let end = &mut self.0;
         control.watch_with(&end.socket);
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         match end.write_all(bytes, control) {
-            Err(Stop::Refused(why))
+            Err(WaitStop::Refused(why))
                 if matches!(why.errno, Some(Errno::PIPE | Errno::CONNRESET)) =>
             {
                 Err(stream::deserted(control))
@@ -176,12 +180,12 @@ impl Outgoing for Sender {
     }
 }
 
-impl End {
-    fn write_all(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl UringEnd {
+    fn write_all(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let mut under_way = None;
         for (n, piece) in bytes.chunks(self.piece).enumerate() {
             let slot = n as u32 % SLOTS;
-            let busy = || Stop::refused("io_uring", Errno::BUSY);
+            let busy = || WaitStop::refused("io_uring", Errno::BUSY);
             let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
             buffer[..piece.len()].copy_from_slice(piece);
             // Only one write at a time: two writes to a stream may overtake each other.
@@ -195,8 +199,13 @@ impl End {
     }
 }
 
-impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+impl Incoming for UringReceiver {
+    fn receive(
+        &mut self,
+        _: Note,
+        into: &mut [u8],
+        control: &mut BulkControl,
+    ) -> Result<(), Broken> {
         let end = &mut self.0;
         control.watch_with(&end.socket);
         let (mut filled, mut slot) = (0, 0);
@@ -205,7 +214,7 @@ impl Incoming for Receiver {
             let broken = |stop| Broken { delivered: filled as u64, stop };
             let count = end.finish(control).map_err(broken)?.min(into.len() - filled);
             if count == 0 {
-                return Err(broken(Stop::Gone(Gone::Died)));
+                return Err(broken(WaitStop::Gone(Gone::Died)));
             }
             let rest = into.len() - filled - count;
             if rest > 0 {
@@ -213,7 +222,7 @@ impl Incoming for Receiver {
             }
             let buffer = end.ring.buffer(slot).unwrap_or_default();
             let got = buffer.get(..count);
-            let got = got.ok_or_else(|| broken(Stop::refused("io_uring", Errno::BUSY)))?;
+            let got = got.ok_or_else(|| broken(WaitStop::refused("io_uring", Errno::BUSY)))?;
             into[filled..filled + count].copy_from_slice(got);
             filled += count;
             slot = 1 - slot;

@@ -21,8 +21,8 @@ mod vmsplice_read;
 
 /// All mechanisms of this build.
 pub static MECHANISMS: &[&dyn Mechanism] = &[
-    &ring::Ring,
-    &pull::Pull,
+    &ring::RingMechanism,
+    &pull::PullMechanism,
     &coop::Coop,
     &snapshot::Snapshot,
     &unix_stream::MECHANISM,
@@ -30,7 +30,7 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
     &unix_seqpacket::MECHANISM,
     &process_vm::ProcessVm,
     &shm_locked::ShmLocked,
-    &io_uring::IoUring,
+    &io_uring::IoUringMechanism,
     &vmsplice_read::MECHANISM,
     &vmsplice_both::MECHANISM,
 ];

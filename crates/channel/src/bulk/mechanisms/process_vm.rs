@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, remote};
 
-use crate::bulk::control::{Control, Note, Say};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::shared::stop::{Stop, unfit};
+use crate::bulk::control::{BulkControl, Note, Say};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::shared::stop::{WaitStop, unfit};
 
 /// `process_vm_readv`.
 pub struct ProcessVm;
@@ -27,16 +27,16 @@ static INFO: Info = Info {
     nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
-struct Sender;
+struct ProcessVmSender;
 
-struct Receiver {
+struct ProcessVmReceiver {
     pid: i32,
     chunk: usize,
 }
 
 /// Checks that the peer's memory is readable and really belongs to the peer: it must contain the token
 /// at the address that the peer sent.
-pub(super) fn readable(ends: &Ends) -> Result<(), Unfit> {
+pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     ends.trusted.clone()?;
     let (at, word) = ends.token;
     let mut found = [0; 8];
@@ -61,17 +61,21 @@ pub(super) fn read_all(
     pid: i32,
     at: u64,
     into: &mut [u8],
-    control: &mut Control,
-) -> Result<(), (u64, Stop)> {
+    control: &mut BulkControl,
+) -> Result<(), (u64, WaitStop)> {
     let mut filled = 0;
     while filled < into.len() {
         let outcome = remote::read(pid, at.wrapping_add(filled as u64), &mut into[filled..]);
         control.check().map_err(|stop| (filled as u64, stop))?;
         match outcome {
-            Ok(0) => return Err((filled as u64, Stop::refused("process_vm_readv", Errno::FAULT))),
+            Ok(0) => {
+                return Err((filled as u64, WaitStop::refused("process_vm_readv", Errno::FAULT)));
+            }
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err((filled as u64, Stop::refused("process_vm_readv", errno))),
+            Err(errno) => {
+                return Err((filled as u64, WaitStop::refused("process_vm_readv", errno)));
+            }
         }
     }
     Ok(())
@@ -86,39 +90,39 @@ impl Mechanism for ProcessVm {
         callable()
     }
 
-    fn offer(&self, _: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, ends: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
         // Relaxed: no other data depends on it. The receiver compares the word with the value that we
         // sent.
         let word = ends.own_token.load(Ordering::Relaxed);
-        Ok((Box::new(Sender), Parcel::of(&[word], Vec::new())))
+        Ok((Box::new(ProcessVmSender), Parcel::of(&[word], Vec::new())))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         _: Parcel,
-        ends: &Ends,
+        ends: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         readable(ends)?;
         let chunk = INFO.length(tuning, "chunk").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver { pid: ends.pid, chunk }), Parcel::default()))
+        Ok((Box::new(ProcessVmReceiver { pid: ends.pid, chunk }), Parcel::default()))
     }
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for ProcessVmSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
         control.expect(Say::Done).map(drop)
     }
 }
 
-impl Incoming for Receiver {
+impl Incoming for ProcessVmReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         control.check()?;
         let mut delivered = 0;

@@ -6,14 +6,14 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
-use crate::bulk::control::{Control, Note, Received, Say};
-use crate::bulk::control_message::{ControlMessage, Kind};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::bulk::memory::{Handing, Lent, STREAM, Stores, copy_out};
-use crate::shared::stop::{Stop, unfit};
+use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
+use crate::bulk::control_message::{ControlKind, ControlMessage};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::memory::{Handing, LentRegion, STREAM, Stores, copy_out};
+use crate::shared::stop::{WaitStop, unfit};
 
 /// A single copy out of lent memory.
-pub struct Pull;
+pub struct PullMechanism;
 
 static INFO: Info = Info {
     name: "pull",
@@ -26,15 +26,15 @@ static INFO: Info = Info {
 };
 
 #[derive(Default)]
-struct Sender {
+struct PullSender {
     made: u64,
     /// Ids of the memories that the receiver knows.
     told: Vec<u64>,
     /// Buffer for sources that were not lent.
-    own: Option<Lent>,
+    own: Option<LentRegion>,
 }
 
-struct Receiver {
+struct PullReceiver {
     stream: u64,
     known: Vec<(u64, Region)>,
 }
@@ -43,46 +43,51 @@ struct Receiver {
 /// more.
 const KEPT: usize = 8;
 
-impl Mechanism for Pull {
+impl Mechanism for PullMechanism {
     fn info(&self) -> &'static Info {
         &INFO
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        let lent = Lent::shared(1, 0)?;
+        let lent = LentRegion::shared(1, 0)?;
         let Handing::Shared(fd, _) = &lent.handing else { return Ok(()) };
         Region::of_file(fd, 1, Sharing::Read).map(drop).map_err(|errno| unfit("mmap", errno))
     }
 
-    fn offer(&self, _: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, _: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         self.probe()?;
-        Ok((Box::new(Sender::default()), Parcel::default()))
+        Ok((Box::new(PullSender::default()), Parcel::default()))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         _: Parcel,
-        _: &Ends,
+        _: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let stream = INFO.knob(tuning, STREAM.name);
-        Ok((Box::new(Receiver { stream, known: Vec::new() }), Parcel::default()))
+        Ok((Box::new(PullReceiver { stream, known: Vec::new() }), Parcel::default()))
     }
 }
 
-impl Sender {
-    fn fresh(&mut self, len: usize) -> Result<Lent, Unfit> {
+impl PullSender {
+    fn fresh(&mut self, len: usize) -> Result<LentRegion, Unfit> {
         self.made += 1;
-        Lent::shared(len, self.made)
+        LentRegion::shared(len, self.made)
     }
 
     /// Sends the descriptor of lent memory, once, and announces the buffer in it.
-    fn push(&mut self, lent: &Lent, len: usize, control: &mut Control) -> Result<(), Stop> {
+    fn push(
+        &mut self,
+        lent: &LentRegion,
+        len: usize,
+        control: &mut BulkControl,
+    ) -> Result<(), WaitStop> {
         let Handing::Shared(fd, id) = &lent.handing else {
-            return Err(Stop::Refused(Unfit::because("this memory cannot be shared")));
+            return Err(WaitStop::Refused(Unfit::because("this memory cannot be shared")));
         };
         if !self.told.contains(id) {
-            let packet = ControlMessage::new(Kind::Memory).words(&[*id, lent.len() as u64]);
+            let packet = ControlMessage::new(ControlKind::Memory).words(&[*id, lent.len() as u64]);
             control.send(&packet, &[fd.as_fd()])?;
             self.told.push(*id);
             if self.told.len() > KEPT {
@@ -94,11 +99,11 @@ impl Sender {
     }
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for PullSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let mut lent = match self.own.take().filter(|own| own.len() >= bytes.len()) {
             Some(own) => own,
-            None => self.fresh(bytes.len()).map_err(Stop::Refused)?,
+            None => self.fresh(bytes.len()).map_err(WaitStop::Refused)?,
         };
         lent.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let outcome = self.push(&lent, bytes.len(), control);
@@ -106,11 +111,15 @@ impl Outgoing for Sender {
         outcome
     }
 
-    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
+    fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
         Some(self.fresh(len))
     }
 
-    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
+    fn send_lent(
+        &mut self,
+        lent: LentRegion,
+        control: &mut BulkControl,
+    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
         let outcome = match lent.handing {
             Handing::Shared(..) => self.push(&lent, lent.len(), control),
             _ => self.send(lent.bytes(), control),
@@ -119,21 +128,21 @@ impl Outgoing for Sender {
     }
 }
 
-impl Receiver {
+impl PullReceiver {
     /// Maps the memory that the sender passed.
-    fn learn(&mut self, control: &mut Control) -> Result<u64, Stop> {
-        let Received { message, mut fds } = control.message()?;
+    fn learn(&mut self, control: &mut BulkControl) -> Result<u64, WaitStop> {
+        let ReceivedControl { message, mut fds } = control.message()?;
         let (id, len) = (message.word(0), message.word(1));
-        let fd = fds.pop().filter(|_| message.kind == Kind::Memory);
-        let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
+        let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory);
+        let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory where some was promised"))?;
         // The pages of holes would be allocated at our expense, all at once by `populate`.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "memory that may shrink, or is not there, was handed over";
-            return Err(Stop::corrupt(what));
+            return Err(WaitStop::corrupt(what));
         }
-        let len = usize::try_from(len).map_err(|_| Stop::corrupt("too much memory"))?;
+        let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
-        let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+        let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
         // Optional; only saves page faults.
         let _ = region.populate();
         if self.known.len() >= KEPT {
@@ -144,20 +153,20 @@ impl Receiver {
     }
 }
 
-impl Incoming for Receiver {
+impl Incoming for PullReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         let wanted = begin.words[1];
         if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
-            return Err(Stop::corrupt("another memory than was announced").into());
+            return Err(WaitStop::corrupt("another memory than was announced").into());
         }
         let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
         let region = region.filter(|region| region.len() >= into.len());
-        let region = region.ok_or_else(|| Stop::corrupt("a buffer outside its memory"))?;
+        let region = region.ok_or_else(|| WaitStop::corrupt("a buffer outside its memory"))?;
         let stores = Stores::of(self.stream, into.len());
         // SAFETY: The memory is mapped for at least that length and sealed against shrinking. Only the
         // sender can write there, and it waits for our reply.

@@ -8,16 +8,16 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
-use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::NAME;
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 use crate::bulk::memory::{STREAM, Stores, copy_in, copy_out};
 use crate::error::Error;
-use crate::shared::stop::{Stop, unfit};
+use crate::shared::stop::{WaitStop, unfit};
 use crate::shared::wait::steps;
 
 /// A ring of slots.
-pub struct Ring;
+pub struct RingMechanism;
 
 static INFO: Info = Info {
     name: "ring",
@@ -69,11 +69,11 @@ impl Slots {
     }
 
     /// Checks the share that the sender announced; 0 comes from a sender that fills every slot.
-    fn told(&self, share: u64) -> Result<usize, Stop> {
+    fn told(&self, share: u64) -> Result<usize, WaitStop> {
         match share {
             0 => Ok(self.slot),
             share if share <= self.slot as u64 => Ok(share as usize),
-            _ => Err(Stop::corrupt("more in a slot than it holds")),
+            _ => Err(WaitStop::corrupt("more in a slot than it holds")),
         }
     }
 
@@ -90,7 +90,7 @@ impl Slots {
     }
 }
 
-struct Sender {
+struct SlotSender {
     slots: Slots,
     /// Number of slots known to be emptied. The receiver's own count is read only if these are not
     /// enough, because its cache line then comes from the receiver's processor.
@@ -101,20 +101,20 @@ struct Sender {
     shares: bool,
 }
 
-struct Receiver {
+struct SlotReceiver {
     slots: Slots,
     stream: u64,
 }
 
 /// The sizes that a tuning requests.
-struct Size {
+struct SlotSize {
     slot: usize,
     number: u64,
     /// Size of the whole ring in bytes.
     bytes: usize,
 }
 
-impl Size {
+impl SlotSize {
     fn of(tuning: &Tuning) -> Result<Self, Unfit> {
         let (slot, number) = (INFO.knob(tuning, "slot"), INFO.knob(tuning, "slots"));
         let bytes = slot.checked_mul(number).filter(|bytes| (1..=MOST).contains(bytes));
@@ -160,7 +160,7 @@ fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
     region.map_err(|errno| unfit("mmap", errno))
 }
 
-impl Mechanism for Ring {
+impl Mechanism for RingMechanism {
     fn info(&self) -> &'static Info {
         &INFO
     }
@@ -169,15 +169,19 @@ impl Mechanism for Ring {
         seal_mapped(&made(1)?.1)
     }
 
-    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        ends: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.shares.clone()?;
-        let size = Size::of(tuning)?;
+        let size = SlotSize::of(tuning)?;
         let (region, fd) = made(size.bytes)?;
         // Optional; only saves page faults.
         let _ = region.populate();
         let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
         let slots = size.slots(region);
-        let sender = Sender { slots, emptied: 0, file: Some(kept), shares: false };
+        let sender = SlotSender { slots, emptied: 0, file: Some(kept), shares: false };
         Ok((Box::new(sender), Parcel::of(&[], vec![fd])))
     }
 
@@ -185,26 +189,26 @@ impl Mechanism for Ring {
         &self,
         tuning: &Tuning,
         mut parcel: Parcel,
-        ends: &Ends,
+        ends: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         ends.shares.clone()?;
-        let size = Size::of(tuning)?;
+        let size = SlotSize::of(tuning)?;
         let region = taken(&parcel.fd()?, size.bytes)?;
         // Optional; only saves page faults.
         let _ = region.populate();
         let stream = INFO.knob(tuning, STREAM.name);
-        let receiver = Receiver { slots: size.slots(region), stream };
+        let receiver = SlotReceiver { slots: size.slots(region), stream };
         Ok((Box::new(receiver), Parcel::of(&[SHARES], Vec::new())))
     }
 }
 
-impl Outgoing for Sender {
-    fn agreed(&mut self, parcel: Parcel, _: &Ends) -> Result<(), Unfit> {
+impl Outgoing for SlotSender {
+    fn agreed(&mut self, parcel: Parcel, _: &TransferEnds) -> Result<(), Unfit> {
         self.shares = parcel.word(0) & SHARES != 0;
         self.file.take().map_or(Ok(()), |fd| seal_mapped(&fd))
     }
 
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let share = if self.shares { self.slots.share(bytes.len()) } else { self.slots.slot };
         let begin = Note::new(Say::Begin, &[bytes.len() as u64, share as u64]);
         if control.has_free_core() {
@@ -239,12 +243,12 @@ impl Outgoing for Sender {
     }
 }
 
-impl Incoming for Receiver {
+impl Incoming for SlotReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         let ring = &mut self.slots;
         let share = ring.told(begin.words[1])?;

@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::region::{Region, Segment};
 
-use crate::bulk::control::{Control, Note, Received, Say};
-use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
+use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::{Joint, PAGE};
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
-use crate::shared::stop::{Stop, unfit};
+use crate::shared::stop::{WaitStop, unfit};
 
 /// Whole buffers under a lock.
 pub struct ShmLocked;
@@ -57,22 +57,22 @@ const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;
 
 /// Shared memory with its words at the start.
-struct Shared {
+struct ShmState {
     page: Joint,
     room: usize,
 }
 
-struct Sender {
+struct ShmSender {
     chunk: Option<usize>,
     sysv: bool,
     fresh: bool,
-    shared: Option<Shared>,
+    shared: Option<ShmState>,
 }
 
-struct Receiver {
+struct ShmReceiver {
     chunk: Option<usize>,
     sysv: bool,
-    shared: Option<Shared>,
+    shared: Option<ShmState>,
 }
 
 impl Mechanism for ShmLocked {
@@ -84,12 +84,16 @@ impl Mechanism for ShmLocked {
         Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
-    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(
+        &self,
+        tuning: &Tuning,
+        ends: &TransferEnds,
+    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.shares.clone()?;
         let chunk = INFO.length(tuning, "chunk");
         let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
         made(sysv, PAGE)?.1.discard();
-        let sender = Sender { chunk, sysv, fresh, shared: None };
+        let sender = ShmSender { chunk, sysv, fresh, shared: None };
         Ok((Box::new(sender), Parcel::default()))
     }
 
@@ -97,29 +101,29 @@ impl Mechanism for ShmLocked {
         &self,
         tuning: &Tuning,
         _: Parcel,
-        ends: &Ends,
+        ends: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         ends.shares.clone()?;
         let (chunk, sysv) = (INFO.length(tuning, "chunk"), has_segment(tuning, ends)?);
-        let receiver = Receiver { chunk, sysv, shared: None };
+        let receiver = ShmReceiver { chunk, sysv, shared: None };
         Ok((Box::new(receiver), Parcel::default()))
     }
 }
 
 /// Returns `true` if System V segments are used. This requires a trusted peer, because it can send any
 /// segment id, and the words at the start are written.
-fn has_segment(tuning: &Tuning, ends: &Ends) -> Result<bool, Unfit> {
+fn has_segment(tuning: &Tuning, ends: &TransferEnds) -> Result<bool, Unfit> {
     let wanted = INFO.knob(tuning, "sysv") > 0;
     if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
 }
 
 /// The other side's access to the memory.
-enum Handle {
+enum ShmHandle {
     File(OwnedFd),
     Segment(Segment),
 }
 
-impl Handle {
+impl ShmHandle {
     /// Removes a segment, which would otherwise outlive the process. The kernel frees it when the last
     /// process detaches.
     fn discard(self) {
@@ -130,10 +134,10 @@ impl Handle {
     }
 }
 
-fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
+fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {
     if !sysv {
         let made = Joint::create(len).map_err(|failed| unfit(failed.call, failed.errno));
-        return made.map(|(page, fd)| (page, Handle::File(fd)));
+        return made.map(|(page, fd)| (page, ShmHandle::File(fd)));
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
     let region = Region::of_segment(segment, len);
@@ -142,17 +146,17 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;
     removed.map_err(|errno| unfit("shmctl", errno))?;
-    Ok((Joint::over(region), Handle::Segment(segment)))
+    Ok((Joint::over(region), ShmHandle::Segment(segment)))
 }
 
-impl Shared {
+impl ShmState {
     fn data(&self) -> *mut u8 {
         // SAFETY: The page has `PAGE + room` bytes.
         unsafe { self.page.as_ptr().add(PAGE) }
     }
 
     /// Waits for our turn and takes the lock. Takes it over if the owner has died.
-    fn enter(&self, me: u32, control: &mut Control) -> Result<(), Stop> {
+    fn enter(&self, me: u32, control: &mut BulkControl) -> Result<(), WaitStop> {
         let turn = self.page.u32(TURN);
         // PAIRS WITH: `leave`: everything copied before the change of turn is visible.
         control.wait(|_| Ok((turn.load(Ordering::Acquire) == me).then_some(())))?;
@@ -164,7 +168,7 @@ impl Shared {
         match control.wait(|_| Ok(take())) {
             // The peer died between passing the turn and releasing the lock. It had finished copying,
             // because it passes the turn last.
-            Err(Stop::Gone(_)) => {
+            Err(WaitStop::Gone(_)) => {
                 lock.store(me, Ordering::Release);
                 Ok(())
             }
@@ -172,38 +176,42 @@ impl Shared {
         }
     }
 
-    fn leave(&self, next: u32, control: &mut Control) {
+    fn leave(&self, next: u32, control: &mut BulkControl) {
         self.page.u32(TURN).store(next, Ordering::Release);
         self.page.u32(LOCK).store(NOBODY, Ordering::Release);
         control.announce();
     }
 }
 
-impl Sender {
+impl ShmSender {
     /// Provides shared memory of at least `room` bytes, and announces new memory to the receiver.
     /// Returns `true` if it is new.
-    fn prepare(&mut self, room: usize, control: &mut Control) -> Result<(Shared, bool), Stop> {
+    fn prepare(
+        &mut self,
+        room: usize,
+        control: &mut BulkControl,
+    ) -> Result<(ShmState, bool), WaitStop> {
         let old = self.shared.take().filter(|shared| shared.room >= room && !self.fresh);
         if let Some(shared) = old {
             return Ok((shared, false));
         }
         let len =
-            PAGE.checked_add(room).ok_or_else(|| Stop::Refused(Unfit::because("too long")))?;
-        let (page, handle) = made(self.sysv, len).map_err(Stop::Refused)?;
+            PAGE.checked_add(room).ok_or_else(|| WaitStop::Refused(Unfit::because("too long")))?;
+        let (page, handle) = made(self.sysv, len).map_err(WaitStop::Refused)?;
         page.u32(TURN).store(SENDER, Ordering::Release);
-        let packet = ControlMessage::new(Kind::Memory);
+        let packet = ControlMessage::new(ControlKind::Memory);
         match &handle {
-            Handle::File(fd) => control.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
-            Handle::Segment(segment) => {
+            ShmHandle::File(fd) => control.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
+            ShmHandle::Segment(segment) => {
                 control.send(&packet.words(&[len as u64, 1, segment.id() as u64]), &[])?;
             }
         }
-        Ok((Shared { page, room }, true))
+        Ok((ShmState { page, room }, true))
     }
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for ShmSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let room = self.chunk.unwrap_or(bytes.len()).min(bytes.len());
         let (shared, is_new) = self.prepare(room, control)?;
         let shared = self.shared.insert(shared);
@@ -218,31 +226,31 @@ impl Outgoing for Sender {
     }
 }
 
-impl Receiver {
-    fn learn(&self, control: &mut Control) -> Result<Shared, Stop> {
-        let Received { message, mut fds } = control.message()?;
+impl ShmReceiver {
+    fn learn(&self, control: &mut BulkControl) -> Result<ShmState, WaitStop> {
+        let ReceivedControl { message, mut fds } = control.message()?;
         let len = usize::try_from(message.word(0)).unwrap_or(0);
-        if message.kind != Kind::Memory || len <= PAGE {
-            return Err(Stop::corrupt("no memory where some was promised"));
+        if message.kind != ControlKind::Memory || len <= PAGE {
+            return Err(WaitStop::corrupt("no memory where some was promised"));
         }
         let page = if self.sysv {
             let segment = Segment::of_id(message.word(2) as i32);
             let region = Region::of_segment(segment, len);
-            region.map(Joint::over).map_err(|errno| Stop::refused("shmat", errno))?
+            region.map(Joint::over).map_err(|errno| WaitStop::refused("shmat", errno))?
         } else {
-            let fd = fds.pop().ok_or_else(|| Stop::corrupt("no descriptor"))?;
-            Joint::adopt(fd, len).map_err(|errno| Stop::refused("mmap", errno))?
+            let fd = fds.pop().ok_or_else(|| WaitStop::corrupt("no descriptor"))?;
+            Joint::adopt(fd, len).map_err(|errno| WaitStop::refused("mmap", errno))?
         };
-        Ok(Shared { page, room: len - PAGE })
+        Ok(ShmState { page, room: len - PAGE })
     }
 }
 
-impl Incoming for Receiver {
+impl Incoming for ShmReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         if begin.words[1] != 0 || self.shared.is_none() {
             self.shared = None;
@@ -251,7 +259,7 @@ impl Incoming for Receiver {
         let chunk = self.chunk.unwrap_or(into.len());
         let shared = self.shared.as_ref().filter(|shared| shared.room >= chunk.min(into.len()));
         let Some(shared) = shared else {
-            return Err(Stop::corrupt("a buffer outside its memory").into());
+            return Err(WaitStop::corrupt("a buffer outside its memory").into());
         };
         let mut delivered = 0;
         for piece in into.chunks_mut(chunk) {

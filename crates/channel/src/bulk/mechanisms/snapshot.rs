@@ -7,12 +7,12 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
-use crate::bulk::control::{Control, Note, Received, Say};
-use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
+use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::NAME;
-use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::bulk::memory::{Handing, Lent, Memory, STREAM, Stores, copy_out};
-use crate::shared::stop::{Stop, unfit};
+use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::memory::{Handing, LentRegion, MappedBytes, STREAM, Stores, copy_out};
+use crate::shared::stop::{WaitStop, unfit};
 use thalweg_sys::io;
 
 /// A sealed memfd that is passed to the receiver.
@@ -31,9 +31,9 @@ static INFO: Info = Info {
 const FOR_GOOD: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-struct Sender;
+struct SnapshotSender;
 
-struct Receiver(u64);
+struct SnapshotReceiver(u64);
 
 impl Mechanism for Snapshot {
     fn info(&self) -> &'static Info {
@@ -50,51 +50,55 @@ impl Mechanism for Snapshot {
         Region::of_file(&fd, 1, Sharing::Private).map(drop).map_err(|errno| unfit("mmap", errno))
     }
 
-    fn offer(&self, _: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, _: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         self.probe()?;
-        Ok((Box::new(Sender), Parcel::default()))
+        Ok((Box::new(SnapshotSender), Parcel::default()))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         _: Parcel,
-        _: &Ends,
+        _: &TransferEnds,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let stream = INFO.knob(tuning, STREAM.name);
-        Ok((Box::new(Receiver(stream)), Parcel::default()))
+        Ok((Box::new(SnapshotReceiver(stream)), Parcel::default()))
     }
 }
 
 /// Seals the memory and passes it to the receiver.
-fn give(fd: impl AsFd, len: usize, control: &mut Control) -> Result<(), Stop> {
-    seal(&fd, FOR_GOOD).map_err(|errno| Stop::refused("F_ADD_SEALS", errno))?;
-    control.send(&ControlMessage::new(Kind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
+fn give(fd: impl AsFd, len: usize, control: &mut BulkControl) -> Result<(), WaitStop> {
+    seal(&fd, FOR_GOOD).map_err(|errno| WaitStop::refused("F_ADD_SEALS", errno))?;
+    control.send(&ControlMessage::new(ControlKind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
     control.tell(Note::new(Say::Begin, &[len as u64]))?;
     control.expect(Say::Done).map(drop)
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+impl Outgoing for SnapshotSender {
+    fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let fd = memfd::create(NAME, bytes.len() as u64)
-            .map_err(|failed| Stop::refused(failed.call, failed.errno))?;
+            .map_err(|failed| WaitStop::refused(failed.call, failed.errno))?;
         let mut at = 0;
         while at < bytes.len() {
             match io::pwrite(&fd, &bytes[at..], at as u64) {
-                Ok(0) => return Err(Stop::refused("pwrite", thalweg_sys::Errno::NOSPC)),
+                Ok(0) => return Err(WaitStop::refused("pwrite", thalweg_sys::Errno::NOSPC)),
                 Ok(count) => at += count,
                 Err(thalweg_sys::Errno::INTR) => control.wanted()?,
-                Err(errno) => return Err(Stop::refused("pwrite", errno)),
+                Err(errno) => return Err(WaitStop::refused("pwrite", errno)),
             }
         }
         give(&fd, bytes.len(), control)
     }
 
-    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
-        Some(Lent::sealable(len))
+    fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
+        Some(LentRegion::sealable(len))
     }
 
-    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
+    fn send_lent(
+        &mut self,
+        lent: LentRegion,
+        control: &mut BulkControl,
+    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
         let len = lent.len();
         let Handing::Sealable(fd) = lent.handing else {
             let outcome = self.send(lent.bytes(), control);
@@ -103,36 +107,36 @@ impl Outgoing for Sender {
         // Our own mapping is removed too: afterwards no process can write.
         drop(lent.region);
         let outcome = give(&fd, len, control);
-        let again = outcome.is_err().then(|| Lent::of_sealed(&fd, len)).flatten();
+        let again = outcome.is_err().then(|| LentRegion::of_sealed(&fd, len)).flatten();
         (again, outcome)
     }
 }
 
 /// Receives the memfd of the announced buffer and checks that it is sealed against writing and
 /// shrinking.
-fn taken(len: u64, control: &mut Control) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
-    let Received { message, mut fds } = control.message()?;
-    let fd = fds.pop().filter(|_| message.kind == Kind::Memory && message.word(0) == len);
-    let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
+fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, usize), WaitStop> {
+    let ReceivedControl { message, mut fds } = control.message()?;
+    let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
+    let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory where some was promised"))?;
     // The write seal also prevents new holes; their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "memory that may still change, or is not there, was handed over";
-        return Err(Stop::corrupt(what));
+        return Err(WaitStop::corrupt(what));
     }
-    let len = usize::try_from(len).map_err(|_| Stop::corrupt("too much memory"))?;
+    let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
     Ok((fd, len))
 }
 
-impl Incoming for Receiver {
+impl Incoming for SnapshotReceiver {
     fn receive(
         &mut self,
         begin: Note,
         into: &mut [u8],
-        control: &mut Control,
+        control: &mut BulkControl,
     ) -> Result<(), Broken> {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
-        let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+        let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
         // Optional; only saves page faults.
         let _ = region.populate();
         let stores = Stores::of(self.0, into.len());
@@ -145,13 +149,13 @@ impl Incoming for Receiver {
     fn receive_as_memory(
         &mut self,
         begin: Note,
-        control: &mut Control,
-    ) -> Option<Result<Memory, Broken>> {
+        control: &mut BulkControl,
+    ) -> Option<Result<MappedBytes, Broken>> {
         let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
-            let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+            let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
             // Private pages of a sealed file: no other process shares them.
-            Ok(Memory::over(region, len))
+            Ok(MappedBytes::over(region, len))
         });
         Some(memory.map_err(Broken::from))
     }

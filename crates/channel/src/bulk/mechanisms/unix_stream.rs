@@ -2,12 +2,12 @@
 
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use thalweg_core::cadence::CANCEL_CHECK;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{io, net};
 
 use crate::bulk::stream::StreamMechanism;
 use crate::shared::stop::unfit;
-use crate::shared::wait::ASK;
 
 pub(super) const SEND_BUFFER: Knob = Knob {
     name: "sndbuf",
@@ -80,8 +80,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
 }
 
 /// Sets a timeout: calls block in the kernel, which wakes them fastest, and return EAGAIN after
-/// [`ASK`].
+/// [`CANCEL_CHECK`].
 fn waiting_a_while(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
-    let set = set_socket_timeout(&socket, way, Some(ASK));
+    let set = set_socket_timeout(&socket, way, Some(CANCEL_CHECK));
     set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))
 }

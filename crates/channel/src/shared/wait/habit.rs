@@ -17,7 +17,7 @@ const KEPT: u32 = 16 * TRIAL;
 
 /// Behavior of an end before it sleeps, and the state of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum HabitPhase {
     /// Polls, and the time is measured.
     #[default]
     Looking,
@@ -27,7 +27,7 @@ enum Phase {
     Keeping { looks: bool },
 }
 
-impl Phase {
+impl HabitPhase {
     fn looks(self) -> bool {
         !matches!(self, Self::Sleeping | Self::Keeping { looks: false })
     }
@@ -38,7 +38,7 @@ impl Phase {
 pub(crate) struct Habit {
     /// Long sleeps since the last short one, at most `WAITS * HALVINGS`.
     in_vain: u32,
-    phase: Phase,
+    phase: HabitPhase,
     /// Statistics of this phase: number of sleeps, total time between them, and number of waits before
     /// the phase.
     sleeps: u32,
@@ -53,12 +53,7 @@ pub(crate) struct Habit {
 impl Habit {
     /// Returns how the next wait polls and sleeps, after a sleep from `begin` to `end`. `waits` counts
     /// the waits that did not succeed at the first look.
-    pub fn after_sleep(
-        &mut self,
-        wait: Wait,
-        (begin, end): (Instant, Instant),
-        waits: u64,
-    ) -> Wait {
+    pub fn after_sleep(&mut self, wait: Wait, begin: Instant, end: Instant, waits: u64) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {
             // A short sleep: slightly more polling would have avoided it. Part of the time is the
@@ -70,7 +65,7 @@ impl Habit {
         let since =
             self.last.map_or(Duration::ZERO, |last| end - last).min(spin.saturating_mul(16));
         (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);
-        let length = if matches!(self.phase, Phase::Keeping { .. }) { KEPT } else { TRIAL };
+        let length = if matches!(self.phase, HabitPhase::Keeping { .. }) { KEPT } else { TRIAL };
         if self.sleeps >= length {
             self.phase = self.next_phase(waits);
             (self.sleeps, self.time, self.waits_before) = (0, Duration::ZERO, waits);
@@ -79,19 +74,19 @@ impl Habit {
         Wait::Hybrid { spin: spin * looks / (1 << (self.in_vain / WAITS)) }
     }
 
-    fn next_phase(&mut self, waits: u64) -> Phase {
+    fn next_phase(&mut self, waits: u64) -> HabitPhase {
         let waits = u32::try_from(waits - self.waits_before).unwrap_or(u32::MAX);
         let each = self.time / waits.max(self.sleeps);
         match self.phase {
             // Polling ends most waits.
-            Phase::Looking if waits / 2 > self.sleeps => Phase::Looking,
-            Phase::Looking => {
+            HabitPhase::Looking if waits / 2 > self.sleeps => HabitPhase::Looking,
+            HabitPhase::Looking => {
                 self.looking = each;
-                Phase::Sleeping
+                HabitPhase::Sleeping
             }
             // Without a clear gain, poll: an idle processor wakes up late.
-            Phase::Sleeping => Phase::Keeping { looks: each * 5 > self.looking * 4 },
-            Phase::Keeping { .. } => Phase::Looking,
+            HabitPhase::Sleeping => HabitPhase::Keeping { looks: each * 5 > self.looking * 4 },
+            HabitPhase::Keeping { .. } => HabitPhase::Looking,
         }
     }
 }
@@ -126,7 +121,7 @@ mod tests {
             self.waits += 1;
             let begin = self.now;
             self.now += time;
-            self.habit.after_sleep(Wait::HYBRID, (begin, self.now), self.waits)
+            self.habit.after_sleep(Wait::HYBRID, begin, self.now, self.waits)
         }
 
         /// Simulates a message that takes `looked` if this end polls, and `slept` if it does not.
@@ -188,8 +183,8 @@ mod tests {
     fn ways_of_waiting_without_a_choice_stay_as_they_are() {
         let (mut habit, now) = (Habit::default(), Instant::now());
         for _ in 0..100 {
-            assert_eq!(habit.after_sleep(Wait::Block, (now, now + LONG), 1), Wait::Block);
-            assert_eq!(habit.after_sleep(Wait::Spin, (now, now + LONG), 1), Wait::Spin);
+            assert_eq!(habit.after_sleep(Wait::Block, now, now + LONG, 1), Wait::Block);
+            assert_eq!(habit.after_sleep(Wait::Spin, now, now + LONG, 1), Wait::Spin);
         }
     }
 
@@ -202,7 +197,7 @@ mod tests {
                 let begin = end.now;
                 end.now += LONG;
                 let time = (begin, end.now);
-                looking(end.habit.after_sleep(Wait::Hybrid { spin }, time, end.waits));
+                looking(end.habit.after_sleep(Wait::Hybrid { spin }, time.0, time.1, end.waits));
             }
         }
     }

@@ -35,12 +35,12 @@ fn is_one(ours: &CpuSet, theirs: &CpuSet) -> bool {
 
 /// Next action after a look that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum SpinTurn {
     /// Look at the data again.
     Look,
     /// Also check the words of the peer and the deadline.
     LookAround,
-    /// As [`Turn::LookAround`], and also ask the kernel if the peer lives.
+    /// As [`SpinTurn::LookAround`], and also ask the kernel if the peer lives.
     Doubt,
     /// Stop polling and sleep.
     Sleep,
@@ -71,9 +71,9 @@ impl Spinner {
 
     /// Pauses briefly and returns the next action.
     #[inline]
-    pub(crate) fn turn(&mut self) -> Turn {
+    pub(crate) fn turn(&mut self) -> SpinTurn {
         if self.spin == Some(Duration::ZERO) {
-            return Turn::Sleep;
+            return SpinTurn::Sleep;
         }
         self.turns = self.turns.wrapping_add(1);
         if self.alone {
@@ -81,21 +81,25 @@ impl Spinner {
         } else {
             std::hint::spin_loop();
         }
-        if self.turns.is_multiple_of(STRIDE) { self.look_around() } else { Turn::Look }
+        if self.turns.is_multiple_of(STRIDE) { self.look_around() } else { SpinTurn::Look }
     }
 
     #[cold]
-    fn look_around(&mut self) -> Turn {
+    fn look_around(&mut self) -> SpinTurn {
         if let Some(spin) = self.spin {
             let now = Instant::now();
             match self.until {
-                Some(until) if now >= until => return Turn::Sleep,
+                Some(until) if now >= until => return SpinTurn::Sleep,
                 Some(_) => {}
                 None => self.until = now.checked_add(spin),
             }
         }
         let looks = self.turns / STRIDE;
-        if looks.is_multiple_of(LOOKS_BEFORE_RECHECK) { Turn::Doubt } else { Turn::LookAround }
+        if looks.is_multiple_of(LOOKS_BEFORE_RECHECK) {
+            SpinTurn::Doubt
+        } else {
+            SpinTurn::LookAround
+        }
     }
 }
 
@@ -103,11 +107,11 @@ impl Spinner {
 mod tests {
     use super::*;
 
-    fn first_decision(wait: Wait, alone: bool) -> Turn {
+    fn first_decision(wait: Wait, alone: bool) -> SpinTurn {
         let mut spinner = Spinner::new(wait, alone);
         loop {
             match spinner.turn() {
-                Turn::Look => {}
+                SpinTurn::Look => {}
                 decision => return decision,
             }
         }
@@ -130,12 +134,12 @@ mod tests {
 
     #[test]
     fn every_kind_of_waiting_does_what_it_says() {
-        assert_eq!(first_decision(Wait::Block, false), Turn::Sleep);
-        assert_eq!(first_decision(Wait::Spin, false), Turn::LookAround);
-        assert_eq!(first_decision(Wait::Spin, true), Turn::LookAround);
-        assert_eq!(first_decision(Wait::HYBRID, true), Turn::Sleep);
-        assert_eq!(first_decision(Wait::Hybrid { spin: Duration::ZERO }, false), Turn::Sleep);
+        assert_eq!(first_decision(Wait::Block, false), SpinTurn::Sleep);
+        assert_eq!(first_decision(Wait::Spin, false), SpinTurn::LookAround);
+        assert_eq!(first_decision(Wait::Spin, true), SpinTurn::LookAround);
+        assert_eq!(first_decision(Wait::HYBRID, true), SpinTurn::Sleep);
+        assert_eq!(first_decision(Wait::Hybrid { spin: Duration::ZERO }, false), SpinTurn::Sleep);
         let long = Wait::Hybrid { spin: Duration::from_secs(9) };
-        assert_eq!(first_decision(long, false), Turn::LookAround);
+        assert_eq!(first_decision(long, false), SpinTurn::LookAround);
     }
 }

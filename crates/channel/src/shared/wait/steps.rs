@@ -22,7 +22,7 @@ const HOW: u32 = 3;
 const ONE_SLEEP: u32 = 4;
 
 /// A 32-bit word shared by two processes.
-pub(crate) trait Word {
+pub(crate) trait WaitWord {
     fn load(&self, order: Ordering) -> u32;
     fn store(&self, value: u32, order: Ordering);
 }
@@ -42,7 +42,7 @@ pub(crate) trait Cursor {
     }
 }
 
-impl Word for AtomicU32 {
+impl WaitWord for AtomicU32 {
     #[inline]
     fn load(&self, order: Ordering) -> u32 {
         self.load(order)
@@ -71,14 +71,14 @@ impl Cursor for AtomicU64 {
 /// Advances the owner's cursor: everything written before is visible to a side that sees the new value.
 /// Returns the peer's `waiting` word, for [`Sleeper::due`].
 #[inline]
-pub(crate) fn publish<C: Cursor>(own: &C, to: u64, others_waiting: &impl Word) -> u32 {
+pub(crate) fn publish<C: Cursor>(own: &C, to: u64, others_waiting: &impl WaitWord) -> u32 {
     own.publish_quietly(to);
     announce::<C>(others_waiting)
 }
 
 /// Second half of publishing, after a store to any word that the peer may wait for.
 #[inline]
-pub(crate) fn announce<C: Cursor>(others_waiting: &impl Word) -> u32 {
+pub(crate) fn announce<C: Cursor>(others_waiting: &impl WaitWord) -> u32 {
     // PAIRS WITH: the fence in `announce_sleep`.
     C::fence(SeqCst);
     others_waiting.load(Relaxed)
@@ -102,7 +102,7 @@ impl Sleeper {
     /// that word, followed by one call, ends the sleep at any stage. Further calls would have no
     /// effect.
     #[inline]
-    pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl Word) -> u32 {
+    pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl WaitWord) -> u32 {
         if is_awake(waiting) || waiting == self.ended {
             return AWAKE;
         }
@@ -117,9 +117,9 @@ impl Sleeper {
 /// First half of going to sleep: announces the sleep and returns the value of the peer's `wake` word to
 /// sleep on. The caller must look for news once more before it sleeps.
 pub(crate) fn announce_sleep<C: Cursor>(
-    own_waiting: &impl Word,
+    own_waiting: &impl WaitWord,
     how: u32,
-    others_wake: &impl Word,
+    others_wake: &impl WaitWord,
 ) -> u32 {
     // Must be read first: a later wake-up changes the word, and the futex call returns at once.
     let value = others_wake.load(Acquire);
@@ -141,13 +141,13 @@ pub(crate) fn is_awake(waiting: u32) -> bool {
 }
 
 /// Ends a sleep or an announcement of one.
-pub(crate) fn wake_up(own_waiting: &impl Word) {
+pub(crate) fn wake_up(own_waiting: &impl WaitWord) {
     own_waiting.store((own_waiting.load(Relaxed) & !HOW) | AWAKE, Relaxed);
 }
 
 /// Closes the owner's end: everything it published is visible to a side that sees it closed. Returns
 /// the peer's `waiting` word, like [`publish`].
-pub(crate) fn close<C: Cursor>(own_closed: &impl Word, others_waiting: &impl Word) -> u32 {
+pub(crate) fn close<C: Cursor>(own_closed: &impl WaitWord, others_waiting: &impl WaitWord) -> u32 {
     own_closed.store(1, Release);
     announce::<C>(others_waiting)
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use thalweg_channel::{
     Error, Link,
     bulk::{MECHANISMS, Options, Receiver, Sender, Skipped},
-    layout::{Hello, Introduction, Kind},
+    layout::{Hello, HelloKind, Introduction},
 };
 use thalweg_core::Tuning;
 use thalweg_sys::{
@@ -275,20 +275,20 @@ const BEGIN: u64 = 1;
 const CANNOT: u64 = 5;
 
 /// A message of the handshake, of a side that shares no memory unless told so.
-fn hello(kind: Kind, introduction: Introduction) -> [u8; Hello::LEN] {
+fn hello(kind: HelloKind, introduction: Introduction) -> [u8; Hello::LEN] {
     Hello { kind, epoch: 0, introduction: Some(introduction) }.to_bytes()
 }
 
 /// Plays a sender until the handshake is over: it trusts, and notes go over the link.
 fn shake_hands(link: &Link) {
     let own = Introduction { trusts: true, token_at: 1, token: 2, ..Introduction::default() };
-    link.send(&hello(Kind::Offer, own), &[]).unwrap();
+    link.send(&hello(HelloKind::Offer, own), &[]).unwrap();
     let mut answer = [0; Hello::LEN];
-    for expected in [Kind::Ask, Kind::Accept] {
+    for expected in [HelloKind::Ask, HelloKind::Accept] {
         link.receive(&mut answer).unwrap();
         assert_eq!(Hello::parse(&answer).unwrap().kind, expected);
     }
-    link.send(&hello(Kind::Ready, own), &[]).unwrap();
+    link.send(&hello(HelloKind::Ready, own), &[]).unwrap();
 }
 
 /// Memory that its owner could shrink would kill whoever reads it.
@@ -302,7 +302,7 @@ fn memory_that_can_shrink_is_refused() {
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
         let shares = Introduction { shares: true, ..Introduction::default() };
-        near.send(&hello(Kind::Offer, shares), &[fd.as_fd()]).unwrap();
+        near.send(&hello(HelloKind::Offer, shares), &[fd.as_fd()]).unwrap();
         let error = end.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
     });
@@ -403,9 +403,9 @@ fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
             let mut hear = || far.receive(&mut heard).unwrap();
             let say = |kind, words: &[u64]| far.send(&message(kind, words, None, ""), &[]).unwrap();
             let own = Introduction::default();
-            far.send(&hello(Kind::Ask, own), &[]).unwrap();
+            far.send(&hello(HelloKind::Ask, own), &[]).unwrap();
             hear();
-            far.send(&hello(Kind::Accept, own), &[]).unwrap();
+            far.send(&hello(HelloKind::Accept, own), &[]).unwrap();
             hear();
             hear();
             say(ACCEPT, &[]);
@@ -435,7 +435,7 @@ proptest! {
         let fd = thalweg_sys::memfd::create("test", 8192).unwrap();
         if begins_well {
             let own = Introduction { trusts: true, token: 2, ..Introduction::default() };
-            let kinds = if to_sender { [Kind::Ask, Kind::Accept] } else { [Kind::Offer, Kind::Ready] };
+            let kinds = if to_sender { [HelloKind::Ask, HelloKind::Accept] } else { [HelloKind::Offer, HelloKind::Ready] };
             for kind in kinds {
                 far.send(&hello(kind, own), &[]).unwrap();
             }

@@ -5,7 +5,7 @@ use super::jvm::Jvm;
 use super::messages::{in_a_while, options};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
-use thalweg_channel::layout::{Geometry, Hello, Kind, Role};
+use thalweg_channel::layout::{Geometry, Hello, HelloKind, Role};
 use thalweg_channel::{Consumer, Error, Link, Producer, Wait};
 use thalweg_sys::{io, memfd};
 use thalweg_testing::jdk::{SHORT, jdk, sources};
@@ -40,12 +40,12 @@ fn start(test: &str, role: &str, own: &OwnedFd, epoch: u64, count: u64) -> Optio
     Some(jvm)
 }
 
-fn say(link: &Link, kind: Kind, epoch: u64, fds: &[&OwnedFd]) {
+fn say(link: &Link, kind: HelloKind, epoch: u64, fds: &[&OwnedFd]) {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
     link.send(&Hello::of_ring(kind, epoch).to_bytes(), &fds).unwrap();
 }
 
-fn hear(link: &Link, kind: Kind) -> Vec<OwnedFd> {
+fn hear(link: &Link, kind: HelloKind) -> Vec<OwnedFd> {
     let mut bytes = [0; Hello::LEN];
     let (len, fds) = link.receive_until(&mut bytes, in_a_while()).unwrap();
     assert_eq!(Hello::parse(&bytes[..len]).unwrap().kind, kind);
@@ -59,7 +59,7 @@ fn a_jvm_without_native_code_reads_a_ring() {
     let (near, far) = Link::pair().unwrap();
     let opening =
         std::thread::spawn(move || Producer::open_until(near, &options(Wait::Spin), in_a_while()));
-    let theirs = hear(&far, Kind::Offer).remove(0);
+    let theirs = hear(&far, HelloKind::Offer).remove(0);
     let mut fixed = [0; Geometry::LEN];
     assert_eq!(io::pread(&theirs, &mut fixed, 0), Ok(Geometry::LEN));
     let epoch = Geometry::parse(&fixed, Role::Producer).unwrap().epoch;
@@ -67,9 +67,9 @@ fn a_jvm_without_native_code_reads_a_ring() {
     let Some(mut jvm) = start(test, "consume", &own, epoch, messages) else { return };
     jvm.tell(&path_of(&theirs));
     assert_eq!(jvm.line(), "joined");
-    say(&far, Kind::Ask, 0, &[]);
-    say(&far, Kind::Accept, epoch, &[&own]);
-    hear(&far, Kind::Ready);
+    say(&far, HelloKind::Ask, 0, &[]);
+    say(&far, HelloKind::Accept, epoch, &[&own]);
+    hear(&far, HelloKind::Ready);
     let mut producer = opening.join().unwrap().unwrap();
     let mut bytes = Vec::new();
     for seq in 0..messages {
@@ -90,12 +90,12 @@ fn a_jvm_without_native_code_writes_a_ring() {
     let (near, far) = Link::pair().unwrap();
     let opening =
         std::thread::spawn(move || Consumer::open_until(near, &options(Wait::Spin), in_a_while()));
-    say(&far, Kind::Offer, EPOCH, &[&own]);
-    hear(&far, Kind::Ask);
-    let theirs = hear(&far, Kind::Accept).remove(0);
+    say(&far, HelloKind::Offer, EPOCH, &[&own]);
+    hear(&far, HelloKind::Ask);
+    let theirs = hear(&far, HelloKind::Accept).remove(0);
     jvm.tell(&path_of(&theirs));
     assert_eq!(jvm.line(), "joined");
-    say(&far, Kind::Ready, EPOCH, &[]);
+    say(&far, HelloKind::Ready, EPOCH, &[]);
     let mut consumer = opening.join().unwrap().unwrap();
     let mut expected = Vec::new();
     for seq in 0..messages {

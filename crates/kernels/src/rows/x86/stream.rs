@@ -32,13 +32,13 @@ pub const FILL: Fill = Fill {
     fill,
 };
 
-pub trait Stream: Vector {
+pub trait StreamStore: Vector {
     /// # Safety
     /// `to` is aligned to the vector and writable, and an sfence follows.
     unsafe fn stream(self, to: *mut Self);
 }
 
-impl Stream for __m128i {
+impl StreamStore for __m128i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
         // SAFETY: the caller's contract.
@@ -46,7 +46,7 @@ impl Stream for __m128i {
     }
 }
 
-impl Stream for __m256i {
+impl StreamStore for __m256i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
         // SAFETY: the caller's contract; only functions that have AVX use this type.
@@ -54,7 +54,7 @@ impl Stream for __m256i {
     }
 }
 
-impl Stream for __m512i {
+impl StreamStore for __m512i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
         // SAFETY: the caller's contract; only functions that have AVX-512 use this type.
@@ -65,7 +65,7 @@ impl Stream for __m512i {
 /// # Safety
 /// `dst + at` is aligned to the vector, four of which are writable; an sfence follows.
 #[inline(always)]
-unsafe fn store_past<V: Stream>(dst: *mut u8, at: usize, block: [V; 4]) {
+unsafe fn store_past<V: StreamStore>(dst: *mut u8, at: usize, block: [V; 4]) {
     let to = dst.wrapping_add(at).cast::<V>();
     // SAFETY: the first of the four of the contract.
     unsafe { block[0].stream(to) };
@@ -93,7 +93,7 @@ pub fn prefetch<const HINT: i32>(from: *const u8, bytes: usize) {
 /// # Safety
 /// The contract of [`Kernel::copy`].
 #[inline(always)]
-pub unsafe fn copy_past<V: Stream>(
+pub unsafe fn copy_past<V: StreamStore>(
     dst: *mut u8,
     src: *const u8,
     n: usize,
@@ -130,7 +130,7 @@ pub unsafe fn copy_past<V: Stream>(
 /// # Safety
 /// The contract of [`Fill::fill`].
 #[inline(always)]
-unsafe fn fill_past<V: Stream>(dst: *mut u8, byte: u8, n: usize) {
+unsafe fn fill_past<V: StreamStore>(dst: *mut u8, byte: u8, n: usize) {
     let step = 4 * size_of::<V>();
     if n <= 2 * step {
         // SAFETY: the same contract.

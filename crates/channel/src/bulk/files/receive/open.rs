@@ -1,33 +1,34 @@
 //! The receiving side of a transfer by open file.
 
 use super::{Data, Watch};
-use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::files::opened::{NotMoved, WAY, looked_at};
-use crate::bulk::files::{BYTES, Head, Problem, SO_FAR, Sink};
+use crate::bulk::files::{BYTES, FileHead, Problem, SO_FAR, Sink};
 use crate::bulk::receiver::Receiver;
 use crate::error::{Error, Result};
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use rustix::fs::{Stat, fstat};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use thalweg_core::{Cancelled, changed::changed};
 
-/// Interval of progress reports to the sender.
-const TELL: Duration = Duration::from_millis(100);
+/// Interval of progress reports to the sender. Each is a message, so it is longer than
+/// [`PROGRESS_FLUSH`](thalweg_core::cadence::PROGRESS_FLUSH).
+const PROGRESS_REPORT: Duration = Duration::from_millis(100);
 
 impl Receiver {
     /// Copies a file that the sender has open. Returns `None` if the sender was asked for the bytes
     /// instead.
     pub(super) fn recv_open(
         &mut self,
-        head: &Head,
+        head: &FileHead,
         sink: &mut dyn Sink,
         moved: &mut u64,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Data>> {
         let got = self.control().message().map_err(|stop| self.stopped(stop))?;
         let size = head.announced.size.unwrap_or_default();
-        let ([file], Kind::File, true) =
+        let ([file], ControlKind::File, true) =
             (&got.fds[..], got.message.kind, got.message.word(0) == size)
         else {
             return Err(self.lost(Error::corrupt("no open file where one was announced")));
@@ -43,9 +44,11 @@ impl Receiver {
                         return Err(Cancelled);
                     }
                     watch(&head.announced, moved.saturating_add(now));
-                    if told.elapsed() >= TELL {
+                    if told.elapsed() >= PROGRESS_REPORT {
                         told = Instant::now();
-                        control.mention(&ControlMessage::new(Kind::Answer).words(&[SO_FAR, now]));
+                        control.mention(
+                            &ControlMessage::new(ControlKind::Answer).words(&[SO_FAR, now]),
+                        );
                     }
                     Ok(())
                 })
@@ -64,12 +67,14 @@ impl Receiver {
                 }))
             }
             (Err(NotMoved::Refused(why)), _) | (_, Err(why)) => {
-                self.say(&ControlMessage::new(Kind::Answer).words(&[BYTES]).text(&*why))?;
+                self.say(&ControlMessage::new(ControlKind::Answer).words(&[BYTES]).text(&*why))?;
                 self.skip(WAY, why);
                 Ok(None)
             }
             (Err(NotMoved::Failed(why)), _) => Ok(Some(Data::Failed(Problem::NotTaken { why }))),
-            (Err(NotMoved::Stopped), _) => Err(self.stopped(stopped.unwrap_or(Stop::Interrupted))),
+            (Err(NotMoved::Stopped), _) => {
+                Err(self.stopped(stopped.unwrap_or(WaitStop::Interrupted)))
+            }
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The sending side of a transfer by open file.
 
-use super::{Opened, Pace, problem_of};
-use crate::bulk::control_message::{ControlMessage, Kind};
+use super::{OpenOffer, Pace, problem_of};
+use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::files::opened::{WAY, looked_at};
-use crate::bulk::files::{BYTES, Handed, SO_FAR, Tail};
+use crate::bulk::files::{BYTES, FileTail, Handed, SO_FAR};
 use crate::bulk::sender::Sender;
 use crate::error::Result;
-use crate::shared::stop::Stop;
+use crate::shared::stop::WaitStop;
 use std::os::fd::BorrowedFd;
 
 impl Sender {
@@ -29,28 +29,28 @@ impl Sender {
         size: u64,
         pace: &mut Pace<'_>,
         handed: &mut Handed,
-    ) -> Result<Opened> {
-        let packet = ControlMessage::new(Kind::File).words(&[size]);
+    ) -> Result<OpenOffer> {
+        let packet = ControlMessage::new(ControlKind::File).words(&[size]);
         match self.control().send(&packet, &[file]) {
             Ok(()) => {}
             // A security module may forbid passing the descriptor; no message was sent yet.
-            Err(Stop::Refused(why)) => {
+            Err(WaitStop::Refused(why)) => {
                 self.skip(WAY, why.reason);
-                return Ok(Opened::Refused);
+                return Ok(OpenOffer::Refused);
             }
             Err(stop) => return Err(self.break_off(stop)),
         }
         self.send_from(&[])?;
-        self.send_from(&Tail::Open { bytes: size }.to_bytes())?;
+        self.send_from(&FileTail::Open { bytes: size }.to_bytes())?;
         loop {
             let heard = self.heard()?;
             match (heard.kind, heard.word(0)) {
-                (Kind::Answer, SO_FAR) => {
+                (ControlKind::Answer, SO_FAR) => {
                     (pace.watch)(handed.bytes.saturating_add(heard.word(1).min(size)));
                 }
-                (Kind::Answer, BYTES) => {
+                (ControlKind::Answer, BYTES) => {
                     self.skip(WAY, format!("the receiver: {}", heard.text));
-                    return Ok(Opened::Refused);
+                    return Ok(OpenOffer::Refused);
                 }
                 _ => {
                     let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
@@ -59,7 +59,7 @@ impl Sender {
                         handed.from_open.add(size, heard.text);
                         (pace.watch)(handed.bytes);
                     }
-                    return Ok(Opened::Answered(problem));
+                    return Ok(OpenOffer::Answered(problem));
                 }
             }
         }

@@ -9,7 +9,7 @@ use loom::thread;
 use std::sync::atomic::Ordering::AcqRel;
 use thalweg_sys::futex::OWNER_DIED;
 
-impl Word for Model32 {
+impl WaitWord for Model32 {
     fn load(&self, order: Ordering) -> u32 {
         self.load(order)
     }
@@ -32,7 +32,7 @@ impl Cursor for Model64 {
 
 /// Two slots of one word, a cursor for each side, a second cursor of the producer, and the words to
 /// sleep on.
-struct Shared {
+struct ModelWords {
     slots: [UnsafeCell<u64>; 2],
     head: Model64,
     /// In a bulk transfer: the slot count, in addition to the note count.
@@ -50,7 +50,7 @@ struct Shared {
     woken: Condvar,
 }
 
-impl Shared {
+impl ModelWords {
     fn new() -> Arc<Self> {
         let word = || Model32::new(0);
         Arc::new(Self {
@@ -70,10 +70,10 @@ impl Shared {
         })
     }
 
-    /// `futex_waitv`: sleeps while both words have their values, compared under the bucket's lock.
-    fn wait(&self, wake: (&Model32, u32), alive: (&Model32, u32)) {
+    /// `futex_waitv`: sleeps while `wake` and `alive` have these values, compared under the bucket's lock.
+    fn wait(&self, wake: &Model32, wake_before: u32, alive_before: u32) {
         let guard = self.bucket.lock().expect("no panic holds it");
-        if wake.0.load(Acquire) == wake.1 && alive.0.load(Acquire) == alive.1 {
+        if wake.load(Acquire) == wake_before && self.alive.load(Acquire) == alive_before {
             drop(self.woken.wait(guard).expect("no panic holds it"));
         }
     }
@@ -92,7 +92,7 @@ impl Shared {
                 announce_sleep::<Model64>(&self.consumer_waiting, ON_FUTEX, &self.producer_wake);
             found = is_there();
             if !found {
-                self.wait((&self.producer_wake, value), (&self.alive, 0));
+                self.wait(&self.producer_wake, value, 0);
             }
             wake_up(&self.consumer_waiting);
             found = found || is_there();
@@ -141,7 +141,7 @@ impl Shared {
             let value =
                 announce_sleep::<Model64>(&self.consumer_waiting, ON_FUTEX, &self.producer_wake);
             if seen(&self.head) == at && self.closed.load(Acquire) == 0 {
-                self.wait((&self.producer_wake, value), (&self.alive, alive));
+                self.wait(&self.producer_wake, value, alive);
             }
             wake_up(&self.consumer_waiting);
         }
@@ -153,7 +153,7 @@ impl Shared {
             let value =
                 announce_sleep::<Model64>(&self.producer_waiting, ON_FUTEX, &self.consumer_wake);
             if at - seen(&self.tail) == 2 {
-                self.wait((&self.consumer_wake, value), (&self.alive, 0));
+                self.wait(&self.consumer_wake, value, 0);
             }
             wake_up(&self.producer_waiting);
         }
@@ -174,7 +174,7 @@ fn model_of(switches: usize, check: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn a_message_is_whole_when_its_head_is_seen() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let producer = shared.clone();
         let writer = thread::spawn(move || producer.put(&mut Sleeper::default(), 0, 42));
@@ -188,7 +188,7 @@ fn a_message_is_whole_when_its_head_is_seen() {
 #[test]
 fn a_sleeping_consumer_is_never_forgotten() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
@@ -208,7 +208,7 @@ fn a_sleeping_consumer_is_never_forgotten() {
 #[test]
 fn a_slot_is_written_again_only_after_its_release() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let mut filler = Sleeper::default();
         // A full ring; the third message needs the first one's slot.
@@ -230,7 +230,7 @@ fn a_slot_is_written_again_only_after_its_release() {
 #[test]
 fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
@@ -253,7 +253,7 @@ fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
 #[test]
 fn closing_wakes_the_sleeper_and_follows_the_last_message() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
@@ -274,7 +274,7 @@ fn closing_wakes_the_sleeper_and_follows_the_last_message() {
 #[test]
 fn a_sleeper_on_either_of_two_cursors_is_never_forgotten() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             let mut sleeper = Sleeper::default();
@@ -295,7 +295,7 @@ fn a_sleeper_on_either_of_two_cursors_is_never_forgotten() {
 #[test]
 fn a_quiet_step_is_seen_with_the_next_loud_one() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             producer.second.publish_quietly(3);
@@ -310,7 +310,7 @@ fn a_quiet_step_is_seen_with_the_next_loud_one() {
 #[test]
 fn a_sleeper_on_a_quiet_step_is_woken_by_the_next_loud_one() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             producer.second.publish_quietly(3);
@@ -325,7 +325,7 @@ fn a_sleeper_on_a_quiet_step_is_woken_by_the_next_loud_one() {
 #[test]
 fn a_sleeper_on_a_word_that_both_sides_write_is_never_forgotten() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             producer.turn.store(1, Release);

@@ -5,9 +5,9 @@ use super::*;
 use crate::shared::holds::Holds;
 
 /// The consumer's `Holds`, and its record of the producer's sleeps.
-struct Holding(Mutex<(Holds, Sleeper)>);
+struct ModelHolding(Mutex<(Holds, Sleeper)>);
 
-impl Holding {
+impl ModelHolding {
     /// Both slots are held and received.
     fn of_two() -> Arc<Self> {
         let mut holds = Holds::new(0);
@@ -18,7 +18,7 @@ impl Holding {
         Arc::new(Self(Mutex::new((holds, Sleeper::default()))))
     }
 
-    fn change(&self, shared: &Shared, change: impl FnOnce(&mut Holds) -> Option<u64>) {
+    fn change(&self, shared: &ModelWords, change: impl FnOnce(&mut Holds) -> Option<u64>) {
         let mut book = self.0.lock().expect("no panic holds it");
         let (holds, sleeper) = &mut *book;
         if let Some(tail) = change(holds) {
@@ -31,7 +31,7 @@ impl Holding {
     }
 
     /// Reads the message in a slot for the last time, then gives it back.
-    fn give_back(&self, shared: &Shared, at: u64) {
+    fn give_back(&self, shared: &ModelWords, at: u64) {
         // SAFETY: loom reports any access that is not ordered with this one.
         let value = shared.slots[at as usize].with(|slot| unsafe { *slot });
         assert_eq!(value, at + 1, "a message that is held was written over");
@@ -40,14 +40,14 @@ impl Holding {
 }
 
 /// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both again.
-fn full_and_held(meanwhile: impl Fn(&Arc<Shared>, &Arc<Holding>) + Send + Sync + 'static) {
+fn full_and_held(meanwhile: impl Fn(&Arc<ModelWords>, &Arc<ModelHolding>) + Send + Sync + 'static) {
     // With three threads, one more preemption takes a hundred times as long.
     model_of(2, move || {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut filler = Sleeper::default();
         shared.put(&mut filler, 0, 1);
         shared.put(&mut filler, 1, 2);
-        let holding = Holding::of_two();
+        let holding = ModelHolding::of_two();
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             let mut sleeper = filler;
@@ -86,14 +86,14 @@ fn one_thread_gives_back_the_newer_first() {
 #[test]
 fn a_release_beside_one_that_is_given_back() {
     model(|| {
-        let shared = Shared::new();
+        let shared = ModelWords::new();
         let mut filler = Sleeper::default();
         shared.put(&mut filler, 0, 1);
         shared.put(&mut filler, 1, 2);
         let mut holds = Holds::new(0);
         holds.hold(0);
         assert_eq!(holds.pass(1), None);
-        let holding = Arc::new(Holding(Mutex::new((holds, Sleeper::default()))));
+        let holding = Arc::new(ModelHolding(Mutex::new((holds, Sleeper::default()))));
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             producer.await_room(2);

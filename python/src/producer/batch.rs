@@ -3,23 +3,23 @@
 use pyo3::prelude::*;
 use std::time::Instant;
 
-use super::Inside;
-use crate::content::Content;
+use super::ProducerInner;
+use crate::content::{MessageContent, SendsContent};
 use crate::error::{is_timeout, raised};
 
-impl Inside {
+impl ProducerInner {
     /// Sends several messages, as many at a time as the ring has room for.
     pub fn send_all(
         &mut self,
         py: Python<'_>,
-        contents: &[Content],
+        contents: &[MessageContent],
         deadline: Option<Instant>,
     ) -> PyResult<()> {
         let mut left: Vec<_> =
             contents.iter().rev().map(|content| (content.message(), content.writer(py))).collect();
         while let Some((len, _)) = left.last() {
             let sent = contents.len() - left.len();
-            let done = match self.send_some(py, (*len, deadline), &mut left) {
+            let done = match self.send_some(py, *len, deadline, &mut left) {
                 Ok(0) => {
                     left.pop();
                     self.send(py, &contents[sent], deadline)
@@ -42,14 +42,15 @@ impl Inside {
     fn send_some(
         &mut self,
         py: Python<'_>,
-        (len, deadline): (usize, Option<Instant>),
+        len: usize,
+        deadline: Option<Instant>,
         left: &mut Vec<(usize, impl FnOnce(&mut [u8]) + Send)>,
     ) -> PyResult<u64> {
         let largest = self.ring(py, len, deadline)?.producer().largest();
         if len > largest {
             return Ok(0);
         }
-        let ring = self.room(py, len, deadline)?;
+        let (ring, _) = self.room(py, len, deadline)?;
         let sent = py.detach(|| {
             let mut producer = ring.producer();
             let mut batch = producer.batch();

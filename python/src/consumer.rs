@@ -8,31 +8,31 @@ use std::time::Instant;
 use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options};
 use thalweg_sys::{Errno, io};
 
-use crate::alone::Alone;
-use crate::error::{Failure, closed, is_timeout, raised};
+use crate::alone::OneThread;
+use crate::error::{PyFailure, closed, is_timeout, raised};
 use crate::header::Layout;
-use crate::long::{Long, Refused, Target};
-use crate::memory::Given;
-use crate::read::{Come, Piece, Reading, Unread};
-use crate::shown::{Shown, ending};
-use crate::source::{Next, Source};
-use crate::wait::{Meeting, deadline, joined, patiently, rest};
+use crate::long::{ArrayTarget, Long, Refused};
+use crate::memory::HeldBuffer;
+use crate::read::{Come, ReadSettings, ReceivedPiece, Unread};
+use crate::shown::{MessageConverter, ending};
+use crate::source::{NextMessage, ReceiveSource};
+use crate::wait::{PendingHandshake, deadline, joined, patiently, rest};
 
 mod batch;
 
-/// The receiving end of a channel, made by `take`, `subscribe` or `pair`. Iterating over it receives until the other
-/// side says goodbye; PeerDied if it ended without.
+/// The receiving end of a channel, created by `take`, `subscribe` or `pair`. Iterating over it receives until the producer
+/// closes the channel; PeerDied if the producer ends without closing it.
 ///
-/// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
-#[pyclass(frozen, module = "thalweg")]
-pub struct Take {
-    inside: Alone<Inside>,
-    shown: Shown,
+/// One thread at a time may use it; another gets a RuntimeError. Received arrays stay valid after it is closed.
+#[pyclass(frozen, name = "Consumer", module = "thalweg")]
+pub struct PyConsumer {
+    inside: OneThread<ConsumerInner>,
+    shown: MessageConverter,
 }
 
 /// Treatment of received messages.
 #[derive(Clone, Copy, Default)]
-pub struct Manner {
+pub struct ReceiveOptions {
     /// `true` if they come from a broadcast.
     pub subscribes: bool,
     /// `true` if they are copied to own memory.
@@ -41,126 +41,143 @@ pub struct Manner {
     pub hold: Option<usize>,
 }
 
-struct Inside {
-    state: State,
+struct ConsumerInner {
+    state: ConsumerStage,
     options: Options,
     subscribes: bool,
-    reading: Reading,
+    reading: ReadSettings,
     long: Long,
     /// Error of a message behind others, which were returned first.
     late: Option<PyErr>,
 }
 
-enum State {
+enum ConsumerStage {
     /// The address of the sender, and the link once connected. Nothing was received over it yet.
     Seeking(Address, Option<Link>),
     /// A link over which nothing was received yet.
     Linked(Link),
     /// A handshake, with the address to connect to again if it fails.
-    Meeting(Meeting<Source>, Option<Address>),
-    Open(Source),
+    Meeting(PendingHandshake<ReceiveSource>, Option<Address>),
+    Open(ReceiveSource),
     Closed,
 }
 
-impl Take {
-    fn new(py: Python<'_>, state: State, options: Options, manner: Manner) -> PyResult<Self> {
-        let shown = Shown::new(py, manner.hold)?;
-        let reading = Reading::new(manner.copies, options.trusted);
+impl PyConsumer {
+    fn new(
+        py: Python<'_>,
+        state: ConsumerStage,
+        options: Options,
+        manner: ReceiveOptions,
+    ) -> PyResult<Self> {
+        let shown = MessageConverter::new(py, manner.hold)?;
+        let reading = ReadSettings::new(manner.copies, options.trusted);
         let subscribes = manner.subscribes;
         let (long, late) = (Long::default(), None);
-        let inside = Inside { state, options, subscribes, reading, long, late };
-        Ok(Self { inside: Alone::new(inside), shown })
+        let inside = ConsumerInner { state, options, subscribes, reading, long, late };
+        Ok(Self { inside: OneThread::new(inside), shown })
     }
 
     pub fn seeking(
         py: Python<'_>,
         from: Address,
         options: Options,
-        manner: Manner,
+        manner: ReceiveOptions,
     ) -> PyResult<Self> {
-        Self::new(py, State::Seeking(from, None), options, manner)
+        Self::new(py, ConsumerStage::Seeking(from, None), options, manner)
     }
 
-    pub fn over(py: Python<'_>, link: Link, options: Options, manner: Manner) -> PyResult<Self> {
-        Self::new(py, State::Linked(link), options, manner)
+    pub fn over(
+        py: Python<'_>,
+        link: Link,
+        options: Options,
+        manner: ReceiveOptions,
+    ) -> PyResult<Self> {
+        Self::new(py, ConsumerStage::Linked(link), options, manner)
     }
 
     pub fn open(
         py: Python<'_>,
         consumer: Consumer,
         options: Options,
-        manner: Manner,
+        manner: ReceiveOptions,
     ) -> PyResult<Self> {
-        Self::new(py, State::Open(Source::Ring(Box::new(consumer))), options, manner)
+        Self::new(py, ConsumerStage::Open(ReceiveSource::Ring(Box::new(consumer))), options, manner)
     }
 
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
         self.shown.check(py)?;
-        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.array(come);
-        let message = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
+        let read = |reading: &ReadSettings, come: Come<'_, NextMessage<'_>>| reading.array(come);
+        let message = self.inside.with(py, |inside| inside.read(py, deadline, None, read))?;
         let message = message.map_err(|why| unread(py, why))?;
         self.shown.array(py, message)
     }
 }
 
-impl Inside {
+impl ConsumerInner {
     /// Returns the ring, after a sender that offers one has connected.
-    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
+    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut ReceiveSource> {
         let (options, subscribes) = (self.options, self.subscribes);
         loop {
             match &mut self.state {
-                State::Open(_) => break,
-                State::Closed => return Err(closed()),
+                ConsumerStage::Open(_) => break,
+                ConsumerStage::Closed => return Err(closed()),
                 // The sender speaks when it has a message, which may be long after the connection.
-                State::Linked(link) => patiently(py, deadline, |until| speaks(link, until))?,
-                State::Seeking(address, link) => {
+                ConsumerStage::Linked(link) => {
+                    patiently(py, deadline, |until| speaks(link, until))?
+                }
+                ConsumerStage::Seeking(address, link) => {
                     if link.is_none() {
                         *link = Some(patiently(py, deadline, |until| joined(address, until))?);
                     }
                     let link = link.as_ref().ok_or_else(closed)?;
                     patiently(py, deadline, |until| speaks(link, until))?;
                 }
-                State::Meeting(meeting, again) => {
+                ConsumerStage::Meeting(meeting, again) => {
                     let opened = meeting.outcome(py, deadline)?;
                     let again = again.take();
                     self.met(opened, again).map_err(raised(py))?;
-                    if matches!(self.state, State::Seeking(..)) {
+                    if matches!(self.state, ConsumerStage::Seeking(..)) {
                         rest(py, deadline)?;
                     }
                     continue;
                 }
             }
-            let (link, again) = match mem::replace(&mut self.state, State::Closed) {
-                State::Linked(link) => (link, None),
-                State::Seeking(address, Some(link)) => (link, Some(address)),
+            let (link, again) = match mem::replace(&mut self.state, ConsumerStage::Closed) {
+                ConsumerStage::Linked(link) => (link, None),
+                ConsumerStage::Seeking(address, Some(link)) => (link, Some(address)),
                 _ => return Err(closed()),
             };
-            let meet = move |link, until| Source::open(link, &options, subscribes, until);
-            match Meeting::begin(py, link, Listener::PATIENCE, meet) {
-                Ok(meeting) => self.state = State::Meeting(meeting, again),
+            let meet = move |link, until| ReceiveSource::open(link, &options, subscribes, until);
+            match PendingHandshake::begin(py, link, Listener::PATIENCE, meet) {
+                Ok(meeting) => self.state = ConsumerStage::Meeting(meeting, again),
                 Err(error) => {
-                    self.state = again.map_or(State::Closed, |at| State::Seeking(at, None));
+                    self.state =
+                        again.map_or(ConsumerStage::Closed, |at| ConsumerStage::Seeking(at, None));
                     return Err(error);
                 }
             }
         }
         match &mut self.state {
-            State::Open(source) => Ok(source),
+            ConsumerStage::Open(source) => Ok(source),
             _ => Err(closed()),
         }
     }
 
     /// Sets the state that follows a handshake.
-    fn met(&mut self, opened: Result<Source, Error>, again: Option<Address>) -> Result<(), Error> {
+    fn met(
+        &mut self,
+        opened: Result<ReceiveSource, Error>,
+        again: Option<Address>,
+    ) -> Result<(), Error> {
         let (state, met) = match (opened, again) {
-            (Ok(source), _) => (State::Open(source), Ok(())),
+            (Ok(source), _) => (ConsumerStage::Open(source), Ok(())),
             // The sender has gone, or already had a receiver: another one may offer under the name.
             (
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
                 Some(address),
-            ) => (State::Seeking(address, None), Ok(())),
-            (Err(error), Some(address)) => (State::Seeking(address, None), Err(error)),
-            (Err(error), None) => (State::Closed, Err(error)),
+            ) => (ConsumerStage::Seeking(address, None), Ok(())),
+            (Err(error), Some(address)) => (ConsumerStage::Seeking(address, None), Err(error)),
+            (Err(error), None) => (ConsumerStage::Closed, Err(error)),
         };
         self.state = state;
         met
@@ -170,8 +187,9 @@ impl Inside {
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
-        (deadline, target): (Option<Instant>, Option<&Target<'_>>),
-        read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
+        deadline: Option<Instant>,
+        target: Option<&ArrayTarget<'_>>,
+        read: impl FnOnce(&ReadSettings, Come<'_, NextMessage<'_>>) -> T + Send,
     ) -> PyResult<T> {
         if let Some(error) = self.late.take() {
             return Err(error);
@@ -181,11 +199,11 @@ impl Inside {
             if !self.long.is_whole() {
                 self.ring(py, deadline)?;
             }
-            let State::Open(source) = &mut self.state else { return Err(closed()) };
+            let ConsumerStage::Open(source) = &mut self.state else { return Err(closed()) };
             let (reading, long) = (&self.reading, &mut self.long);
-            let mut made = |come: Come<'_, Next<'_>>| {
+            let mut made = |come: Come<'_, NextMessage<'_>>| {
                 let read = read.take().expect("a look that has read is the last");
-                Looked::Read(read(reading, come))
+                ReadOutcome::Read(read(reading, come))
             };
             // Runs in one step, because releasing and taking the interpreter lock costs as much as a short message.
             let looked = patiently(py, deadline, |until| {
@@ -195,21 +213,23 @@ impl Inside {
                 let why = match source.receive(until) {
                     Ok(next) => {
                         let taken = long.take(&next, &reading.pool, target);
-                        return Ok(taken.map_or_else(|| made(Come::InRing(next)), Looked::Part));
+                        return Ok(
+                            taken.map_or_else(|| made(Come::InRing(next)), ReadOutcome::Part)
+                        );
                     }
                     Err(why) => why,
                 };
                 let is_held_up = matches!(why, Error::Timeout) && source.holds_up()?;
-                if is_held_up { Ok(Looked::HeldUp) } else { Err(why) }
+                if is_held_up { Ok(ReadOutcome::HeldUp) } else { Err(why) }
             })?;
             match looked {
-                Looked::Read(found) => return Ok(found),
-                Looked::Part(taken) => {
+                ReadOutcome::Read(found) => return Ok(found),
+                ReadOutcome::Part(taken) => {
                     py.check_signals()?;
                     taken.map_err(|why| refused(py, why))?;
                     collected = false;
                 }
-                Looked::HeldUp => {
+                ReadOutcome::HeldUp => {
                     py.check_signals()?;
                     if !collected {
                         // Unreachable arrays may be kept alive by a reference cycle.
@@ -227,7 +247,7 @@ impl Inside {
 }
 
 /// The result of one check of the ring.
-enum Looked<T> {
+enum ReadOutcome<T> {
     Read(T),
     /// A part of a longer message was taken; or the reason why it is invalid.
     Part(Result<(), Refused>),
@@ -236,15 +256,15 @@ enum Looked<T> {
 }
 
 #[pymethods]
-impl Take {
-    /// The next array; waits for it. PeerDied or Closed when all was received and the other side is gone. TooLarge if it can
-    /// never come, since arrays that are still in use take all of the ring and no other thread could let go of them.
+impl PyConsumer {
+    /// Waits for the next array and returns it. PeerDied or Closed if the producer is gone and everything was received.
+    /// TooLarge if no array can ever arrive: arrays still in use fill the ring, and no other thread can free them.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         self.next(py, deadline(timeout)?)
     }
 
-    /// The next array if there is one now, else None.
+    /// Returns the next array; None if none is available now.
     fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if !self.is_ready(py)? {
             return Ok(None);
@@ -255,7 +275,8 @@ impl Take {
         }
     }
 
-    /// All arrays that are there now, one to `most`; waits for the first. What is wrong with others the next call says.
+    /// Waits for the first array, and returns all that are available now, at most `most`. If a later one is invalid, the
+    /// next call raises its error.
     #[pyo3(signature = (most=None, timeout=None))]
     fn receive_all(
         &self,
@@ -266,45 +287,45 @@ impl Take {
         self.all(py, most.unwrap_or(usize::MAX), deadline(timeout)?)
     }
 
-    /// Whether there is a message now. As `receive`, PeerDied or Closed when all was received and the other side is gone.
+    /// True if a message is available now. PeerDied and Closed as `receive`.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             // In other states a call has to connect first.
-            let State::Open(source) = &mut inside.state else { return Ok(true) };
+            let ConsumerStage::Open(source) = &mut inside.state else { return Ok(true) };
             if inside.long.is_whole() || inside.late.is_some() {
                 return Ok(true);
             }
             let found = source.try_next().map_err(raised(py))?;
-            Ok(found.map(Piece::leave).is_some())
+            Ok(found.map(ReceivedPiece::leave).is_some())
         })
     }
 
-    /// The next object that was sent by `send_object`; waits for it. Its arrays are read-only views of the message, which
-    /// they keep, as those of `receive`; with `copy=True` they are own memory. What unpickling raises comes through, and the
-    /// message was received then. NotPermitted with `trusted=False`.
+    /// Waits for the next object, sent by `send_object`, and returns it. Its arrays are read-only views of the message and
+    /// keep it alive, as those of `receive`; with `copy=True` they are copies. An exception of unpickling is passed on; the
+    /// message counts as received. NotPermitted with `trusted=False`.
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
         self.shown.check(py)?;
-        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.object(come);
+        let read = |reading: &ReadSettings, come: Come<'_, NextMessage<'_>>| reading.object(come);
         let object = self.inside.with(py, |inside| {
             may_unpickle(py, &inside.reading)?;
-            inside.read(py, (deadline, None), read)
+            inside.read(py, deadline, None, read)
         })?;
         let object = object.map_err(|why| unread(py, why))?;
-        self.shown.object(py, object)
+        self.shown.object(py, object.0, object.1)
     }
 
-    /// Waits for the other side, and for the ring that it makes when it has something to send.
+    /// Waits until the producer is connected and has created the ring, which it does when it first sends.
     #[pyo3(name = "open", signature = (timeout=None))]
     fn meet(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
         self.inside.with(py, |inside| inside.ring(py, deadline).map(drop))
     }
 
-    /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or
-    /// ValueError, and the message stays the next one. One that is larger than its ring is copied as it comes: after a
-    /// Timeout or another error the array may have a part of it.
+    /// Copies the next array into `into`, which must have the same type and shape, and returns `into`. Otherwise TypeError or
+    /// ValueError; the message stays the next one. An array larger than the ring is copied in parts: after Timeout or
+    /// another error, `into` may contain some of them.
     #[pyo3(signature = (into, timeout=None))]
     fn receive_into(
         &self,
@@ -313,9 +334,9 @@ impl Take {
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
-        let given = Given::get(into, true)?;
+        let given = HeldBuffer::get(into, true)?;
         let room = given.layout();
-        let read = |_: &Reading, come: Come<'_, Next<'_>>| {
+        let read = |_: &ReadSettings, come: Come<'_, NextMessage<'_>>| {
             let fitting = |message: &[u8]| match Layout::read(message) {
                 Ok(layout) if room.as_ref().is_some_and(|room| room.holds(&layout)) => {
                     given.copy_from(message.get(layout.offset()..).unwrap_or_default());
@@ -338,9 +359,9 @@ impl Take {
                 Come::InRing(next) => fitting(&next).inspect_err(|_| next.leave()),
             }
         };
-        let target = room.as_ref().map(|layout| Target { given: &given, layout });
+        let target = room.as_ref().map(|layout| ArrayTarget { given: &given, layout });
         let copied = self.inside.with(py, |inside| {
-            let copied = inside.read(py, (deadline, target.as_ref()), read);
+            let copied = inside.read(py, deadline, target.as_ref(), read);
             let left = inside.long.leave_array(&given, &inside.reading.pool);
             left.map_err(|why| refused(py, why)).and(copied)
         })?;
@@ -351,7 +372,7 @@ impl Take {
         }
     }
 
-    /// The next message as bytes, whatever is in it: also those of programs in other languages.
+    /// Returns the next message as bytes, whatever its contents, for messages of programs in other languages.
     #[pyo3(signature = (timeout=None))]
     fn receive_bytes<'py>(
         &self,
@@ -359,8 +380,8 @@ impl Take {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
-        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.bytes(come);
-        let bytes = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
+        let read = |reading: &ReadSettings, come: Come<'_, NextMessage<'_>>| reading.bytes(come);
+        let bytes = self.inside.with(py, |inside| inside.read(py, deadline, None, read))?;
         let (mut room, skip, len) = bytes.map_err(|why| unread(py, why))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
@@ -368,53 +389,51 @@ impl Take {
     /// For event loops. True: wait until `fileno()` is readable, then `try_receive`. False: receive at once.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
-            State::Open(source) => source.arm().map_err(raised(py)),
-            State::Linked(_) | State::Seeking(_, Some(_)) => Ok(true),
+            ConsumerStage::Open(source) => source.arm().map_err(raised(py)),
+            ConsumerStage::Linked(_) | ConsumerStage::Seeking(_, Some(_)) => Ok(true),
             _ => Ok(false),
         })
     }
 
-    /// What an event loop polls for reading, after `arm`. ValueError before somebody was found who offers.
+    /// The descriptor that an event loop polls for reading, after `arm`. ValueError until a producer was found.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(source) => Ok(source.as_fd().as_raw_fd()),
-            State::Linked(link) | State::Seeking(_, Some(link)) => Ok(link.as_fd().as_raw_fd()),
+            ConsumerStage::Open(source) => Ok(source.as_fd().as_raw_fd()),
+            ConsumerStage::Linked(link) | ConsumerStage::Seeking(_, Some(link)) => {
+                Ok(link.as_fd().as_raw_fd())
+            }
             _ => Err(closed()),
         })
     }
 
-    /// Says goodbye.
+    /// Closes the channel.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
-        let state = mem::replace(&mut inside.state, State::Closed);
-        drop(inside);
-        py.detach(|| drop(state));
-        Ok(())
+        self.inside.close(py, |inside| mem::replace(&mut inside.state, ConsumerStage::Closed))
     }
 
-    /// Messages received.
+    /// Number of messages received.
     #[getter]
     fn received(&self, py: Python<'_>) -> PyResult<u64> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(source) => Ok(source.received()),
+            ConsumerStage::Open(source) => Ok(source.received()),
             _ => Ok(0),
         })
     }
 
-    /// Messages that the broadcast dropped for this end, since it was too slow, between those received.
+    /// Number of messages that the broadcast dropped because this end was too slow.
     #[getter]
     fn missed(&self, py: Python<'_>) -> PyResult<u64> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(source) => Ok(source.missed()),
+            ConsumerStage::Open(source) => Ok(source.missed()),
             _ => Ok(0),
         })
     }
 
-    /// The process that sends; None before it was found.
+    /// The process that sends; None until it was found.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(source) => Ok(Some(source.peer())),
+            ConsumerStage::Open(source) => Ok(Some(source.peer())),
             _ => Ok(None),
         })
     }
@@ -448,19 +467,19 @@ fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
 }
 
 /// Returns NotPermitted if the sender is not trusted.
-pub fn may_unpickle(py: Python<'_>, reading: &Reading) -> PyResult<()> {
+pub fn may_unpickle(py: Python<'_>, reading: &ReadSettings) -> PyResult<()> {
     if reading.trusted {
         return Ok(());
     }
-    let why = "with trusted=False nothing is unpickled: a pickle can run anything in this process";
-    Err(Failure::new("NotPermitted", why).raised(py))
+    let why = "cannot unpickle with trusted=False: a pickle can run any code in this process";
+    Err(PyFailure::new("NotPermitted", why).raised(py))
 }
 
 /// Converts the error of a part of a message.
 pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
     match why {
-        Refused::TooLarge(why) => Failure::new("TooLarge", why),
-        Refused::Corrupt(why) => Failure::new("Corrupt", why),
+        Refused::TooLarge(why) => PyFailure::new("TooLarge", why),
+        Refused::Corrupt(why) => PyFailure::new("Corrupt", why),
     }
     .raised(py)
 }
@@ -469,12 +488,13 @@ pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
 pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     match why {
         Unread::Corrupt(why) => {
-            let words = format!("{why}; it stays the next message: receive_bytes takes any");
-            Failure::new("Corrupt", words)
+            let words = format!("{why}; it stays the next message: receive_bytes accepts any");
+            PyFailure::new("Corrupt", words)
         }
         Unread::NoMemory(bytes) => {
-            let words = format!("no memory for the {bytes} bytes of it; it stays the next message");
-            Failure::new("TooLarge", words)
+            let words =
+                format!("cannot allocate {bytes} bytes for the message; it stays the next message");
+            PyFailure::new("TooLarge", words)
         }
     }
     .raised(py)
@@ -487,9 +507,9 @@ fn threads(py: Python<'_>) -> PyResult<usize> {
 
 fn held_up(py: Python<'_>, held: usize) -> PyErr {
     let words = format!(
-        "the sender waits for room, which {held} received arrays hold that are still in use, and no other thread is there \
-         to let go of them: delete some (`del`), keep copies (`array.copy()`, take(..., copy=True)), or offer with a larger \
-         `capacity`; nothing is lost"
+        "{held} received arrays are still in use and fill the ring, so the producer waits, and no other thread can free \
+         them; nothing is lost: delete some (`del`), keep copies (`array.copy()`, take(..., copy=True)), or offer with a \
+         larger `capacity`"
     );
-    Failure::new("TooLarge", words).raised(py)
+    PyFailure::new("TooLarge", words).raised(py)
 }

@@ -4,12 +4,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::time::Instant;
 
-use super::{State, Take};
+use super::{ConsumerStage, PyConsumer};
 use crate::error::{is_timeout, raised};
-use crate::long::Part;
-use crate::read::Piece;
+use crate::long::MessagePart;
+use crate::read::ReceivedPiece;
 
-impl Take {
+impl PyConsumer {
     /// Returns all available arrays: at least one, and at most `most`.
     pub fn all(
         &self,
@@ -18,7 +18,7 @@ impl Take {
         deadline: Option<Instant>,
     ) -> PyResult<Vec<Py<PyAny>>> {
         if most == 0 {
-            return Err(PyValueError::new_err("most=0: one array at least"));
+            return Err(PyValueError::new_err("most must be at least 1"));
         }
         let mut arrays = vec![self.next(py, deadline)?];
         while arrays.len() < most {
@@ -47,12 +47,12 @@ impl Take {
     /// parts might never arrive.
     fn has_whole(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
-            let State::Open(source) = &mut inside.state else { return Ok(false) };
+            let ConsumerStage::Open(source) = &mut inside.state else { return Ok(false) };
             if inside.long.is_whole() {
                 return Ok(true);
             }
             let Some(next) = source.try_next().map_err(raised(py))? else { return Ok(false) };
-            let is_part = Part::read(&next).is_some();
+            let is_part = MessagePart::read(&next).is_some();
             next.leave();
             Ok(!is_part)
         })

@@ -1,40 +1,37 @@
-//! The end that receives from several senders.
+//! The end that receives from several producers.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Arrival, Consumer, Error, Listener, Mpsc, Options, Sample};
 
-use crate::alone::Alone;
-use crate::door::Door;
-use crate::error::{closed, raised};
+use crate::alone::OneThread;
+use crate::consumer::{ReceiveOptions, may_unpickle, refused, unread};
+use crate::error::raised;
 use crate::long::{Long, Refused};
-
-use crate::read::{Come, Reading, Unread};
-use crate::shown::{Shown, ending};
-use crate::take::{Manner, may_unpickle, refused, unread};
-use crate::wait::{SLICE, deadline};
+use crate::many::{ManyPeers, OpenPeers};
+use crate::read::{Come, ReadSettings, Unread};
+use crate::shown::{MessageConverter, ending};
+use crate::wait::deadline;
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Longest wait while a handshake is in progress.
 const MEETING: Duration = Duration::from_millis(1);
 
-/// The receiving end of channels from any number of senders, made by `gather`: each has a ring of its own, and their
-/// messages come in turn. Iterating over it receives until as many senders have gone as were said.
+/// The receiving end of channels from any number of producers, created by `gather`. Each producer has its own ring, and
+/// their messages are received in turn. Iterating over it receives until the expected number of producers has left.
 ///
-/// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
-#[pyclass(frozen, module = "thalweg")]
-pub struct Gather {
-    inside: Alone<Inside>,
-    shown: Shown,
+/// One thread at a time may use it; another gets a RuntimeError. Received arrays stay valid after it is closed.
+#[pyclass(frozen, name = "Mpsc", module = "thalweg")]
+pub struct PyMpsc {
+    inside: OneThread<MpscInner>,
+    shown: MessageConverter,
 }
 
-struct Inside {
-    /// `None` after `close`.
-    open: Option<Open>,
-    reading: Reading,
-    /// Number of senders after which iteration ends.
+struct MpscInner {
+    many: ManyPeers<Mpsc, MpscProducer>,
+    reading: ReadSettings,
+    /// Number of producers after which iteration ends.
     expected: Option<usize>,
     gone: usize,
     received: u64,
@@ -43,58 +40,48 @@ struct Inside {
     last: Option<u32>,
 }
 
-struct Open {
-    door: Door<Consumer>,
-    many: Mpsc,
-    senders: BTreeMap<u64, Sender>,
-}
-
-struct Sender {
+struct MpscProducer {
     process: u32,
     received: u64,
     long: Long,
 }
 
 /// The result of reading a message, or the reason why it was left.
-type Made<T> = Result<T, Unread>;
+type ReadResult<T> = Result<T, Unread>;
 type Arrived<'a> = Come<'a, Sample<'a>>;
 
-impl Gather {
+impl PyMpsc {
     pub fn new(
         py: Python<'_>,
         listener: Listener,
         options: Options,
-        (manner, expected): (Manner, Option<usize>),
+        manner: ReceiveOptions,
+        expected: Option<usize>,
     ) -> PyResult<Self> {
         let meet =
             |link, options: &Options, until| Consumer::open_until(link, options, Some(until));
-        let open = Open {
-            door: Door::new(listener, options, meet),
-            many: Mpsc::new(&options),
-            senders: BTreeMap::new(),
-        };
-        let inside = Inside {
-            open: Some(open),
-            reading: Reading::new(manner.copies, options.trusted),
+        let inside = MpscInner {
+            many: ManyPeers::new(listener, options, meet, Mpsc::new(&options)),
+            reading: ReadSettings::new(manner.copies, options.trusted),
             expected,
             gone: 0,
             received: 0,
             departed: Vec::new(),
             last: None,
         };
-        Ok(Self { inside: Alone::new(inside), shown: Shown::new(py, manner.hold)? })
+        Ok(Self { inside: OneThread::new(inside), shown: MessageConverter::new(py, manner.hold)? })
     }
 
     fn array(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
         self.shown.check(py)?;
-        let read = |reading: &Reading, come: Arrived<'_>| reading.array(come);
+        let read = |reading: &ReadSettings, come: Arrived<'_>| reading.array(come);
         let message = self.inside.with(py, |inside| inside.next(py, deadline, read))?;
         self.shown.array(py, message)
     }
 }
 
 /// The result of one check.
-enum Found<T> {
+enum MpscLook<T> {
     Message(u64, T),
     /// The message was left.
     Other(Unread),
@@ -104,33 +91,32 @@ enum Found<T> {
     Nothing,
 }
 
-impl Inside {
+impl MpscInner {
     /// Waits for the next message and passes it to `read`.
     fn next<T: Send>(
         &mut self,
         py: Python<'_>,
         deadline: Option<Instant>,
-        read: impl Fn(&Reading, Arrived<'_>) -> Made<T> + Send + Sync,
+        read: impl Fn(&ReadSettings, Arrived<'_>) -> ReadResult<T> + Send + Sync,
     ) -> PyResult<T> {
         loop {
             let found = self.look(py, deadline, &read)?;
             match found {
-                Found::Message(from, message) => {
+                MpscLook::Message(from, message) => {
                     self.received += 1;
-                    if let Some(sender) = self.open.as_mut().and_then(|o| o.senders.get_mut(&from))
-                    {
-                        sender.received += 1;
-                        self.last = Some(sender.process);
+                    if let Some(producer) = self.many.open()?.peers.get_mut(&from) {
+                        producer.received += 1;
+                        self.last = Some(producer.process);
                     }
                     return Ok(message);
                 }
-                Found::Other(why) => return Err(unread(py, why)),
-                Found::Part(taken) => {
+                MpscLook::Other(why) => return Err(unread(py, why)),
+                MpscLook::Part(taken) => {
                     py.check_signals()?;
                     taken.map_err(|why| refused(py, why))?;
                 }
-                Found::Left(from, error) => self.leave(from, error),
-                Found::Nothing => {
+                MpscLook::Left(from, error) => self.leave(from, error),
+                MpscLook::Nothing => {
                     py.check_signals()?;
                     if self.is_over() {
                         return Err(raised(py)(Error::Closed { delivered: self.received }));
@@ -143,49 +129,49 @@ impl Inside {
         }
     }
 
-    /// Waits for one time slice, and admits new senders.
-    fn look<T: Send>(
+    /// Waits for one time slice, and admits new producers.
+    fn look<T, R>(
         &mut self,
         py: Python<'_>,
         deadline: Option<Instant>,
-        read: &(impl Fn(&Reading, Arrived<'_>) -> Made<T> + Send + Sync),
-    ) -> PyResult<Found<T>> {
+        read: &R,
+    ) -> PyResult<MpscLook<T>>
+    where
+        T: Send,
+        R: Fn(&ReadSettings, Arrived<'_>) -> ReadResult<T> + Send + Sync,
+    {
         let is_over = self.is_over();
-        let open = self.open.as_mut().ok_or_else(closed)?;
-        for consumer in open.door.arrivals().map_err(raised(py))? {
-            let process = consumer.peer().pid;
-            let number = open.many.admit(consumer);
-            open.senders.insert(number, Sender { process, received: 0, long: Long::default() });
-        }
-        let slice = Instant::now() + if open.door.is_meeting() { MEETING } else { SLICE };
+        let open = self.many.open()?;
+        open.admit(py, |process| MpscProducer { process, received: 0, long: Long::default() })?;
+        let slice = Instant::now() + if open.door.is_meeting() { MEETING } else { CANCEL_CHECK };
         let until = deadline.map_or(slice, |deadline| deadline.min(slice));
         let reading = &self.reading;
-        let Open { door, many, senders } = open;
+        let OpenPeers { door, rings, peers } = open;
         let made = |from: u64, come: Arrived<'_>| match read(reading, come) {
-            Ok(message) => Found::Message(from, message),
-            Err(why) => Found::Other(why),
+            Ok(message) => MpscLook::Message(from, message),
+            Err(why) => MpscLook::Other(why),
         };
         let looked = py.detach(|| {
-            if let Some((from, sender)) = senders.iter_mut().find(|(_, s)| s.long.is_whole()) {
-                return Ok(made(*from, Come::InParts(&mut sender.long)));
+            if let Some((from, producer)) = peers.iter_mut().find(|(_, p)| p.long.is_whole()) {
+                return Ok(made(*from, Come::InParts(&mut producer.long)));
             }
-            if many.producers() == 0 {
+            if rings.producers() == 0 {
                 if !is_over {
                     door.wait(until)?;
                 }
-                return Ok(Found::Nothing);
+                return Ok(MpscLook::Nothing);
             }
-            match many.receive_until(Some(until)) {
+            match rings.receive_until(Some(until)) {
                 Ok(Arrival::Message { from, sample }) => {
-                    let long = senders.get_mut(&from).map(|sender| &mut sender.long);
+                    let long = peers.get_mut(&from).map(|producer| &mut producer.long);
                     match long.and_then(|long| long.take(&sample, &reading.pool, None)) {
-                        Some(taken) => Ok(Found::Part(taken)),
+                        Some(taken) => Ok(MpscLook::Part(taken)),
                         None => Ok(made(from, Come::InRing(sample))),
                     }
                 }
-                Ok(Arrival::Left { from, error }) => Ok(Found::Left(from, error)),
-                // If a sender's ring is corrupt, the next check reports its departure.
-                Err(Error::Timeout | Error::Corrupt { .. }) => Ok(Found::Nothing),
+                Ok(Arrival::Left { from, error }) => Ok(MpscLook::Left(from, error)),
+                // If a producer's ring is corrupt, the next check reports its departure.
+                Err(Error::Timeout | Error::Corrupt { .. }) => Ok(MpscLook::Nothing),
                 Err(error) => Err(error),
             }
         });
@@ -194,41 +180,42 @@ impl Inside {
 
     fn leave(&mut self, from: u64, error: Error) {
         self.gone += 1;
-        let sender = self.open.as_mut().and_then(|open| open.senders.remove(&from));
-        if let (Some(sender), false) = (sender, matches!(error, Error::Closed { .. })) {
-            self.departed.push((sender.process, sender.received, error));
+        let producer = self.many.open().ok().and_then(|open| open.peers.remove(&from));
+        if let (Some(producer), false) = (producer, matches!(error, Error::Closed { .. })) {
+            self.departed.push((producer.process, producer.received, error));
         }
     }
 
-    /// Returns `true` if all expected senders have come and gone.
+    /// Returns `true` if all expected producers have connected and left.
     fn is_over(&self) -> bool {
         self.expected.is_some_and(|expected| self.gone >= expected)
-            && self.open.as_ref().is_none_or(|open| open.senders.is_empty())
+            && self.many.get().is_none_or(|open| open.peers.is_empty())
     }
 }
 
 #[pymethods]
-impl Gather {
-    /// The next array of any sender; waits for it, and for senders. Closed when as many as were expected have gone.
+impl PyMpsc {
+    /// Waits for the next array of any producer, and for producers, and returns it. Closed when the expected number of
+    /// producers has left.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         self.array(py, deadline(timeout)?)
     }
 
-    /// The next object, sent by `send_object`. As `Take.receive_object`.
+    /// Waits for the next object, sent by `send_object`, and returns it, as `Consumer.receive_object`.
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
         self.shown.check(py)?;
-        let read = |reading: &Reading, come: Arrived<'_>| reading.object(come);
+        let read = |reading: &ReadSettings, come: Arrived<'_>| reading.object(come);
         let object = self.inside.with(py, |inside| {
             may_unpickle(py, &inside.reading)?;
             inside.next(py, deadline, read)
         })?;
-        self.shown.object(py, object)
+        self.shown.object(py, object.0, object.1)
     }
 
-    /// The next message as bytes, whatever is in it.
+    /// Returns the next message as bytes, whatever its contents.
     #[pyo3(signature = (timeout=None))]
     fn receive_bytes<'py>(
         &self,
@@ -236,7 +223,7 @@ impl Gather {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
-        let read = |reading: &Reading, come: Arrived<'_>| reading.bytes(come);
+        let read = |reading: &ReadSettings, come: Arrived<'_>| reading.bytes(come);
         let (mut room, skip, len) =
             self.inside.with(py, |inside| inside.next(py, deadline, read))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
@@ -247,64 +234,56 @@ impl Gather {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let is_over = inside.is_over();
-            let open = inside.open.as_mut().ok_or_else(closed)?;
-            if is_over || open.senders.values().any(|sender| sender.long.is_whole()) {
+            let open = inside.many.open()?;
+            if is_over || open.peers.values().any(|producer| producer.long.is_whole()) {
                 return Ok(false);
             }
-            Ok(open.many.producers() == 0 || open.many.arm())
+            Ok(open.rings.producers() == 0 || open.rings.arm())
         })
     }
 
-    /// What an event loop polls for reading, after `arm`: the listener, and what tells of each sender. Others after each
-    /// `receive`.
+    /// The descriptors that an event loop polls for reading, after `arm`: the listener's, then one for each producer. They
+    /// change with each `receive`.
     fn filenos(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
-        self.inside.with(py, |inside| {
-            let open = inside.open.as_ref().ok_or_else(closed)?;
-            let all = std::iter::once(open.door.descriptor()).chain(open.many.descriptors());
-            Ok(all.map(|descriptor| descriptor.as_raw_fd()).collect())
-        })
+        self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// Whether a sender is about to be let in, of which no descriptor tells.
+    /// True while a producer is connecting, which makes no descriptor readable.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
-        self.inside.with(py, |inside| Ok(inside.open.as_ref().is_some_and(|o| o.door.is_meeting())))
+        self.inside.with(py, |inside| Ok(inside.many.is_meeting()))
     }
 
-    /// Says goodbye to all.
+    /// Closes the channels to all producers.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
-        let open = inside.open.take();
-        drop(inside);
-        py.detach(|| drop(open));
-        Ok(())
+        self.inside.close(py, |inside| inside.many.close())
     }
 
-    /// Senders that have ended without a goodbye, as `Queue.departed()` tells them.
+    /// The producers that ended without closing, as `Queue.departed()` returns them.
     fn departed(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let kind = py.import("thalweg._receiver")?.getattr("Departed")?;
         self.inside.with(py, |inside| {
-            let told = inside.departed.iter().map(|(process, received, error)| {
+            let all = inside.departed.iter().map(|(process, received, error)| {
                 let error = raised(py)(error.clone()).into_value(py);
                 Ok(kind.call1((*process, *received, error))?.unbind())
             });
-            told.collect()
+            all.collect()
         })
     }
 
-    /// Messages received.
+    /// Number of messages received.
     #[getter]
     fn received(&self, py: Python<'_>) -> PyResult<u64> {
         self.inside.with(py, |inside| Ok(inside.received))
     }
 
-    /// Senders that are there.
+    /// Number of producers that are connected.
     #[getter]
-    fn senders(&self, py: Python<'_>) -> PyResult<usize> {
-        self.inside.with(py, |inside| Ok(inside.open.as_ref().map_or(0, |o| o.senders.len())))
+    fn producers(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inside.with(py, |inside| Ok(inside.many.get().map_or(0, |open| open.peers.len())))
     }
 
-    /// The process that sent the message received last; None before that.
+    /// The process that sent the last message received; None before the first.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.inside.with(py, |inside| Ok(inside.last))

@@ -1,0 +1,529 @@
+//! The end that sends.
+
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::ffi::CString;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+use thalweg_channel::layout::MOST_CAPACITY;
+use thalweg_channel::{Address, DetachedLoan, Error, Link, Listener, Options, Producer};
+
+use crate::alone::OneThread;
+use crate::content::{MessageContent, SendsContent, deliver, message_of};
+use crate::error::{closed, raised};
+use crate::header::{Encoding, Layout};
+use crate::long::MessagePart;
+use crate::memory::{PyLoan, SharedProducer, references};
+use crate::wait::{PendingHandshake, deadline, joined, patiently, rest};
+
+mod batch;
+
+/// Without `capacity` the ring has room for this many arrays of the first one's size, and at least [`LEAST`] bytes.
+const AHEAD: usize = 4;
+const LEAST: usize = 1 << 20;
+/// Longest time until the other end of a link responds: its program may import many modules first.
+const STARTS: Duration = Duration::from_secs(600);
+
+/// The sending end of a channel, created by `offer`, `join` or `pair`.
+///
+/// One thread at a time may use it; another gets a RuntimeError. Closing it ends the channel: the consumer receives
+/// everything that was sent, then Closed.
+#[pyclass(frozen, name = "Producer", module = "thalweg")]
+pub struct PyProducer {
+    inside: OneThread<ProducerInner>,
+}
+
+struct ProducerInner {
+    state: ProducerStage,
+    making: RingOptions,
+    lent: Option<LentRoom>,
+    /// Size in bytes of the message for which room was last requested.
+    wanted: usize,
+    /// Number of long messages so far; `None` if a message larger than the ring is TooLarge.
+    long: Option<u32>,
+}
+
+/// Settings for creating a ring.
+#[derive(Clone, Copy)]
+pub struct RingOptions {
+    pub options: Options,
+    /// `true` if the caller specified the capacity.
+    pub is_sized: bool,
+    /// `true` if a message larger than the ring is sent in parts.
+    pub in_parts: bool,
+}
+
+enum ProducerStage {
+    Listening(Listener),
+    /// Connects to the gatherer when the first message is sent.
+    Seeking(Address),
+    /// A link over which nothing was sent yet.
+    Linked(Link),
+    /// A handshake, with the state to return to if it fails; that is `Closed` if no other peer can connect.
+    Meeting(PendingHandshake<Producer>, Box<ProducerStage>),
+    Open(SharedProducer),
+    Closed,
+}
+
+struct LentRoom {
+    loan: Py<PyLoan>,
+    /// The numpy array that is the base of all others over the room, if numpy is available.
+    root: Option<Py<PyAny>>,
+    detached: DetachedLoan,
+}
+
+impl PyProducer {
+    fn new(state: ProducerStage, making: RingOptions) -> Self {
+        let long = making.in_parts.then_some(0);
+        let inside = ProducerInner { state, making, lent: None, wanted: 0, long };
+        Self { inside: OneThread::new(inside) }
+    }
+
+    pub fn listening(listener: Listener, making: RingOptions) -> Self {
+        Self::new(ProducerStage::Listening(listener), making)
+    }
+
+    pub fn seeking(from: Address, making: RingOptions) -> Self {
+        Self::new(ProducerStage::Seeking(from), making)
+    }
+
+    pub fn over(link: Link, making: RingOptions) -> Self {
+        Self::new(ProducerStage::Linked(link), making)
+    }
+
+    pub fn open(producer: Producer, making: RingOptions) -> Self {
+        Self::new(ProducerStage::Open(SharedProducer::new(producer)), making)
+    }
+}
+
+impl ProducerInner {
+    /// Returns the ring. It is created for the first message, when its size is known and the peer has connected.
+    fn ring(
+        &mut self,
+        py: Python<'_>,
+        first: usize,
+        deadline: Option<Instant>,
+    ) -> PyResult<SharedProducer> {
+        loop {
+            let link = match &mut self.state {
+                ProducerStage::Open(ring) => return Ok(ring.clone()),
+                ProducerStage::Closed => return Err(closed()),
+                ProducerStage::Meeting(..) => {
+                    self.end_meeting(py, deadline)?;
+                    continue;
+                }
+                ProducerStage::Listening(listener) => {
+                    Some(patiently(py, deadline, |until| {
+                        match listener.accept_until(Some(until)) {
+                            // A peer of another user was rejected: wait for the next one.
+                            Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
+                            answer => answer,
+                        }
+                    })?)
+                }
+                ProducerStage::Seeking(address) => {
+                    Some(patiently(py, deadline, |until| joined(address, until))?)
+                }
+                ProducerStage::Linked(_) => None,
+            };
+            let (link, before) = match (link, mem::replace(&mut self.state, ProducerStage::Closed))
+            {
+                (Some(link), before) => (link, before),
+                (None, ProducerStage::Linked(link)) => (link, ProducerStage::Closed),
+                _ => return Err(closed()),
+            };
+            self.begin_meeting(py, link, before, first)?;
+        }
+    }
+
+    /// Starts the handshake over a link. `before` is the state to return to if it fails.
+    fn begin_meeting(
+        &mut self,
+        py: Python<'_>,
+        link: Link,
+        before: ProducerStage,
+        first: usize,
+    ) -> PyResult<()> {
+        let mut options = self.making.options;
+        if !self.making.is_sized {
+            // Includes the frame; the library rounds up.
+            options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
+            options.capacity = options.capacity.min(MOST_CAPACITY);
+        }
+        let meet = move |link, until| Producer::open_until(link, &options, Some(until));
+        // If several peers may connect, a silent one is dropped soon. The other end of a single link may belong to a
+        // process that has yet to start.
+        let patience =
+            if matches!(before, ProducerStage::Closed) { STARTS } else { Listener::PATIENCE };
+        match PendingHandshake::begin(py, link, patience, meet) {
+            Ok(meeting) => {
+                self.state = ProducerStage::Meeting(meeting, Box::new(before));
+                Ok(())
+            }
+            Err(error) => {
+                self.state = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the end of the handshake and sets the state that follows it.
+    fn end_meeting(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
+        let ProducerStage::Meeting(meeting, before) = &mut self.state else { return Ok(()) };
+        let opened = meeting.outcome(py, deadline)?;
+        let before = mem::replace(&mut **before, ProducerStage::Closed);
+        let is_one_of_many = !matches!(before, ProducerStage::Closed);
+        self.state = before;
+        match opened {
+            Ok(producer) => {
+                self.state = ProducerStage::Open(SharedProducer::new(producer));
+                Ok(())
+            }
+            // A failure on this side would recur with the next peer.
+            Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => Err(raised(py)(error)),
+            // The peer is gone or silent: wait for the next one.
+            Err(_) if is_one_of_many => rest(py, deadline),
+            Err(error) => Err(raised(py)(error)),
+        }
+    }
+
+    /// Returns the ring for a message of `len` bytes, if no room is lent.
+    fn ready(
+        &mut self,
+        py: Python<'_>,
+        len: usize,
+        deadline: Option<Instant>,
+    ) -> PyResult<SharedProducer> {
+        if self.lent.is_some() {
+            return Err(PyBufferError::new_err("a loan is open: commit it or discard it first"));
+        }
+        self.wanted = len;
+        self.ring(py, len, deadline)
+    }
+
+    /// Waits until the ring has room for a message of `len` bytes, and reserves it.
+    fn room(
+        &mut self,
+        py: Python<'_>,
+        len: usize,
+        deadline: Option<Instant>,
+    ) -> PyResult<(SharedProducer, DetachedLoan)> {
+        let ring = self.ready(py, len, deadline)?;
+        let mut producer = ring.producer();
+        let waiting = &mut *producer;
+        let reserve = |until| Ok(waiting.loan_until(len, Some(until))?.detach());
+        let detached = patiently(py, deadline, reserve)?;
+        drop(producer);
+        Ok((ring, detached))
+    }
+
+    /// Sends a message of `len` bytes that `write` fills.
+    fn send_one(
+        &mut self,
+        py: Python<'_>,
+        len: usize,
+        deadline: Option<Instant>,
+        write: impl FnOnce(&mut [u8]) + Send,
+    ) -> PyResult<()> {
+        let ring = self.ready(py, len, deadline)?;
+        let mut producer = ring.producer();
+        let (producer, mut write) = (&mut *producer, Some(write));
+        // Waits, writes and commits in one step without the interpreter lock, as `PyConsumer` reads.
+        patiently(py, deadline, |until| {
+            let mut room = producer.loan_until(len, Some(until))?;
+            let write = write.take().expect("room that was written is published");
+            write(&mut room);
+            room.commit()
+        })
+    }
+
+    /// Sends a message that is larger than the ring. After an error the receiver drops the received parts when the
+    /// next message arrives.
+    fn send_in_parts(
+        &mut self,
+        py: Python<'_>,
+        content: &MessageContent,
+        deadline: Option<Instant>,
+        serial: u32,
+        each: usize,
+    ) -> PyResult<()> {
+        let len = content.message();
+        let mut whole = Vec::new();
+        if !content.is_flat() {
+            if whole.try_reserve_exact(len).is_err() {
+                return Err(PyMemoryError::new_err(()));
+            }
+            let write = content.writer(py);
+            py.detach(|| {
+                whole.resize(len, 0);
+                write(&mut whole);
+            });
+        }
+        let each = each.saturating_sub(MessagePart::HEAD).max(1);
+        for at in (0..len).step_by(each) {
+            py.check_signals()?;
+            let part = MessagePart { serial, total: len, at };
+            let bytes = each.min(len - at);
+            self.send_one(py, MessagePart::HEAD + bytes, deadline, |message| {
+                let (head, body) = message.split_at_mut(MessagePart::HEAD);
+                head.copy_from_slice(&part.head());
+                match whole.get(at..at + bytes) {
+                    Some(bytes) => body.copy_from_slice(bytes),
+                    None => content.write_part(at, body),
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl SendsContent for ProducerInner {
+    /// Sends a message, in parts if it is larger than the ring and may be split.
+    fn send(
+        &mut self,
+        py: Python<'_>,
+        content: &MessageContent,
+        deadline: Option<Instant>,
+    ) -> PyResult<()> {
+        let len = content.message();
+        if let Some(before) = self.long.filter(|_| content.may_be_cut()) {
+            let largest = self.ring(py, len, deadline)?.producer().largest();
+            if len > largest {
+                self.long = Some(before.wrapping_add(1));
+                return self.send_in_parts(py, content, deadline, before, largest / AHEAD);
+            }
+        }
+        self.send_one(py, len, deadline, content.writer(py))
+    }
+}
+
+#[pymethods]
+impl PyProducer {
+    /// Sends an array, or another object with a buffer, as it is now. The elements are copied once, also if they are not
+    /// contiguous. Waits until the consumer is connected and the ring has room.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+        deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
+    }
+
+    /// Sends several arrays, as many at a time as the ring has room for. The consumer sees them at once, for the price of
+    /// one message. An array larger than the ring is sent in parts. If an array cannot be sent, none is. After Timeout,
+    /// `moved` is the number of arrays sent.
+    #[pyo3(signature = (objs, timeout=None))]
+    fn send_all(
+        &self,
+        py: Python<'_>,
+        objs: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let contents = objs.try_iter()?.map(|object| MessageContent::array(&object?));
+        let contents = contents.collect::<PyResult<Vec<_>>>()?;
+        self.inside.with(py, |inside| inside.send_all(py, &contents, deadline))
+    }
+
+    /// Sends bytes unchanged, without a header, for programs in other languages.
+    #[pyo3(signature = (data, timeout=None))]
+    fn send_bytes(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        deliver(py, &self.inside, &MessageContent::bytes(data)?, timeout)
+    }
+
+    /// Sends any object that can be pickled, in one message. The memory of its arrays is copied once and not pickled.
+    /// Waits as `send` does. The receiver must trust this process, because a pickle can run any code there.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send_object(
+        &self,
+        py: Python<'_>,
+        obj: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        deliver(py, &self.inside, &MessageContent::object(obj)?, timeout)
+    }
+
+    /// Waits until the consumer is connected, and creates the ring if it does not exist. Without `capacity` the ring is
+    /// sized for messages of `first` bytes.
+    #[pyo3(name = "open", signature = (first=0, timeout=None))]
+    fn meet(&self, py: Python<'_>, first: usize, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| inside.ring(py, first, deadline).map(drop))
+    }
+
+    /// For event loops, after a send with a timeout of 0 that timed out. True: wait until `fileno()` is readable, then
+    /// send again. False: the ring has room now.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| match &inside.state {
+            ProducerStage::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),
+            ProducerStage::Listening(_) | ProducerStage::Linked(_) => Ok(true),
+            _ => Ok(false),
+        })
+    }
+
+    /// Returns room in the ring for an array of this shape and dtype, to be written in place: a numpy array. Without
+    /// numpy it is a memoryview, and the dtype a format of one character. Its contents are arbitrary. Waits as `send`
+    /// does.
+    #[pyo3(signature = (shape, dtype=None, timeout=None))]
+    fn empty(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let deadline = deadline(timeout)?;
+        let shape = match shape.extract::<isize>() {
+            Ok(length) => vec![length],
+            Err(_) => shape.extract::<Vec<isize>>()?,
+        };
+        let arrays = py.import("thalweg._arrays")?;
+        let described = arrays.getattr("described")?.call1((dtype,))?;
+        let (encoding, format, item): (u8, String, usize) = described.extract()?;
+        let encoding =
+            if encoding == Encoding::Time as u8 { Encoding::Time } else { Encoding::Buffer };
+        let format = CString::new(format)?;
+        let layout = Layout::new(encoding, format, item, shape);
+        let layout = layout.ok_or_else(|| PyValueError::new_err("invalid shape"))?;
+        let len = message_of(py, &layout)?;
+        self.inside.with(py, |inside| {
+            let (ring, detached) = inside.room(py, len, deadline)?;
+            let (loan, detached) = PyLoan::of(&ring, layout, detached).map_err(raised(py))?;
+            let loan = Py::new(py, loan)?;
+            let shown = arrays.getattr("lent")?.call1((&loan, dtype))?;
+            let (array, root): (Py<PyAny>, Option<Py<PyAny>>) = shown.extract()?;
+            inside.lent = Some(LentRoom { loan, root, detached });
+            Ok(array)
+        })
+    }
+
+    /// Sends the array that `empty` returned, without a copy. `array` is empty afterwards; a memoryview raises.
+    /// BufferError while other arrays or views of the room exist; without an argument, while any exists.
+    #[pyo3(signature = (array=None))]
+    fn commit(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.inside.with(py, |inside| {
+            inside.take_back(py, array)?;
+            let Some(lent) = inside.lent.take() else { return Err(nothing_lent()) };
+            let ProducerStage::Open(ring) = &inside.state else { return Err(closed()) };
+            let mut producer = ring.producer();
+            let committed = producer.attach(lent.detached).and_then(|loan| loan.commit());
+            committed.map_err(raised(py))
+        })
+    }
+
+    /// Discards the array that `empty` returned. Otherwise as `commit`.
+    #[pyo3(signature = (array=None))]
+    fn discard(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.inside.with(py, |inside| {
+            inside.take_back(py, array)?;
+            inside.lent = None;
+            Ok(())
+        })
+    }
+
+    /// Waits until the consumer has received everything and holds no array of it any more.
+    #[pyo3(signature = (timeout=None))]
+    fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| {
+            let ProducerStage::Open(ring) = &inside.state else { return Ok(()) };
+            let mut producer = ring.producer();
+            let waiting = &mut *producer;
+            patiently(py, deadline, |until| waiting.drained_until(Some(until)))
+        })
+    }
+
+    /// Closes the channel. If an array of `empty` still exists, the channel is closed when that is freed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.inside.close(py, |inside| {
+            // The loan keeps the ring alive while an array refers to it.
+            (inside.lent.take(), mem::replace(&mut inside.state, ProducerStage::Closed))
+        })
+    }
+
+    /// Number of messages sent.
+    #[getter]
+    fn sent(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inside.with(py, |inside| match &inside.state {
+            ProducerStage::Open(ring) => Ok(ring.producer().sent()),
+            _ => Ok(0),
+        })
+    }
+
+    /// The process that receives; None until it is connected.
+    #[getter]
+    fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.inside.with(py, |inside| match &inside.state {
+            ProducerStage::Open(ring) => {
+                let producer = ring.producer();
+                Ok(Some(producer.peer().pid))
+            }
+            _ => Ok(None),
+        })
+    }
+
+    /// The descriptor that an event loop polls for reading. Until the consumer is connected it is the listener's.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.inside.with(py, |inside| {
+            let state = match &inside.state {
+                ProducerStage::Meeting(_, before) => before,
+                state => state,
+            };
+            match state {
+                ProducerStage::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
+                ProducerStage::Linked(link) => Ok(link.as_fd().as_raw_fd()),
+                ProducerStage::Open(ring) => {
+                    let producer = ring.producer();
+                    Ok(producer.as_fd().as_raw_fd())
+                }
+                _ => Err(closed()),
+            }
+        })
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}
+
+impl ProducerInner {
+    /// Checks that nothing refers to the lent room; `array` is emptied.
+    fn take_back(&mut self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(lent) = &mut self.lent else { return Err(nothing_lent()) };
+        if let Some(array) = array {
+            let root = lent.root.as_ref().map(|root| root.bind(py));
+            py.import("thalweg._arrays")?.getattr("released")?.call1((
+                array,
+                root,
+                references(array),
+                root.map_or(0, references),
+            ))?;
+        }
+        let root = lent.root.take();
+        if let Some(held) = root.filter(|root| references(root.bind(py)) > 1) {
+            lent.root = Some(held);
+            return Err(still_held());
+        }
+        if lent.loan.get().is_seen() {
+            return Err(still_held());
+        }
+        Ok(())
+    }
+}
+
+fn nothing_lent() -> PyErr {
+    PyValueError::new_err("no loan is open")
+}
+
+fn still_held() -> PyErr {
+    PyBufferError::new_err("another array or view of the loan exists: delete it first")
+}
