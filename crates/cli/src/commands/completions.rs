@@ -10,7 +10,7 @@ use crate::{
     output::text::print,
 };
 
-/// Prints the completions of a shell
+/// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
   thalweg completions zsh > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell
     pub shell: Shell,
 }
 
