@@ -84,6 +84,9 @@ impl Subcommand for DoctorArgs {
             return Ok(Exit::Done);
         }
         let mut text = mechanisms::answer(&tried) + &format!("profile: {}\n", saved.describe());
+        if saved.current.is_some() {
+            text += &screen::sentinel(&looks);
+        }
         if self.memcpy {
             text += &copies::printed(&copies);
         }
@@ -97,13 +100,6 @@ impl Subcommand for DoctorArgs {
         let mut rows = table(&[]);
         for fact in &facts {
             rows.add_row([format!("  {}", fact.name), fact.shown()]);
-        }
-        if saved.current.is_some() {
-            let drift = screen::sentinel(&looks);
-            rows.add_row([
-                "  drift".to_owned(),
-                drift.trim_start_matches("drift: ").trim_end().to_owned(),
-            ]);
         }
         section("Machine", &render(&rows));
         section("Files, by directory", &places::printed(&places));
