@@ -70,7 +70,7 @@ impl EndpointArg {
                 let shown = folder.display().to_string();
                 let fd = look_at(&folder).map_err(|e| Failure::of_call("open", &shown, e))?;
                 let facts = file_on(&fd);
-                Ok(Self { name, facts, folder, size: None, assumed: Some("not there yet") })
+                Ok(Self { name, facts, folder, size: None, assumed: Some("does not exist yet") })
             }
             Err(errno) => Err(Failure::of_call("open", &name, errno)),
         }
@@ -137,7 +137,7 @@ impl EndpointArg {
             let _ = write!(about, " on {}", fs.name);
         }
         if self.facts.unchanging {
-            about += " that can never change";
+            about += " that cannot change";
         }
         let size = self.size.map(quantity::bytes);
         for more in size.as_deref().into_iter().chain(self.assumed) {

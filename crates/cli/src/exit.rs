@@ -62,24 +62,41 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The reason why a command did not complete, in words; empty if everything was already reported.
+/// The reason why a command did not complete.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
-    /// The message: which operation, file, reason and offset, and what to do next.
+    /// Operation, file and reason; empty if everything was already reported.
     pub message: String,
+    /// What the user can do next; empty if unknown.
+    pub hint: String,
 }
 
 impl Failure {
     /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: message.into(), hint: String::new() }
+    }
+
+    /// Sets the hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Returns the message with the hint in one line: for JSON, and for the other process of a transfer.
+    pub fn one_line(&self) -> String {
+        if self.hint.is_empty() {
+            self.message.clone()
+        } else {
+            format!("{}; {}", self.message, self.hint)
+        }
     }
 
     /// Creates the failure of a system call on a named object.
     pub fn of_call(call: &str, what: &str, errno: Errno) -> Self {
         let failed = Failed { what: &named(what), call, errno, moved: 0 };
-        Self::new(Exit::Failed, format!("{failed}{}", advice(errno)))
+        Self::new(Exit::Failed, failed.to_string()).hint(advice(errno))
     }
 
     /// Creates the failure of an operation of the standard library.
@@ -95,29 +112,32 @@ impl Failure {
     /// Creates the failure of opening, writing or publishing a destination.
     pub fn of_destination(error: DestinationError, path: &Path) -> Self {
         let name = quoted(path);
-        let (exit, why) = match error {
+        let (exit, why, hint) = match error {
             DestinationError::Call(CallFailed { call, errno }) => {
                 return Self::of_call(call, &shown(path).to_string(), errno);
             }
-            DestinationError::NoFolder => (Exit::Usage, "no such folder; make it, or name a file"),
-            DestinationError::Dangling => {
-                (Exit::Failed, "a symbolic link to nothing; remove it first")
+            DestinationError::NoFolder => {
+                (Exit::Usage, "no such directory", "create it, or name a file")
             }
-            DestinationError::Exists => (Exit::Failed, "there already; --force replaces it"),
-            DestinationError::NoFile => (Exit::Failed, "there already, and no file"),
+            DestinationError::Dangling => (Exit::Failed, "dangling symbolic link", "remove it"),
+            DestinationError::Exists => {
+                (Exit::Failed, "already exists", "use --force to replace it")
+            }
+            DestinationError::NoFile => (Exit::Failed, "exists and is not a regular file", ""),
             DestinationError::Trap => (
                 Exit::Failed,
-                "belongs to another user, in a directory that every user may write; not followed, \
-                 not written into",
+                "belongs to another user, in a directory that every user can write; not opened",
+                "",
             ),
         };
-        Self::new(exit, format!("{name}: {why}"))
+        Self::new(exit, format!("{name}: {why}")).hint(hint)
     }
 }
 
-/// Formats the error of a transfer between two named ends: place, reason, offset and advice.
-pub fn transfer_error(error: &Error, source: &str, sink: &str) -> String {
-    format!("{}{}", error.between(&named(source), &named(sink)), advice(error.errno))
+/// Creates the failure of a transfer between two named ends: file, reason, offset and hint.
+pub fn transfer_failure(error: &Error, source: &str, sink: &str) -> Failure {
+    let message = error.between(&named(source), &named(sink));
+    Failure::new(Exit::Failed, message).hint(advice(error.errno))
 }
 
 /// Quotes a file name. Standard input and output are not quoted.
@@ -125,16 +145,16 @@ pub fn named(what: &str) -> String {
     if matches!(what, INPUT | OUTPUT) { what.to_owned() } else { quoted(what) }
 }
 
-/// Returns advice for the errnos that the user can act on.
+/// Returns the hint for the errnos that the user can act on; otherwise an empty string.
 pub fn advice(errno: Errno) -> &'static str {
     match errno {
-        Errno::NOSPC => "; free some space there, or choose another destination",
-        Errno::DQUOT => "; the quota is used up",
-        Errno::FBIG => "; the file would be larger than its file system or `ulimit -f` allows",
-        Errno::ROFS => "; it is mounted read-only",
-        Errno::IO => "; the device reports an error: see the kernel's log",
-        Errno::MFILE => "; raise `ulimit -n`",
-        Errno::STALE => "; the server forgot the file: mount again, or try again",
+        Errno::NOSPC => "free some space there, or choose another destination",
+        Errno::DQUOT => "free some space there, or ask for a larger quota",
+        Errno::FBIG => "raise `ulimit -f`, or choose a file system that supports larger files",
+        Errno::ROFS => "choose another destination, or mount the file system read-write",
+        Errno::IO => "see the kernel log (`dmesg`) for errors of the device",
+        Errno::MFILE => "raise `ulimit -n`",
+        Errno::STALE => "the server no longer knows the file; try again, or mount again",
         _ => "",
     }
 }

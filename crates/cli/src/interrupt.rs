@@ -11,7 +11,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 use thalweg_sys::signal;
 
 use crate::{
@@ -20,9 +20,7 @@ use crate::{
 };
 
 /// Time that an interrupted command has to end before the process exits.
-const GRACE: Duration = Duration::from_secs(3);
-/// Interval at which the signal flag is checked.
-const LOOK: Duration = Duration::from_millis(100);
+const EXIT_DELAY: Duration = Duration::from_secs(3);
 /// Running time of a usually short command after which its interrupts are caught.
 const BRIEF: Duration = Duration::from_millis(50);
 
@@ -74,10 +72,12 @@ fn wait() {
     let signal = loop {
         match signal::which() {
             Some(signal) => break signal,
-            None => thread::sleep(LOOK),
+            None => thread::sleep(CANCEL_CHECK),
         }
     };
-    thread::sleep(GRACE);
-    complain("stopped while a call did not come back; what is unfinished keeps its temporary name");
+    thread::sleep(EXIT_DELAY);
+    complain(
+        "interrupted during a system call that does not return; unfinished files keep their temporary names",
+    );
     std::process::exit(128 | signal);
 }

@@ -83,7 +83,7 @@ impl Saved {
         let read = Profile::load_between(&path, &|source, sink| moves.between(source, sink));
         saved.current = saved.take(read).filter(|_| saved.stale.is_empty());
         if let Some(broken) = saved.broken.as_ref().filter(|_| is_expected(&path)) {
-            complain(&format!("{broken}; going on without it"));
+            complain(&format!("warning: {broken}; the profile is ignored"));
         }
         saved
     }
@@ -125,13 +125,13 @@ impl Saved {
             if forgot || learnt { profile.save(path) } else { Ok(()) }
         });
         if let Err(error) = kept {
-            complain(&format!("what this copy saw is not kept: {error}"));
+            complain(&format!("warning: cannot update the profile: {error}"));
         }
     }
 
     /// Describes the state in one line.
     pub fn describe(&self) -> String {
-        let Some(path) = &self.path else { return "none is used".to_owned() };
+        let Some(path) = &self.path else { return "not used".to_owned() };
         let path = path.display();
         let dated = |newest: &Option<String>| {
             newest.as_ref().map_or("empty".to_owned(), |at| format!("newest entry {at}"))
@@ -142,7 +142,7 @@ impl Saved {
             }
             (None, Some(broken)) => format!("not used: {broken}"),
             (None, None) if self.stale.is_empty() => {
-                format!("{path}: not there; `thalweg tune` makes it")
+                format!("{path} does not exist; run `thalweg tune` to create it")
             }
             (None, None) => {
                 let stale: Vec<String> = self.stale.iter().map(ToString::to_string).collect();

@@ -39,7 +39,7 @@ pub fn destination(path: &Path) -> Result<Destination, Failure> {
 /// Returns an error if the descriptor was closed when this process started.
 pub fn expect_open(fd: i32, name: &str) -> Result<(), Failure> {
     if standard::was_closed(fd) {
-        return Err(Failure::new(Exit::Failed, format!("{name} is closed (EBADF); open it")));
+        return Err(Failure::new(Exit::Failed, format!("{name} is closed (EBADF)")));
     }
     Ok(())
 }

@@ -8,56 +8,56 @@ use thalweg_core::{Guarantees, Info, MECHANISMS, Prefer, Request, profile::Load}
 
 use super::flag;
 
-/// How to choose a mechanism.
+/// Options that choose the mechanism.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Choosing the mechanism")]
+#[command(next_help_heading = "Method")]
 pub struct Choice {
-    /// Use this mechanism, and plain read and write where it is refused (see `thalweg list`)
+    /// Use this method, or read and write if it is refused; see `thalweg list`
     #[arg(long, value_name = "NAME", env = "THALWEG_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true)]
     pub method: Option<String>,
-    /// Never use this mechanism; may be given several times
+    /// Never use this method; may be repeated
     #[arg(long, value_name = "NAME", env = "THALWEG_NO_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true, value_delimiter = ',')]
     pub no_method: Vec<String>,
-    /// Allow ways that share pages with the source: a later change of it may show in the copy
+    /// Allow methods that share pages with the source: later changes may show in the copy
     #[arg(long, env = "THALWEG_ZERO_COPY", hide_env = true, value_parser = flag())]
     pub zero_copy: bool,
-    /// Go past the page cache where that is possible
+    /// Bypass the page cache if possible
     #[arg(long, env = "THALWEG_DIRECT", hide_env = true, value_parser = flag())]
     pub direct: bool,
-    /// What to save: time on the clock, processor time, or memory
+    /// Resource to save
     #[arg(long, value_name = "WHAT", env = "THALWEG_PREFER", hide_env = true)]
     #[arg(value_enum, default_value_t = Preference::Wall)]
     pub prefer: Preference,
-    /// What else the machine will be doing: nothing, or as much as keeps every other core busy
+    /// Expected load of the machine by other work
     #[arg(long, value_name = "LOAD", env = "THALWEG_LOAD", hide_env = true)]
     #[arg(value_enum, default_value_t = Loading::Idle)]
     pub load: Loading,
-    /// Neither read nor write the profile of this machine
+    /// Do not use or update the profile of this machine
     #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
     pub no_profile: bool,
 }
 
-/// What "best" means.
+/// The resource to save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Preference {
-    /// Time on the clock
+    /// Wall time
     #[default]
     Wall,
-    /// Processor time
+    /// CPU time
     Cpu,
     /// Memory
     Memory,
 }
 
-/// What else the machine does.
+/// The expected load by other work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Loading {
-    /// Nothing much
+    /// The other cores are idle
     #[default]
     Idle,
-    /// Every other core is busy
+    /// The other cores are busy
     Loaded,
 }
 
@@ -105,7 +105,7 @@ impl Choice {
     }
 
     /// Returns `true` if the user chose a mechanism, rather than only excluding some.
-    pub fn names_a_way(&self) -> bool {
+    pub fn names_method(&self) -> bool {
         self.method.is_some() || self.direct || self.zero_copy
     }
 

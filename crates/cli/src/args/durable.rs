@@ -3,11 +3,10 @@
 use clap::{Args, ValueEnum};
 use thalweg_core::atomic_file::Fsync;
 
-/// What reaches stable storage.
+/// Data that reaches stable storage.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct FsyncArgs {
-    /// What a power cut must not undo: with `auto`, a file that is replaced has the old contents or the new; with
-    /// `always`, everything is on stable storage when the command ends
+    /// When to write data to stable storage
     #[arg(long, value_name = "WHEN", env = "THALWEG_FSYNC", hide_env = true)]
     #[arg(value_enum, default_value_t = FsyncWhen::Auto)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "always")]
@@ -17,13 +16,13 @@ pub struct FsyncArgs {
 /// When to sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FsyncWhen {
-    /// Data that replaces a file, before it takes the name
+    /// Before a file is replaced: it has the old or the new contents after a power failure
     #[default]
     Auto,
-    /// Data, attributes, names and directories, before the command ends
+    /// Everything, before the command ends
     #[value(alias = "file", alias = "dir")]
     Always,
-    /// Nothing: the kernel writes when it likes
+    /// Never: the kernel decides
     #[value(alias = "none")]
     Never,
 }

@@ -6,27 +6,29 @@ use clap::Command;
 /// Variables that correspond to no option.
 const COMMON: &str = "\
 Environment:
-  NO_COLOR           set and not empty: no colour, unless --color=always
-  THALWEG_COLOR      sets --color
-  THALWEG_CPU        hides features of the processor, e.g. -avx512f,-avx2, as if it had them not
-  THALWEG_PROFILE    the file of the measured profile [default: thalweg/profile.json under XDG_STATE_HOME]
-  THALWEG_STUDIES    the folder of studies
-  XDG_STATE_HOME     where the profile and the results of studies are [default: ~/.local/state]
-Options of each command can be set too: `thalweg COMMAND --help` lists the variables.";
+  NO_COLOR         if not empty, disables colour, unless --color=always
+  THALWEG_COLOR    sets --color
+  THALWEG_CPU      hides CPU features, e.g. -avx512f,-avx2
+  THALWEG_PROFILE  profile of this machine
+                   [default: $XDG_STATE_HOME/thalweg/profile.json]
+  THALWEG_STUDIES  directory of studies
+  XDG_STATE_HOME   directory of profile and results [default: ~/.local/state]
+
+Variables also set options of the commands: see `thalweg COMMAND --help`.";
 
 /// Variables of single commands that correspond to no option.
 const OF_COMMANDS: &[(&str, &str)] = &[
     (
         "copy",
         "
-  VERSION_CONTROL          how to make backups, where --backup does not say
-  SIMPLE_BACKUP_SUFFIX     what they end with, where --suffix does not say
-  POSIXLY_CORRECT          set: a destination that is a link to nothing gets its file where it leads",
+  VERSION_CONTROL          kind of backups, unless --backup sets it
+  SIMPLE_BACKUP_SUFFIX     suffix of backups, unless --suffix sets it
+  POSIXLY_CORRECT          if set, writes through a dangling symbolic link",
     ),
     (
         "serve",
         "
-  LISTEN_FDS, LISTEN_PID   sockets that a service manager hands over",
+  LISTEN_FDS, LISTEN_PID   sockets from a service manager",
     ),
 ];
 
@@ -53,8 +55,7 @@ fn with_section(command: Command) -> Command {
     });
     let mut variables: String = variables.collect();
     if ASK_THE_PROCESSOR.contains(&command.get_name()) {
-        variables +=
-            "\n  THALWEG_CPU              hides features of the processor, e.g. -avx512f,-avx2";
+        variables += "\n  THALWEG_CPU              hides CPU features, e.g. -avx512f,-avx2";
     }
     if variables.is_empty() {
         return command;
@@ -62,7 +63,8 @@ fn with_section(command: Command) -> Command {
     let own = OF_COMMANDS.iter().find(|(name, _)| *name == command.get_name());
     let own = own.map_or("", |(_, lines)| lines);
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let section =
-        format!("{examples}\n\nEnvironment (the command line comes first):{variables}{own}");
+    let section = format!(
+        "{examples}\n\nEnvironment (options on the command line take precedence):{variables}{own}"
+    );
     command.after_long_help(section)
 }

@@ -6,12 +6,12 @@ use thalweg_tree::Hash;
 /// The hashes of manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HashName {
-    /// SHA-256, for sha256sum -c
+    /// SHA-256, as sha256sum
     Sha256,
-    /// BLAKE3, for b3sum -c
+    /// BLAKE3, as b3sum
     #[default]
     Blake3,
-    /// XXH3 of 128 bits, for xxhsum -c: not cryptographic
+    /// XXH3 with 128 bits, as xxhsum -H2; not cryptographic
     #[value(alias = "xxh128")]
     Xxh3,
 }

@@ -9,20 +9,20 @@ use crate::exit::{Exit, Failure};
 /// A metric with its direction.
 #[derive(Args, Debug)]
 pub struct MetricArgs {
-    /// What to judge by: wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
+    /// Compare by wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
     #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = Metric::parse)]
     metric: Metric,
-    /// Which numbers are good; higher without it for one that is printed, lower for the others
+    /// Better direction [default: higher for a printed number, lower otherwise]
     #[arg(long, value_name = "WHICH", value_enum)]
     better: Option<Better>,
 }
 
-/// Which numbers are good.
+/// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Better {
-    /// Small ones
+    /// Lower numbers are better
     Lower,
-    /// Large ones
+    /// Higher numbers are better
     Higher,
 }
 
@@ -43,7 +43,7 @@ impl MetricArgs {
 pub fn words(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),
-        Some(_) => Err(Failure::new(Exit::Usage, format!("{option}: an empty command"))),
-        None => Err(Failure::new(Exit::Usage, format!("{option} '{text}': an open quote"))),
+        Some(_) => Err(Failure::new(Exit::Usage, format!("{option}: the command is empty"))),
+        None => Err(Failure::new(Exit::Usage, format!("{option} '{text}': missing closing quote"))),
     }
 }

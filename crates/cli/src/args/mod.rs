@@ -21,7 +21,7 @@ pub use progress::{ProgressArgs, When};
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal
+    /// If standard output is a terminal
     #[default]
     Auto,
     /// Always

@@ -5,19 +5,19 @@ use std::io::IsTerminal;
 
 use super::flag;
 
-/// Progress, and silence.
+/// Options for progress and summaries.
 #[derive(Args, Clone, Copy, Debug, Default)]
-#[command(next_help_heading = "What is shown")]
+#[command(next_help_heading = "Output")]
 pub struct ProgressArgs {
-    /// Show progress on standard error: on a terminal, always, never, or as lines of JSON
+    /// When to show progress on standard error
     #[arg(long, value_name = "WHEN", env = "THALWEG_PROGRESS", hide_env = true)]
     #[arg(value_enum, default_value_t = When::Auto, default_missing_value = "always")]
     #[arg(num_args = 0..=1, require_equals = true)]
     pub progress: When,
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(short, long, env = "THALWEG_QUIET", hide_env = true, value_parser = flag())]
     pub quiet: bool,
-    /// Print one JSON object at the end: on standard error if standard output carries the data
+    /// Print one JSON object at the end; to standard error if standard output carries the data
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
 }
@@ -41,10 +41,10 @@ pub enum When {
     /// If standard error is a terminal
     #[default]
     Auto,
-    /// Always, as a bar
+    /// Always: a bar on a terminal, otherwise lines
     Always,
     /// Never
     Never,
-    /// Always, one JSON object a line
+    /// Always, as one JSON object per line
     Json,
 }

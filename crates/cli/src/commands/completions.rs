@@ -11,7 +11,7 @@ use crate::{
     output::text::print,
 };
 
-/// Prints the completions of a shell
+/// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   thalweg completions zsh > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell
     pub shell: Shell,
 }
 

@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// Says how far a copy with --shard is, and what each of its workers did
+/// Show the progress of a sharded copy and of each worker
 ///
-/// Only looks. A rate is by the worker's own clock, from its beginning to its last task. A worker without a
-/// report still works, or was killed: which of these, its machine knows.
+/// This command only reads. A rate counts from the start of the worker to its last task, by its own clock. A worker without
+/// a report is still running or was killed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FleetArgs {
-    /// The folder that is being made, or that of the fleet, .NAME.thalweg-fleet beside it
+    /// Destination of the copy, or the directory .NAME.thalweg-fleet beside it
     #[arg(value_name = "DIR")]
     pub path: PathBuf,
     /// Print JSON
@@ -37,15 +37,17 @@ Examples:
   thalweg fleet /scratch/copy
   thalweg fleet --json /scratch/copy | jq '.done_bytes / .bytes'
 
-Exit status: 0 there is a fleet; 1 there is none, or it cannot be looked at; 2 usage.";
+Exit status:
+  0  success
+  1  no sharded copy, or an error
+  2  wrong usage";
 
 impl Subcommand for FleetArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let found = status(&self.path);
         let found = found.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let Some(found) = found else {
-            let why = "no fleet works on it: nothing was begun, or all is finished";
-            let message = format!("{}: {why}", quoted(&self.path));
+            let message = format!("{}: no sharded copy in progress", quoted(&self.path));
             return Err(Failure::new(Exit::Failed, message));
         };
         if self.json {
@@ -73,11 +75,11 @@ fn name(phase: FleetPhase) -> &'static str {
 
 fn text(found: &FleetStatus) -> String {
     let phase = match found.phase {
-        FleetPhase::Survey => "rank 0 surveys the source, or has yet to begin",
-        FleetPhase::Move => "moving",
-        FleetPhase::Moved => "all is moved, and nobody finishes yet",
-        FleetPhase::Finish => "one worker finishes",
-        FleetPhase::Full => "the destination is full: make room, and start the workers again",
+        FleetPhase::Survey => "rank 0 has not finished the plan",
+        FleetPhase::Move => "copying",
+        FleetPhase::Moved => "all data is copied; no worker has started to finish",
+        FleetPhase::Finish => "one worker is finishing",
+        FleetPhase::Full => "the destination is full: free some space, and start the workers again",
     };
     let mut text = format!(
         "{}: {phase}\n{} of {}, {} of {}\n",

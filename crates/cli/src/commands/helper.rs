@@ -5,10 +5,10 @@ use clap::Args;
 use super::Subcommand;
 use crate::exit::{Exit, Failure};
 
-/// Helps a measurement; started by other commands
+/// Run a helper process of another command
 #[derive(Args, Debug)]
 pub struct HelperArgs {
-    /// The kind of helper, and what it needs
+    /// Kind of helper, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }

@@ -1,6 +1,9 @@
 //! `thalweg list`: prints the registry of mechanisms.
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use thalweg_channel::bulk;
@@ -18,10 +21,17 @@ use crate::{
     },
 };
 
-/// Lists the mechanisms this build knows
+/// List the methods that thalweg can use
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ListArgs {
+    /// Print the details of these methods
+    #[arg(value_name = "NAME", conflicts_with = "json")]
+    #[arg(value_parser = names(), hide_possible_values = true)]
+    pub methods: Vec<String>,
+    /// Print the details of all methods
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
@@ -30,6 +40,7 @@ pub struct ListArgs {
 const EXAMPLES: &str = "\
 Examples:
   thalweg list
+  thalweg list splice
   thalweg list --json | jq -r '.mechanisms[].name'";
 
 impl Subcommand for ListArgs {
@@ -41,43 +52,81 @@ impl Subcommand for ListArgs {
             print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
             return Ok(Exit::Done);
         }
-        let mut text = format!(
-            "{} mechanisms, safest first. Without measurements the first that keeps the promises is \
-         used;\n`thalweg plan SRC DST` says which that is.\n\n",
-            MECHANISMS.len()
-        );
-        for info in infos {
-            text.push_str(&paint::strong(info.name, color));
-            let _ = writeln!(text, ": {}", info.summary);
-            let mut facts = table(&[]);
-            for (name, value) in facts_of(info) {
-                facts.add_row([format!("   {name}"), value]);
-            }
-            text.push_str(&render(&facts));
-            text.push('\n');
-        }
-        text.push_str("Between two processes (`thalweg send`, `thalweg receive`):\n\n");
-        for arm in bulk::MECHANISMS {
-            let info = arm.info();
-            text.push_str(&paint::strong(info.name, color));
-            let _ = writeln!(text, ": {}", info.summary);
-            let mut facts = table(&[]);
-            for (name, value) in arm_facts(*arm) {
-                facts.add_row([format!("   {name}"), value]);
-            }
-            text.push_str(&render(&facts));
-            text.push('\n');
-        }
+        let all = || infos.map(|info| (info.name, info.summary));
+        let between = bulk::MECHANISMS.iter().map(|arm| arm.info());
+        let between_all = || between.map(|info| (info.name, info.summary));
+        let text = if self.verbose || !self.methods.is_empty() {
+            self.details(color)
+        } else {
+            format!(
+                "{} methods, safest first; the first suitable one is used until you run `thalweg \
+                 tune`\n\n{}\nBetween two processes (`thalweg send`):\n\n{}\n\
+                 hint: `thalweg list NAME` shows the details of a method, -v of all\n",
+                MECHANISMS.len(),
+                one_line_each(all(), color),
+                one_line_each(between_all(), color),
+            )
+        };
         print(&text)?;
         Ok(Exit::Done)
     }
+}
+
+impl ListArgs {
+    /// Formats the details of the named methods, or of all.
+    fn details(&self, color: bool) -> String {
+        let is_wanted = |name: &str| {
+            self.methods.is_empty() || self.methods.iter().any(|method| method == name)
+        };
+        let mut text = String::new();
+        let mut add = |name: &str, summary: &str, facts: Vec<(&'static str, String)>| {
+            let _ = writeln!(text, "{}: {summary}", paint::strong(name, color));
+            let mut rows = table(&[]);
+            for (fact, value) in facts {
+                rows.add_row([format!("   {fact}"), value]);
+            }
+            text.push_str(&render(&rows));
+            text.push('\n');
+        };
+        for info in MECHANISMS.iter().map(|m| m.info()).filter(|info| is_wanted(info.name)) {
+            add(info.name, info.summary, facts_of(info));
+        }
+        for arm in bulk::MECHANISMS.iter().filter(|arm| is_wanted(arm.info().name)) {
+            add(arm.info().name, arm.info().summary, arm_facts(*arm));
+        }
+        text
+    }
+}
+
+/// Returns the names of all methods.
+fn names() -> impl TypedValueParser<Value = String> {
+    let between = bulk::MECHANISMS.iter().map(|arm| arm.info().name);
+    PossibleValuesParser::new(MECHANISMS.iter().map(|m| m.info().name).chain(between))
+}
+
+/// Formats a table of names and summaries.
+fn one_line_each(
+    methods: impl Iterator<Item = (&'static str, &'static str)>,
+    color: bool,
+) -> String {
+    let mut rows = table(&[]);
+    for (name, summary) in methods {
+        rows.add_row([name, summary]);
+    }
+    let strong = |line: &str| match line.split_once(' ') {
+        Some((name, rest)) => {
+            format!("{} {rest}\n", paint::strong(name, color && !name.is_empty()))
+        }
+        None => format!("{line}\n"),
+    };
+    render(&rows).lines().map(strong).collect()
 }
 
 /// Returns the facts about a mechanism between processes, with the result of a probe.
 fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-    let lent = "memory lent to the source; anything else is copied there first";
+    let lent = "memory lent to the source; other data is copied there first";
     let needs = if info.nature.wants_loan { lent } else { "" };
     let trust = if info.nature.wants_trust { "only between processes of one user" } else { "" };
     let facts = [
@@ -120,7 +169,7 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
     let only = match info.role {
         Role::Mover => String::new(),
         Role::OnRequest(text) => text.to_owned(),
-        Role::Harness => "in measurements: it moves nothing".to_owned(),
+        Role::Harness => "in measurements, because it moves nothing".to_owned(),
     };
     let facts = [
         ("calls", info.calls.join(", ")),

@@ -22,7 +22,7 @@ use crate::{
     stdio::expect_open,
 };
 
-/// Shows a manual page, or writes all of them into a folder
+/// Show a manual page, or write all of them to a directory
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,8 +31,8 @@ Examples:
   thalweg man /usr/local/share/man/man1
   thalweg man . && man ./thalweg.1")]
 pub struct ManArgs {
-    /// A command, whose page is shown; or a folder, where all are written and which is made if it is not there
-    #[arg(value_name = "COMMAND|FOLDER")]
+    /// Command whose page is shown, or directory for all pages
+    #[arg(value_name = "COMMAND|DIR")]
     pub folder: Option<PathBuf>,
 }
 
@@ -95,8 +95,8 @@ fn write_page(folder: &Path, name: &str, page: &[u8]) -> Result<(), Failure> {
 
 fn mechanisms() -> Roff {
     let mut roff = Roff::new();
-    roff.control("SH", ["MECHANISMS"]);
-    roff.text([roman("Safest first; where nothing was measured, the first that fits is used.")]);
+    roff.control("SH", ["METHODS"]);
+    roff.text([roman("Safest first. Until you run thalweg tune, the first suitable one is used.")]);
     for mechanism in MECHANISMS {
         let info = mechanism.info();
         roff.control("TP", []);
@@ -109,17 +109,16 @@ fn mechanisms() -> Roff {
     }
     roff.control("SH", ["EXIT STATUS"]);
     roff.text([roman(
-        "0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume \
-         goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted \
-         before all was done (128 and the signal's number).",
+        "0 success; 1 error, or data that differs; 2 wrong usage; 3 incomplete (use --resume to \
+         continue), or a source changed during the copy; 4 not supported here; 128 plus the number \
+         of the signal that interrupted the command.",
     )]);
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman(
-        "Many long options can be set by variables, which the page of each command names; the \
-         command line comes first. THALWEG_PROFILE names the file of the measured profile, \
-         THALWEG_STUDIES the folder of studies. NO_COLOR is respected. \
-         THALWEG_CPU=-avx512f,-avx2 hides features of the processor from the copy kernels; doctor \
-         says so.",
+        "Variables set many long options; the page of each command lists them. Options on the \
+         command line take precedence. THALWEG_PROFILE names the file of the measured profile, \
+         THALWEG_STUDIES the directory of studies. A NO_COLOR that is not empty disables colour. \
+         THALWEG_CPU=-avx512f,-avx2 hides CPU features from the copy kernels.",
     )]);
     roff
 }

@@ -19,34 +19,35 @@ use crate::{
     output::{
         answer::SCHEMA,
         quantity,
+        summary_words::{count, time_and_rate},
         text::{answer_beside, note, print, print_bytes},
     },
     stdio,
 };
 
-/// Writes the hash and the name of every file
+/// Write the hash and the name of every file
 ///
-/// One line for each file below DIR, sorted by name, as sha256sum, b3sum and xxhsum -H2 write them and
-/// their -c reads them in DIR. Names are those below DIR. Symbolic links and special files have no
-/// line; how many there are is said.
+/// Writes one line for each file below DIR, sorted by name, in the format of sha256sum, b3sum and xxhsum -H2. Their option
+/// -c checks it in DIR. Symbolic links and special files are not listed, only counted.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManifestArgs {
-    /// The folder whose files are listed, or one file
+    /// Directory whose files are listed, or a file
     #[arg(value_name = "DIR")]
     pub path: PathBuf,
 
-    /// The hash of each file
+    /// Hash function
     #[arg(long, value_name = "HASH", value_enum, default_value_t = HashName::Blake3)]
     pub hash: HashName,
-    /// Write to this file, which has its name when it is whole, instead of standard output
+    /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write mode, owner, time of modification, extended attributes and hard links of everything below DIR
-    /// too, to a second file: the name of the first with `.attributes` after it
+    /// Also write the attributes of all entries, to FILE.attributes
+    ///
+    /// These are mode, owner, modification time, extended attributes and hard links.
     #[arg(long, requires = "output")]
     pub attributes: bool,
-    /// How many threads read
+    /// Use this many threads
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
@@ -60,11 +61,15 @@ Examples:
   thalweg manifest -o photos.b3 photos
   (cd photos && b3sum -c ../photos.b3)
   thalweg verify --manifest photos.b3 /backup/photos
-  thalweg manifest --attributes -o photos.b3 photos; thalweg verify --manifest photos.b3 --attributes /backup/photos
+  thalweg manifest --attributes -o photos.b3 photos
+  thalweg verify --manifest photos.b3 --attributes /backup/photos
   thalweg manifest --hash sha256 . | diff - yesterday.sums
 
-Exit status: 0 done; 1 something cannot be read, and with -o nothing was written; 2 usage;
-128 and the signal's number when interrupted.";
+Exit status:
+  0    success
+  1    a file is unreadable; with -o no manifest was written
+  2    wrong usage
+  128  plus the number of the signal that interrupted the command";
 
 const NOT_WRITTEN: &str = "no manifest was written";
 
@@ -80,7 +85,7 @@ impl Subcommand for ManifestArgs {
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
         let second = own.filter(|_| self.attributes).map(TreeAttributes::beside);
         if self.attributes && second.is_none() {
-            let message = "--attributes is a second file: -o names the first";
+            let message = "--attributes requires -o FILE";
             return Err(Failure::new(Exit::Usage, message));
         }
         let files: Vec<&Path> = own.into_iter().chain(second.as_deref()).collect();
@@ -101,7 +106,7 @@ impl Subcommand for ManifestArgs {
             None if account.stopped => return Err(interrupt::failure(NOT_WRITTEN)),
             None => print_bytes(&made.text)?,
         }
-        tell(self, &made, own.is_some())?;
+        print_totals(self, &made, own.is_some())?;
         Ok(if account.error_count == 0 { Exit::Done } else { Exit::Failed })
     }
 }
@@ -112,8 +117,8 @@ pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, Failure> {
         return Err(interrupt::failure(NOT_WRITTEN));
     }
     if made.account.error_count > 0 {
-        let count = quantity::count(made.account.error_count, "problem", "problems");
-        let message = format!("no manifest was written: {count}, see above");
+        let errors = count(made.account.error_count, "error", "errors");
+        let message = format!("no manifest was written because of {errors}");
         return Err(Failure::new(Exit::Failed, message));
     }
     let failed = |error| Failure::of_destination(error, path);
@@ -124,7 +129,7 @@ pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, Failure> {
 }
 
 /// Prints the totals: on standard error if the lines are on standard output.
-fn tell(args: &ManifestArgs, made: &NewManifest, is_in_file: bool) -> Result<(), Failure> {
+fn print_totals(args: &ManifestArgs, made: &NewManifest, is_in_file: bool) -> Result<(), Failure> {
     let account = &made.account;
     if args.shown.json {
         let answer = json!({
@@ -144,18 +149,17 @@ fn tell(args: &ManifestArgs, made: &NewManifest, is_in_file: bool) -> Result<(),
         return Ok(());
     }
     let took = Duration::try_from_secs_f64(account.seconds).unwrap_or_default();
-    let not_in_it = if unnamed == 0 {
+    let unlisted = if unnamed == 0 {
         String::new()
     } else {
-        let what = quantity::count(unnamed, "link or special file", "links and special files");
-        format!("; {what} not in it")
+        let what = count(unnamed, "link or special file", "links and special files");
+        format!(", {what} not listed")
     };
     let line = format!(
-        "{}, {} in {}: {}{not_in_it}",
-        quantity::count(account.same, "file", "files"),
+        "{} ({}){}{unlisted}",
+        count(account.same, "file hashed", "files hashed"),
         quantity::bytes(account.bytes),
-        quantity::duration(took),
-        quantity::rate(account.bytes, took)
+        time_and_rate(account.bytes, took)
     );
     if is_in_file {
         return print(&(line + "\n"));

@@ -52,15 +52,15 @@ pub trait Subcommand {
     fn run(&self, color: bool) -> Result<Exit, Failure>;
 }
 
-/// Moves bytes on Linux by the way that is fastest on the machine it runs on.
+/// Copy, pipe, share and compare data on Linux with the fastest method for this machine
 ///
-/// Nothing is assumed about the machine: `tune` measures, `plan` explains, `doctor` looks.
+/// `tune` measures the methods, `plan` explains the choice, and `doctor` checks what works here.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(flatten)]
     common: Common,
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     command: Command,
 }
@@ -68,7 +68,7 @@ pub struct Cli {
 // Arguments of every command.
 #[derive(Args, Debug, Default)]
 struct Common {
-    /// When to colour what people read; NO_COLOR is respected
+    /// When to colour the output
     #[arg(long, global = true, value_name = "WHEN", env = "THALWEG_COLOR", hide_env = true)]
     #[arg(value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -155,24 +155,28 @@ impl Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg copy --tune big.iso /mnt/usb/    measure for three seconds, then move by the winner
-  thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
-  thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
-  thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
-  thalweg serve photos/                    a folder over HTTP, by the ways that are fastest here
-  thalweg fetch http://host/big.iso        whole or not at all; the same again goes on
-  thalweg verify photos/ /backup/photos    every file, byte by byte
-  thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
-  thalweg fleet /scratch/copy              how far a copy is that many machines work on
-  thalweg plan big.iso /mnt/usb/           what would be used, and why
-  thalweg report -o report.html            saved results of studies as one page
-  thalweg tune --quick                     measure this machine once; plans rest on it from then on
-  thalweg doctor                           what works on this machine, and what does not
+  thalweg copy -a photos/ /backup/         copy a directory with all attributes
+  thalweg copy --tune big.iso /mnt/usb/    measure first, then use the fastest method
+  thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, and larger pipes
+  thalweg send --to job big.iso            to `thalweg receive --from job`
+  thalweg serve photos/                    share a directory over HTTP
+  thalweg fetch http://host/big.iso        download; repeat it to continue
+  thalweg verify photos/ /backup/photos    compare every file
+  thalweg manifest -o photos.b3 photos/    write hashes, to verify later
+  thalweg fleet /scratch/copy              show the progress of a sharded copy
+  thalweg plan big.iso /mnt/usb/           show the chosen method, and why
+  thalweg tune --quick                     measure this machine once
+  thalweg doctor                           check what works on this machine
   thalweg compare -- 'cp A B' 'thalweg copy A B'
-                                           which one is faster, or that no difference shows
-  thalweg study                            published experiments that can be run here
+  thalweg study                            published experiments
+  thalweg report -o report.html            results of studies as one page
 
-Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
-goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted before all was
-done (128 and the signal's number).
-Many long options can be set in the environment, as THALWEG_LIMIT=10M: --help names them.";
+Exit status:
+  0    success
+  1    error, or data that differs
+  2    wrong usage
+  3    incomplete: use --resume to continue; or a source changed
+  4    not supported here
+  128  plus the number of the signal that interrupted the command
+
+Many options can be set in the environment, such as THALWEG_LIMIT=10M.";

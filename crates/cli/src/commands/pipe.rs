@@ -19,42 +19,42 @@ use thalweg_core::{
 
 use super::{
     Subcommand,
-    stream::{Finished, Stream, is_deserted, not_kept},
+    stream::{Finished, Stream, close_failure, is_abandoned},
 };
 use crate::{
     args::{Choice, ProgressArgs, flag},
-    exit::{Exit, Failure, INPUT, OUTPUT, transfer_error},
+    exit::{Exit, Failure, INPUT, OUTPUT, transfer_failure},
     interrupt, stdio,
 };
 
-/// Moves standard input to standard output and to files, with progress
+/// Copy standard input to standard output and to files, with progress
 ///
-/// Enlarges the pipes it stands between to what the kernel grants, so that the programs on either
-/// side profit too. Safe by default: with --zero-copy file pages go into the pipe by reference, and
-/// a change of the file before the reader reads them shows.
+/// Pipes on both sides are enlarged as far as the kernel permits, which also speeds up the programs at their other ends.
+/// By default, data is copied. With --zero-copy, pages of a file go into the pipe by reference: if the file changes before
+/// the reader reads them, the reader sees the change.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PipeArgs {
-    /// Write the bytes into this file too; may be given several times
+    /// Also write to this file; may be repeated
     #[arg(long, value_name = "FILE")]
     pub tee: Vec<PathBuf>,
-    /// Append to the files of --tee instead of emptying them first
+    /// Append to the files of --tee instead of truncating them
     #[arg(long, requires = "tee")]
     pub append: bool,
-    /// How many bytes to expect, for the percentage and the time left
+    /// Expect this many bytes, for the percentage and the remaining time
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Stop after the bytes of --size, even if there are more
+    /// Stop after the bytes of --size
     #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
     pub stop_at_size: bool,
-    /// A label for the progress line
+    /// Label the progress line
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Move no more than this many bytes a second
+    /// Limit the rate, in bytes per second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
-    /// Say at the end what was moved, and by what
+    /// Print a summary at the end, with the method
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
@@ -65,13 +65,13 @@ pub struct PipeArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg pipe < dump.sql | mysql db          progress, and a larger pipe
-  thalweg pipe --zero-copy < big | reader     pages by reference: the file must not change meanwhile
+  thalweg pipe < dump.sql | mysql db       progress, and a larger pipe
+  thalweg pipe --zero-copy < big | reader  pages by reference
   tar c . | thalweg pipe --tee a.tar | ssh host tar x
   thalweg pipe --size 1G --stop-at-size < /dev/urandom > noise
   generate | thalweg pipe --size 10G --limit 20M > file
 
-A file of --tee that fails is reported, the others go on, and the exit status is 1.";
+If a file of --tee fails, thalweg reports it, continues with the others and exits with 1.";
 
 impl Subcommand for PipeArgs {
     fn outlives_pipes(&self) -> bool {
@@ -101,13 +101,13 @@ impl Subcommand for PipeArgs {
 /// Moves the stream into several sinks.
 fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     stream.prepare()?;
-    let mut problems = Vec::new();
+    let mut failures = Vec::new();
     let mut files = Vec::new();
     for path in &args.tee {
         match open(path, args.append, stream) {
             Ok(file) => files.push((shown(path).to_string(), file)),
             Err(failure) if failure.exit == Exit::Usage => return Err(failure),
-            Err(failure) => problems.push(failure.message),
+            Err(failure) => failures.push(failure),
         }
     }
     let mut branches = vec![Branch { end: stream.sink, vital: true }];
@@ -120,19 +120,19 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     let mut meter = stream.meter();
     let outcome = fan.run(stream.source, &branches, &mut meter);
     meter.finish(outcome.report.bytes, true);
-    problems.extend(outcome.error.map(|error| transfer_error(&error, INPUT, OUTPUT)));
+    failures.extend(outcome.error.map(|error| transfer_failure(&error, INPUT, OUTPUT)));
     let names = std::iter::once(OUTPUT).chain(files.iter().map(|(name, _)| name.as_str()));
     for ((name, sink), branch) in names.zip(&outcome.sinks).zip(&branches) {
-        let error = sink.error.map(|error| transfer_error(&error, INPUT, name));
-        problems.extend(error.or_else(|| not_kept(&branch.end, name)));
+        let failure = sink.error.map(|error| transfer_failure(&error, INPUT, name));
+        failures.extend(failure.or_else(|| close_failure(&branch.end, name)));
     }
     let vital = outcome.sinks.first().and_then(|sink| sink.error);
     stream.finish(Finished {
         report: outcome.report,
         stopped: outcome.stopped,
-        deserted: vital.is_some_and(|error| is_deserted(&error)),
+        abandoned: vital.is_some_and(|error| is_abandoned(&error)),
         unavailable: Vec::new(),
-        problems,
+        failures,
     })
 }
 
@@ -145,7 +145,10 @@ fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failu
     let end = End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?;
     for (other, its_name) in [(&stream.source, INPUT), (&stream.sink, OUTPUT)] {
         if stdio::same_file(&end, other) {
-            return Err(Failure::new(Exit::Usage, format!("--tee '{name}' is {its_name} itself")));
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("--tee '{name}' is the same file as {its_name}"),
+            ));
         }
     }
     if !append {

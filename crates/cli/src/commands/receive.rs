@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     args::{FsyncArgs, ProgressArgs, flag},
-    exit::{Exit, Failure, transfer_error},
+    exit::{Exit, Failure, transfer_failure},
     interrupt::{self, is_interrupted},
     output::text::complain,
     profile::{Moves, Saved},
@@ -33,40 +33,37 @@ use crate::{
     stdio,
 };
 
-/// Takes files, or a stream, from another process on this machine
+/// Receive files or a stream from another process on this machine
 ///
-/// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
-/// there, and its checksum is the sender's where its bytes were sent; a file that the sender hands over
-/// open is copied here as `thalweg copy` does it, unless --no-trust forbids that. A file that DST names
-/// is replaced in that moment. Into a folder go any number of files under the names the sender gives
-/// them: names of one part, and only with --force those that are there already. What goes wrong with
-/// one does not keep back the others. Standard output and devices get the bytes as they come.
+/// Waits for `thalweg send --to NAME` of the same user. A file appears under its name only when it is complete and, if
+/// its data was sent, when its checksum is right. It then replaces an existing file that DST names. A directory receives
+/// any number of files under the names that the sender gives; existing files are replaced only with --force. If one file
+/// fails, the others continue. Standard output and devices receive the data immediately.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReceiveArgs {
-    /// The name to listen at, or the path of a socket to make, with a slash in it
+    /// Name to listen at, or the path of a new socket (with a slash)
     #[arg(long, value_name = "NAME")]
     pub from: String,
-    /// Where to put it: a file, a folder that is there, or `-` for standard output
+    /// Destination: a file, an existing directory, or `-` for standard output
     #[arg(value_name = "DST")]
     pub destination: PathBuf,
-    /// How long to wait for the other side
+    /// Wait this long for the sender
     #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
     #[arg(value_parser = parse_duration)]
     pub wait: Duration,
-    /// Do not let the sender read or write this process's memory, and take no open file of it,
-    /// although it is of the same user
+    /// Accept no open files from the sender, and give it no access to memory of this process
     #[arg(long)]
     pub no_trust: bool,
-    /// Do not look into the profile of this machine
+    /// Do not use the profile of this machine
     #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
     pub no_profile: bool,
-    /// Replace files in the folder that have the name of one that comes
+    /// Replace existing files in the directory
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]
     pub durable: FsyncArgs,
-    /// Say at the end also what was not used and why, and the processor time
+    /// Also print the CPU time, and methods that were not used
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
@@ -81,8 +78,11 @@ Examples:
   thalweg receive --from job --wait 1h copy.img
   thalweg receive --from job --json copy.img | jq .mechanism
 
-Exit status: 0 all is there; 1 not all of it came, or a checksum differs; 2 usage; 4 no way between
-these two works.";
+Exit status:
+  0  everything was received
+  1  an error, or a checksum that differs
+  2  wrong usage
+  4  no method works between the two processes";
 
 impl Subcommand for ReceiveArgs {
     fn outlives_pipes(&self) -> bool {
@@ -91,7 +91,7 @@ impl Subcommand for ReceiveArgs {
 
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let address = transfer_report::address(&self.from)?;
-        let mut landings = Landings::of(self)?;
+        let mut receiving = Receiving::of(self)?;
         interrupt::catch();
         let options = Options {
             trust: !self.no_trust,
@@ -103,7 +103,7 @@ impl Subcommand for ReceiveArgs {
         let (mut receiver, clock) = called(self, &address, &options)?;
         let meter = RefCell::new(None);
         let mut moved = 0;
-        let handed = receiver.recv_all(&mut landings, &mut |file, now| {
+        let handed = receiver.recv_all(&mut receiving, &mut |file, now| {
             moved = now;
             let mut meter = meter.borrow_mut();
             let meter = meter.get_or_insert_with(|| {
@@ -119,14 +119,14 @@ impl Subcommand for ReceiveArgs {
             meter.finish(moved, true);
         }
         let missing = handed.as_ref().map_or(0, |handed| handed.missing);
-        let so_far = SoFar { bytes: moved, ..landings.so_far };
+        let so_far = SoFar { bytes: moved, ..receiving.so_far };
         let mut counts = Counts::of(handed, &so_far, &self.from, Vec::new());
         let seen = counts.seen();
         let lacking = match (seen, missing) {
-            (0, _) => Some("the sender had nothing to send".to_owned()),
+            (0, _) => Some("the sender sent nothing".to_owned()),
             (_, 0) => None,
             _ => Some(format!(
-                "{seen} of {} announced files came; the sender left the others out and says why",
+                "received {seen} of {} announced files; see the messages of the sender",
                 seen as u64 + missing
             )),
         };
@@ -139,15 +139,15 @@ impl Subcommand for ReceiveArgs {
             verbose: self.verbose,
             on_stderr: self.destination.as_os_str() == "-",
             way: Way::of(&counts.from_open, counts.bytes, receiver.mechanism(), receiver.tuning()),
-            notes: &landings.notes,
+            notes: &receiving.notes,
             choice: None,
             skipped: receiver.skipped(),
             counts: &counts,
             verified: counts.verified(),
             took: clock.read(),
         };
-        let told = account.tell();
-        counts.exit(seen).and_then(|exit| told.map(|()| exit))
+        let printed = account.print();
+        counts.exit(seen).and_then(|exit| printed.map(|()| exit))
     }
 }
 
@@ -162,32 +162,27 @@ fn called(
     let refused = &mut |process, error: &Error| {
         let what = match error {
             _ if is_interrupted() => return,
-            Error::Timeout => "said nothing".to_owned(),
-            Error::PeerDied { .. } => "said nothing more".to_owned(),
-            error => format!("was refused ({error})"),
+            Error::Timeout => "sent nothing".to_owned(),
+            Error::PeerDied { .. } => "ended".to_owned(),
+            error => format!("was refused: {error}"),
         };
-        complain(&format!(
-            "{}: process {process} called and {what}; waiting for the next",
-            args.from
-        ));
+        complain(&format!("'{}': process {process} {what}; waiting for another sender", args.from));
     };
     let receiver = Receiver::accept(&listener, options, deadline, refused);
     match receiver {
         Ok(receiver) => Ok((receiver, Clock::start())),
         Err(_) if is_interrupted() => Err(failure(&Error::Timeout, &args.from)),
         Err(Error::Timeout) => {
-            let message = format!(
-                "'{}': nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
-                args.from, args.from
-            );
-            Err(Failure::new(Exit::Failed, message))
+            let message = format!("'{}': no sender", args.from);
+            let hint = format!("start `thalweg send --to {}`, or use --wait", args.from);
+            Err(Failure::new(Exit::Failed, message).hint(hint))
         }
         Err(error) => Err(failure(&error, &args.from)),
     }
 }
 
 /// A file that is being received.
-struct UnderWay {
+struct Incoming {
     destination: Destination,
     path: PathBuf,
     /// Bytes received so far.
@@ -196,7 +191,7 @@ struct UnderWay {
     opened: Option<String>,
 }
 
-impl UnderWay {
+impl Incoming {
     fn new(destination: Destination, path: PathBuf) -> Self {
         if let Some(left) = destination.left_alone() {
             complain(&format!("warning: {left}"));
@@ -206,11 +201,11 @@ impl UnderWay {
 }
 
 /// Opens the destinations of the files, one after the other.
-struct Landings<'a> {
+struct Receiving<'a> {
     args: &'a ReceiveArgs,
     /// The destination, opened before any sender has connected, unless it is a directory.
-    single: Option<UnderWay>,
-    under_way: Option<UnderWay>,
+    single: Option<Incoming>,
+    current: Option<Incoming>,
     in_folder: bool,
     so_far: SoFar,
     /// The profile, loaded for the first open file.
@@ -219,16 +214,16 @@ struct Landings<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Landings<'a> {
+impl<'a> Receiving<'a> {
     fn of(args: &'a ReceiveArgs) -> Result<Self, Failure> {
         let path = args.destination.clone();
         let in_folder = path.is_dir();
         let single =
-            if in_folder { None } else { Some(UnderWay::new(stdio::destination(&path)?, path)) };
+            if in_folder { None } else { Some(Incoming::new(stdio::destination(&path)?, path)) };
         Ok(Self {
             args,
             single,
-            under_way: None,
+            current: None,
             in_folder,
             so_far: SoFar::default(),
             saved: None,
@@ -236,48 +231,48 @@ impl<'a> Landings<'a> {
         })
     }
 
-    fn open(&mut self, file: &Announced) -> Result<UnderWay, String> {
+    fn open(&mut self, file: &Announced) -> Result<Incoming, String> {
         let folder = shown(&self.args.destination);
         if !self.in_folder {
             if file.total.is_some_and(|total| total > 1) {
-                return Err(format!("'{folder}' is no folder, and several files are coming"));
+                return Err(format!("'{folder}': not a directory, but several files are sent"));
             }
             let single = self.single.take();
-            return single.ok_or_else(|| format!("'{folder}': one file is there already"));
+            return single.ok_or_else(|| format!("'{folder}': a file was already received"));
         }
         let name = file.name.as_ref();
         let name =
-            name.ok_or_else(|| format!("'{folder}' is a folder, and a stream has no name"))?;
+            name.ok_or_else(|| format!("'{folder}': is a directory, but a stream has no name"))?;
         let path = self.args.destination.join(name);
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);
         match opened {
-            Ok(destination) => Ok(UnderWay::new(destination, path)),
-            Err(error) => Err(Failure::of_destination(error, &path).message),
+            Ok(destination) => Ok(Incoming::new(destination, path)),
+            Err(error) => Err(Failure::of_destination(error, &path).one_line()),
         }
     }
 }
 
-impl Sink for Landings<'_> {
+impl Sink for Receiving<'_> {
     fn begin(&mut self, file: &Announced) -> Result<(), String> {
         (self.so_far.total, self.so_far.size) = (file.total, file.size);
-        self.under_way = Some(self.open(file)?);
+        self.current = Some(self.open(file)?);
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let Some(now) = &mut self.under_way else { return Ok(()) };
+        let Some(now) = &mut self.current else { return Ok(()) };
         let written = now.destination.write(bytes, &interrupt::check);
-        written.map_err(|error| Failure::of_destination(error.into(), &now.path).message)?;
+        written.map_err(|error| Failure::of_destination(error.into(), &now.path).one_line())?;
         now.bytes += bytes.len() as u64;
         Ok(())
     }
 
     fn publish(&mut self) -> Result<(), String> {
         let so_far = &mut self.so_far;
-        if let Some(UnderWay { mut destination, path, bytes, opened }) = self.under_way.take() {
+        if let Some(Incoming { mut destination, path, bytes, opened }) = self.current.take() {
             inherit(&mut destination, InheritFrom::Anyone);
             let published = destination.publish_synced(self.args.durable.wanted());
-            published.map_err(|error| Failure::of_destination(error, &path).message)?;
+            published.map_err(|error| Failure::of_destination(error, &path).one_line())?;
             so_far.whole += bytes;
             if let Some(by) = opened {
                 let FromOpen { files, bytes: before, .. } = so_far.from_open;
@@ -290,11 +285,11 @@ impl Sink for Landings<'_> {
     }
 
     fn abandon(&mut self) {
-        self.under_way = None;
+        self.current = None;
     }
 
     fn takes_open(&self) -> bool {
-        let destination = self.under_way.as_ref().map(|under_way| &under_way.destination);
+        let destination = self.current.as_ref().map(|current| &current.destination);
         matches!(destination, Some(Destination::Whole { .. }))
     }
 
@@ -305,8 +300,8 @@ impl Sink for Landings<'_> {
         watch: &mut dyn Watch,
     ) -> Result<String, NotMoved> {
         let refused = |errno: Errno| NotMoved::Refused(format!("fstat: {}", errno_name(errno)));
-        let Some(UnderWay { destination, path, bytes, opened }) = &mut self.under_way else {
-            return Err(NotMoved::Refused("no file has begun".to_owned()));
+        let Some(Incoming { destination, path, bytes, opened }) = &mut self.current else {
+            return Err(NotMoved::Refused("no file was started".to_owned()));
         };
         let source = End::from_start(from).map_err(refused)?;
         let sink = End::from_start(destination.fd()).map_err(refused)?;
@@ -325,8 +320,8 @@ impl Sink for Landings<'_> {
         }
         let outcome = Driver::default().run_untimed(&mut transfer, &plan, watch);
         if let Some(error) = outcome.error {
-            let what = transfer_error(&error, "the sender's file", &path.to_string_lossy());
-            return Err(NotMoved::Failed(what));
+            let failure = transfer_failure(&error, "the sender's file", &path.to_string_lossy());
+            return Err(NotMoved::Failed(failure.one_line()));
         }
         if outcome.stopped {
             return Err(NotMoved::Stopped);

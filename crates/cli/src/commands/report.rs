@@ -22,22 +22,22 @@ use crate::{
     },
 };
 
-/// Shows saved study results as one HTML page, or as Markdown
+/// Show saved study results as one HTML page or as Markdown
 ///
-/// The page says what wins here, by how much, what flips it, and what became of every claim. It is
-/// one file: no script, nothing from the network, light and dark, fit for paper. Of several runs of
-/// one study the newest is shown, the verdicts of all beside each other.
+/// The page shows the fastest method, by how much, what changes the result, and the verdict on every claim. It is a single
+/// file without scripts or network access. For each study, it shows the newest run and the verdicts of all runs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
-    /// Results that `thalweg study` saved, or folders with some; without any, everything saved here
+    /// Result files or directories of `thalweg study` [default: all saved results]
     #[arg(value_name = "RESULT")]
     pub results: Vec<PathBuf>,
-    /// Where to write it; `-` is standard output
+    /// Write to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", env = "THALWEG_OUTPUT", hide_env = true)]
     pub output: Option<PathBuf>,
-    /// Write a page of drawings for each study there: every ratio, speed and sample; the short page only
-    /// with --output
+    /// Write a page of drawings for each study to this directory
+    ///
+    /// They show every ratio, speed and sample. The short page is then written only with --output.
     #[arg(
         long,
         value_name = "DIR",
@@ -46,22 +46,21 @@ pub struct ReportArgs {
         hide_env = true
     )]
     pub drawings: Option<PathBuf>,
-    /// Print Markdown, short enough for an issue
+    /// Print Markdown for an issue
     #[arg(long, env = "THALWEG_MARKDOWN", hide_env = true, value_parser = flag())]
     pub markdown: bool,
-    /// Print Markdown of the articles, one by one: what each has, where it is run, both verdicts on every
-    /// machine, the sizes left out
+    /// Print Markdown about each article: contents, studies and verdicts on every machine
     #[arg(long, conflicts_with_all = ["markdown", "drawings"])]
     pub articles: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg report -o report.html                                everything saved here
-  thalweg report --drawings pages                              a page of drawings for each study
+  thalweg report -o report.html    all saved results
+  thalweg report --drawings pages  a page of drawings for each study
   thalweg report studies/results/host/2026-11-22/002.json -o 002.html
-  thalweg report --articles -o articles.md studies/results     what each article has, and both verdicts
-  thalweg report --markdown studies/results/host/2026-11-22 | gh issue comment 7 -F -";
+  thalweg report --articles -o articles.md studies/results
+  thalweg report --markdown studies/results/host/2026-11-22 > comment.md";
 
 impl Subcommand for ReportArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
@@ -73,12 +72,13 @@ impl Subcommand for ReportArgs {
             && self.drawings.is_none()
             && std::io::stdout().is_terminal()
         {
-            let message = "a page would fill the terminal: name a file with -o report.html, or use --markdown";
-            return Err(Failure::new(Exit::Usage, message));
+            let message = "standard output is a terminal";
+            return Err(Failure::new(Exit::Usage, message)
+                .hint("write a file with -o report.html, or use --markdown"));
         }
         let found = find(&self.results)?;
         for reason in &found.passed_over {
-            complain(&format!("passed over: {reason}"));
+            complain(&format!("skipped: {reason}"));
         }
         if let Some(folder) = &self.drawings {
             write_drawings(folder, &found)?;
@@ -117,10 +117,8 @@ fn find(named: &[PathBuf]) -> Result<Found, Failure> {
     if folders.is_empty() {
         let place =
             store::results_folder().map_or(String::new(), |f| format!(" in {}", f.display()));
-        let message = format!(
-            "there are no saved results{place}: run `thalweg study` first, or name the results to report"
-        );
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::new(Exit::Usage, format!("no saved results{place}"))
+            .hint("run `thalweg study`, or name result files"));
     }
     read_all(&folders).map_err(failure)
 }
@@ -146,7 +144,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     write_file(path, text.as_bytes()).map_err(|error| {
         let length = quantity::exact(text.len() as u64);
         let mut failure = Failure::of_destination(error, path);
-        failure.message = format!("{} (a report of {length} was to be written)", failure.message);
+        failure.message = format!("{} (report of {length})", failure.message);
         failure
     })
 }

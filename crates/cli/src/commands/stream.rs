@@ -6,11 +6,11 @@ use thalweg_sys::{Errno, io, signal};
 
 use crate::{
     args::{Choice, ProgressArgs},
-    exit::{Exit, Failure, named, transfer_error},
+    exit::{Exit, Failure, named, transfer_failure},
     output::{
-        answer::{Answer, Unavailable, look_in_words, unavailable},
+        answer::{Answer, Unavailable, describe_look, unavailable},
         quantity,
-        text::{answer_beside, note},
+        text::{answer_beside, note, report as report_failure},
     },
     profile::{Moves, Saved},
     progress::Meter,
@@ -44,11 +44,10 @@ pub struct Finished {
     pub report: Report,
     pub stopped: bool,
     /// `true` if the reader of the sink has closed it.
-    pub deserted: bool,
+    pub abandoned: bool,
     /// Mechanisms that could not be used.
     pub unavailable: Vec<Unavailable>,
-    /// Error messages.
-    pub problems: Vec<String>,
+    pub failures: Vec<Failure>,
 }
 
 impl Stream<'_> {
@@ -56,7 +55,7 @@ impl Stream<'_> {
     pub fn prepare(&self) -> Result<(), Failure> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(
-                "{} and {} are the same file; it would never end",
+                "{} and {} are the same file",
                 named(&self.source_name),
                 named(&self.sink_name)
             );
@@ -86,15 +85,15 @@ impl Stream<'_> {
         let driver = Driver { limit: self.limit() };
         let outcome = driver.run(&mut transfer, &plan, &mut meter);
         meter.finish(outcome.report.bytes, true);
-        let problem =
-            outcome.error.map(|error| transfer_error(&error, &self.source_name, &self.sink_name));
-        let problem = problem.or_else(|| not_kept(&self.sink, &self.sink_name));
+        let failure =
+            outcome.error.map(|error| transfer_failure(&error, &self.source_name, &self.sink_name));
+        let failure = failure.or_else(|| close_failure(&self.sink, &self.sink_name));
         self.finish(Finished {
             report: outcome.report,
             stopped: outcome.stopped,
-            deserted: outcome.error.is_some_and(|error| is_deserted(&error)),
+            abandoned: outcome.error.is_some_and(|error| is_abandoned(&error)),
             unavailable: unavailable(&plan),
-            problems: problem.into_iter().collect(),
+            failures: failure.into_iter().collect(),
         })
     }
 
@@ -112,37 +111,39 @@ impl Stream<'_> {
 
     /// Reports the outcome.
     pub fn finish(&self, end: Finished) -> Result<Exit, Failure> {
-        let Finished { report, mut problems, .. } = end;
-        if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.deserted {
-            problems.push(format!(
-                "{} were taken from {} and did not reach every destination",
-                quantity::exact(report.lost),
-                self.source_name
-            ));
+        let Finished { report, mut failures, .. } = end;
+        if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.abandoned {
+            let lost = quantity::exact(report.lost);
+            let message = format!("{lost} read from {} were lost", self.source_name);
+            failures.push(Failure::new(Exit::Failed, message));
         }
         if self.verbose && !self.shown.quiet {
             note(&summary(&report));
         }
         if self.shown.json {
             let stopped = end.stopped.then(|| "interrupted".to_owned());
-            let error = if problems.is_empty() { stopped } else { Some(problems.join("; ")) };
+            let errors: Vec<String> = failures.iter().map(Failure::one_line).collect();
+            let error = if errors.is_empty() { stopped } else { Some(errors.join("; ")) };
             let answer = Answer { unavailable: end.unavailable, error, ..Answer::of(&report) };
             answer_beside(&answer.line());
         }
-        if end.deserted {
+        if end.abandoned {
             die_of_sigpipe();
         }
-        if !problems.is_empty() {
-            return Err(Failure::new(Exit::Failed, problems.join("\nthalweg: ")));
+        if let Some(last) = failures.pop() {
+            for failure in &failures {
+                report_failure(failure);
+            }
+            return Err(last);
         }
         Ok(if end.stopped { Exit::Failed } else { Exit::Done })
     }
 }
 
-/// Returns the error that closing the sink would report: network file systems may report write errors only then.
-pub fn not_kept(sink: &End<'_>, name: &str) -> Option<String> {
+/// Returns the failure that closing the sink would report: network file systems may report write errors only then.
+pub fn close_failure(sink: &End<'_>, name: &str) -> Option<Failure> {
     let errno = io::flush(sink.fd).err()?;
-    Some(Failure::of_call("close", name, errno).message)
+    Some(Failure::of_call("close", name, errno))
 }
 
 /// Ends the process by SIGPIPE without a message, as a shell expects from a tool after its reader has closed the
@@ -155,7 +156,7 @@ fn die_of_sigpipe() {
 }
 
 /// Returns `true` if the reader of the sink has closed it.
-pub fn is_deserted(error: &Error) -> bool {
+pub fn is_abandoned(error: &Error) -> bool {
     error.errno == Errno::PIPE && error.side != Side::Source
 }
 
@@ -164,7 +165,7 @@ fn summary(report: &Report) -> String {
     let tuning = report.main().map(|share| share.tuning.to_string()).filter(|t| !t.is_empty());
     let tuning = tuning.map_or(String::new(), |tuning| format!(" ({tuning})"));
     let mut text = format!(
-        "{} in {}, {}, by {by}{tuning}, {} of processor time",
+        "{} in {}, {}, by {by}{tuning}, {} CPU time",
         quantity::exact(report.bytes),
         quantity::duration(report.wall),
         quantity::rate(report.bytes, report.wall),
@@ -180,9 +181,9 @@ fn summary(report: &Report) -> String {
 pub fn events(report: &Report) -> impl Iterator<Item = String> {
     let steps = report.steps_down.iter().map(|step| {
         format!(
-            "from {} to {} at byte {}: {}: {}",
+            "fell back from {} to {} at byte {}: {}: {}",
             step.from, step.to, step.at, step.call, step.reason
         )
     });
-    steps.chain(report.looks.iter().map(look_in_words))
+    steps.chain(report.looks.iter().map(describe_look))
 }

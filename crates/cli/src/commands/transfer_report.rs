@@ -19,7 +19,8 @@ use crate::{
     output::{
         answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
         quantity,
-        text::{answer_beside, complain, note, print},
+        summary_words::{count, time_and_rate},
+        text::{answer_beside, note, print, report},
     },
 };
 
@@ -43,10 +44,10 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
         return Failure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
     }
     match error {
-        Error::PeerDied { .. } | Error::Closed { .. } => Failure::new(
-            Exit::Failed,
-            format!("{name}: the other side is gone after {how_far}; start both again"),
-        ),
+        Error::PeerDied { .. } | Error::Closed { .. } => {
+            Failure::new(Exit::Failed, format!("{name}: the other process ended after {how_far}"))
+                .hint("start both processes again")
+        }
         Error::NotPermitted { why } => {
             Failure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
         }
@@ -97,7 +98,7 @@ impl SoFar {
         match (self.total, self.size) {
             (Some(1), Some(size)) => format!("{bytes} of {} announced", quantity::exact(size)),
             (Some(total), _) if total > 1 => {
-                format!("{bytes}, with {} of {total} announced files there", self.files)
+                format!("{bytes}, with {} of {total} announced files complete", self.files)
             }
             _ => bytes,
         }
@@ -178,14 +179,14 @@ impl Counts {
         let differ = self.failures.iter().any(|failure| failure.exit == Exit::Differ);
         let last = if of == 1 || self.ended { self.failures.pop() } else { None };
         for failure in &self.failures {
-            complain(&failure.message);
+            report(failure);
         }
         match (last, failed) {
             (Some(last), _) => Err(last),
             (None, 0) => Ok(Exit::Done),
             (None, _) => {
                 let exit = if differ { Exit::Differ } else { Exit::Failed };
-                Err(Failure::new(exit, format!("{failed} of {of} files were not handed over")))
+                Err(Failure::new(exit, format!("{failed} of {of} files failed")))
             }
         }
     }
@@ -198,8 +199,8 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
         Problem::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,
     };
-    let nothing = if exit == Exit::Differ { "; nothing was published" } else { "" };
-    Failure::new(exit, format!("{file}: {problem}{nothing}"))
+    let discarded = if exit == Exit::Differ { "; the copy was discarded" } else { "" };
+    Failure::new(exit, format!("{file}: {problem}{discarded}"))
 }
 
 /// The mechanism that moved the most bytes.
@@ -250,10 +251,10 @@ pub struct Account<'a> {
 
 impl Account<'_> {
     /// Prints the final line on standard error, or the JSON object.
-    pub fn tell(&self) -> Result<(), Failure> {
+    pub fn print(&self) -> Result<(), Failure> {
         let counts = self.counts;
-        let said = self.verbose || counts.files > 0;
-        if said && !self.shown.quiet && (self.verbose || !self.shown.json) {
+        let is_shown = self.verbose || counts.files > 0;
+        if is_shown && !self.shown.quiet && (self.verbose || !self.shown.json) {
             note(&self.words());
         }
         if !self.shown.json {
@@ -273,7 +274,7 @@ impl Account<'_> {
             choice: self.choice.clone(),
             verified: self.verified,
             unavailable: unavailable.collect(),
-            error: counts.failures.first().map(|failure| failure.message.clone()),
+            error: counts.failures.first().map(Failure::one_line),
             schema: SCHEMA,
             ..Answer::default()
         };
@@ -284,27 +285,26 @@ impl Account<'_> {
         print(&(answer.line() + "\n"))
     }
 
-    /// Returns text such as `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, like the summary of a copy.
+    /// Returns text such as `3 files sent (1.2 GiB) in 0.6 s, 2.0 GiB/s by ring`, like the summary of a copy.
     fn words(&self) -> String {
         let (counts, took) = (self.counts, self.took.0);
         // A receiver gets these strings from the peer, so they must be escaped.
         let tuning = shown(&self.way.tuning.to_string()).to_string();
         let tuning = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
         let mut text = format!(
-            "{} {}, {} in {}: {} by {}{tuning}",
+            "{} {} ({}){} by {}{tuning}",
+            count(counts.files, "file", "files"),
             self.did,
-            quantity::count(counts.files, "file", "files"),
             quantity::bytes(counts.bytes),
-            quantity::duration(took),
-            quantity::rate(counts.bytes, took),
+            time_and_rate(counts.bytes, took),
             shown(&self.way.name),
         );
         let failed = counts.failures.len();
         if failed > 0 {
-            let _ = write!(text, "; {failed} with problems");
+            let _ = write!(text, ", {}", count(failed as u64, "error", "errors"));
         }
         if self.verbose {
-            let _ = write!(text, "; {} of processor time", quantity::duration(self.took.1));
+            let _ = write!(text, ", {} CPU time", quantity::duration(self.took.1));
             if let Some(choice) = &self.choice {
                 let _ = write!(text, "\n  {}: {}", self.way.name, choice.why);
             }

@@ -175,9 +175,9 @@ impl Answer {
     }
 }
 
-/// Returns text such as `tried up to 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range
-/// went on`.
-pub fn look_in_words(look: &ContestResult) -> String {
+/// Returns text such as `compared on the first 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; continued
+/// with copy-file-range`.
+pub fn describe_look(look: &ContestResult) -> String {
     let tried = look.tried.iter().map(|tried| match tried.ratio {
         Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),
         None => format!("{} -", tried.mechanism),
@@ -185,7 +185,11 @@ pub fn look_in_words(look: &ContestResult) -> String {
     let tried: Vec<String> = tried.collect();
     let read = if look.from_disk { ", read from the disk" } else { "" };
     let upto = quantity::bytes(look.at);
-    format!("tried up to {upto}{read}: {}; {} went on", tried.join(", "), look.chosen)
+    format!(
+        "compared on the first {upto}{read}: {}; continued with {}",
+        tried.join(", "),
+        look.chosen
+    )
 }
 
 impl From<&StepDown> for Step {

@@ -2,10 +2,12 @@
 
 pub mod answer;
 pub mod csv;
+
 pub mod paint;
 pub mod pairs;
 pub mod ratio;
 pub mod runs;
+pub mod summary_words;
 pub mod table;
 pub mod text;
 pub mod ticking;

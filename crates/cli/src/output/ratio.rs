@@ -4,7 +4,12 @@ use std::time::Duration;
 use thalweg_core::profile::Ratio;
 use thalweg_measure::arms::command::{Better, What};
 
+pub use thalweg_measure::stats::says_nothing;
+
 use super::quantity;
+
+/// Stands for a ratio with an interval that is too wide to be informative.
+pub const NOT_ENOUGH: &str = "not enough data";
 
 /// Cells on each side of a bar's middle. Full length means a factor of two.
 const HALF: usize = 7;
@@ -43,6 +48,9 @@ fn factor(value: f64) -> String {
 
 /// Formats a ratio with its interval: `0.65 [0.60, 0.70]`.
 pub fn interval(ratio: &Ratio) -> String {
+    if says_nothing(ratio) {
+        return NOT_ENOUGH.to_owned();
+    }
     format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi))
 }
 

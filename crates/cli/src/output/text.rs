@@ -41,7 +41,7 @@ fn not_written(stream: &str, error: &std::io::Error) -> Failure {
 
 /// Prints a line of results while the work continues. [`lost`] returns a failure to write it; a reader that has left
 /// (EPIPE) is not a failure.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     keep(print(&format!("{line}\n")).or_else(|failure| match failure.exit {
         Exit::Signal(SIGPIPE) => Ok(()),
         _ => Err(failure),
@@ -55,7 +55,7 @@ pub fn keep(written: Result<(), Failure>) {
     }
 }
 
-/// Takes the first failure that [`say`] or [`keep`] stored.
+/// Takes the first failure that [`print_line`] or [`keep`] stored.
 pub fn lost() -> Option<Failure> {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -63,8 +63,8 @@ pub fn lost() -> Option<Failure> {
 /// Prints one JSON document on standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value);
-    let text =
-        text.map_err(|e| Failure::new(Exit::Failed, format!("no JSON of the answer: {e}")))?;
+    let text = text
+        .map_err(|e| Failure::new(Exit::Failed, format!("cannot write the result as JSON: {e}")))?;
     print(&(text + "\n"))
 }
 
@@ -91,12 +91,20 @@ pub fn answer_beside(line: &str) {
     keep(written());
 }
 
-/// Prints the message of a failure, if there is one, and returns its exit status.
+/// Prints the message and the hint of a failure, if it has them, and returns its exit status.
 pub fn report(failure: &Failure) -> Exit {
     if !failure.message.is_empty() {
         complain(&failure.message);
     }
+    hint(&failure.hint);
     failure.exit
+}
+
+/// Prints what the user can do next in the form `hint: ...`, unless the text is empty.
+pub fn hint(text: &str) {
+    if !text.is_empty() {
+        note(&format!("hint: {text}"));
+    }
 }
 
 /// Prints an error or a warning in the form `thalweg: ...`.

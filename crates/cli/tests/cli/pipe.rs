@@ -88,7 +88,7 @@ fn a_full_destination_is_named_with_the_true_errno() {
                 ran.err
             );
             assert!(ran.err.contains("ENOSPC"), "{}", ran.err);
-            assert_eq!(ran.err.lines().count(), 1 + usize::from(ran.err.contains("taken from")));
+            assert_eq!(ran.err.lines().count(), 1 + usize::from(ran.err.contains("were lost")));
         }
     }
 }

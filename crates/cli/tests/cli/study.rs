@@ -190,7 +190,7 @@ fn several_studies_take_turns() {
         ran.err.lines().partition(|line| line.starts_with("slowest of "));
     let order: Vec<&str> = rounds.iter().filter_map(|line| line.get(..3)).collect();
     assert_eq!(order, ["900", "901", "900", "901"], "{}", ran.err);
-    assert!(costs.len() == 1 && costs[0].starts_with("slowest of 2 places: 90"), "{costs:?}");
+    assert!(costs.len() == 1 && costs[0].starts_with("slowest of 2 test cases: 90"), "{costs:?}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn wrong_files_and_names_are_told_with_what_would_be_right() {
             .run(&["study", "--check"])
             .ended(0)
             .text()
-            .contains("fine: 1 cell, 2 arms, 2 claims")
+            .contains("valid: 1 test case, 2 variants, 2 claims")
     );
     scratch.file("studies/901.toml", STUDY.replace("\"null\"\norigin", "\"nul\"\norigin"));
     let ran = scratch.run(&["study", "--check"]).ended(2);
@@ -249,14 +249,14 @@ fn the_binary_carries_the_studies_of_the_articles_and_their_programs() {
         assert!(listed.contains(&format!("\n{id}  ")) || listed.starts_with(id), "{listed}");
     }
     let checked = at_home(&scratch, &["study", "--check", "002", "--at", "."]).ended(0);
-    assert!(checked.text().contains("002-splice.toml: fine: "), "{}", checked.text());
+    assert!(checked.text().contains("002-splice.toml: valid: "), "{}", checked.text());
     // A folder of one's own stands before them, and does not hide them.
     scratch.file("studies/900-null.toml", STUDY);
     let listed = at_home(&scratch, &["study"]).ended(0).text();
     assert!(listed.contains("900  ") && !listed.contains("002  "), "{listed}");
     assert!(at_home(&scratch, &["study", "--check", "002", "--at", "."]).ended(0).err.is_empty());
     let nowhere = at_home(&scratch, &["study", "777", "--no-save"]).ended(2).err;
-    assert!(nowhere.contains("there is 900; this binary carries 000"), "{nowhere}");
+    assert!(nowhere.contains("found 900; included in this program: 000"), "{nowhere}");
     let empty = Scratch::new();
     let mut homeless = empty.thalweg(["study"]);
     let homeless = homeless.env_remove("HOME").env("XDG_CACHE_HOME", "/proc/none").output();
@@ -288,7 +288,11 @@ fn a_new_study_checks_and_runs_as_it_is() {
         at_home(&scratch, &["study", "--new", "My"]).ended(2).err.contains("make a study's name")
     );
     let checked = at_home(&scratch, &["study", "--check", "./mine.toml", "--at", "."]).ended(0);
-    assert!(checked.text().contains("fine: 1 cell, 3 arms, 1 claim"), "{}", checked.text());
+    assert!(
+        checked.text().contains("valid: 1 test case, 3 variants, 1 claim"),
+        "{}",
+        checked.text()
+    );
     let words = ["study", "./mine.toml", "--no-save", "--quick", "--json", "--at", "."];
     let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s"];
     let json = at_home(&scratch, &[&words[..], &few].concat()).ended(0).json();
@@ -317,7 +321,7 @@ fn the_examples_of_the_page_run_in_a_fresh_folder_and_wrong_ones_get_the_right_e
         scratch.file(&file, text);
         let checked = at_home(&scratch, &["study", "--check", &file, "--at", "."]).ended(0);
         assert!(
-            checked.text().contains(": fine: 1 cell, ") && checked.err.is_empty(),
+            checked.text().contains(": valid: 1 test case, ") && checked.err.is_empty(),
             "{}",
             checked.err
         );
@@ -385,7 +389,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
         lacking.replace("sizes = [\"64KiB\", \"1MiB\"]", "sizes = [\"64KiB\"]"),
     );
     let ran = short(&scratch, &["--no-save"]).ended(3);
-    assert!(ran.err.contains("in 1 place an arm did not run; --allow-missing"), "{}", ran.err);
+    assert!(ran.err.contains("1 variant cannot run here"), "{}", ran.err);
     assert!(ran.text().contains("900.1 as published not runnable"), "{}", ran.text());
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
     // A check says so too, before anything is measured.

@@ -22,9 +22,9 @@ fn files_that_could_not_be_opened_are_missed_by_the_receiver_too() {
     let place = Place::new(LEN).with_folder();
     let files = [place.scratch.join("missing"), place.source.clone(), place.scratch.join("gone")];
     let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send_many(&[], &files));
-    sent.expect(1).expect_said("2 of 3 files were not handed over");
+    sent.expect(1).expect_said("2 of 3 files failed");
     let received = received.expect(1);
-    received.expect_said("1 of 3 announced files came");
+    received.expect_said("received 1 of 3 announced files");
     let account = received.json();
     assert_eq!((&account["files"], &account["bytes"]), (&1.into(), &LEN.into()));
     assert!(account["error"].is_string());
@@ -50,7 +50,7 @@ fn a_sender_killed_between_two_files_leaves_the_first_and_a_receiver_that_counts
     }
     sending.child().kill().unwrap();
     let received = receiving.finish().expect(1);
-    received.expect_said("the other side is gone");
+    received.expect_said("the other process ended");
     received.expect_said("1 of 2 announced files");
     assert_eq!(received.json()["files"], 1);
     assert_eq!(names(&place.copy), ["source"]);
@@ -97,7 +97,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
         for ran in [received.expect(1), sent.expect(1)] {
             ran.expect_said(&format!("'{NAME}': {who}"));
             ran.expect_said("EIO");
-            ran.expect_said("1 of 2 files were not handed over");
+            ran.expect_said("1 of 2 files failed");
         }
         assert_eq!(names(&place.copy), ["good"]);
         bytes::expect(&place.copy.join("good"), 2, LEN);

@@ -42,9 +42,9 @@ fn expect_up_to_date(folder: &Path, times: &[&str]) {
     }
     said(folder, "$T copy -rp s/. disk/u; $T copy -rp s disk/r");
     for again in [
-        "$T copy -rpuv s/. disk/u",
-        "$T copy -rpv --resume s/. disk/r",
-        "$T copy -pv --resume s/* disk/r",
+        "$T copy -rpuvv s/. disk/u",
+        "$T copy -rpvv --resume s/. disk/r",
+        "$T copy -pvv --resume s/* disk/r",
     ] {
         let ran = shell(folder, again);
         assert_eq!(ran.stdout, b"", "{again}: {}", ran.said());

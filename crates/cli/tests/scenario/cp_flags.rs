@@ -274,7 +274,7 @@ fn standard_output_has_what_was_asked_for_and_nothing_else() {
     let (_, ran) = after(setup, "$T copy a c; $T copy -q --verify a d");
     assert_eq!(ran.stderr, "");
     let (_, ran) = after(setup, "$T copy --progress=always a c");
-    ran.expect_said("copied 1 file");
+    ran.expect_said("1 file copied");
 }
 
 #[test]

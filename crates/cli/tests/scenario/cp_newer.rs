@@ -42,7 +42,7 @@ fn v_prints_no_methods_and_debug_does() {
     let (_scratch, ran) = after("", &line.replace("FLAG", "--debug"));
     let ran = ran.expect(0);
     assert_eq!(ran.stdout, b"'a' -> 'd/a'\n");
-    assert!(ran.stderr.contains("copied 1 file, 2 B"), "{}", ran.said());
+    assert!(ran.stderr.contains("1 file copied (2 B)"), "{}", ran.said());
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said() {
     ran.expect_said("linkat: EPERM");
     let text = &ran.stderr;
     assert!(
-        text.contains("copied 3 files") && text.contains("2 copied instead of linked"),
+        text.contains("3 files copied") && text.contains("2 copied instead of linked"),
         "{text}"
     );
     for name in ["a", "b", "c"] {

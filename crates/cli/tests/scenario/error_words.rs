@@ -1,5 +1,5 @@
 //! What went wrong is said in words first, then by the call and its errno, and where there is
-//! something to do, that comes last. Names stand between quotes, the prefix stands once.
+//! something to do, a line with a hint follows. Names stand between quotes, the prefix stands once.
 
 use std::fs;
 
@@ -37,7 +37,8 @@ fn a_folder_without_r_is_told_how_to_copy_it() {
     let ran = run(thalweg().arg("copy").arg(&folder).arg(&to)).expect(1);
     let said = format!("thalweg: '{}' is a folder (-r to copy it)\n", folder.display());
     assert_eq!(ran.stderr, said);
-    run(thalweg().args(["send", "--to", "x"]).arg(&folder)).expect_said("is a folder; send its");
+    run(thalweg().args(["send", "--to", "x"]).arg(&folder))
+        .expect_said(": is a directory\nhint: send its");
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_full_disk_says_so_in_words_and_what_to_do() {
     fs::write(&source, [7; 4096]).unwrap();
     let ran = run(thalweg().arg("copy").arg(&source).arg("/dev/full"));
     ran.expect_said("thalweg: cannot write '/dev/full': no space left on device (");
-    ran.expect_said(": ENOSPC); free some space there");
+    ran.expect_said(": ENOSPC)\nhint: free some space there");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_disk_that_runs_full_keeps_the_part_and_the_same_command_goes_on_once_there_
         let ran = run(&mut command).expect(3);
         ran.expect_said("ENOSPC");
         ran.expect_said("free some space there");
-        ran.expect_said("the same command goes on");
+        ran.expect_said("run the same command again to continue");
         ran.expect_said("/copy'");
         let part = [".copy.thalweg-journal", ".copy.thalweg-part", "ballast"];
         assert_eq!(names(place.path()), part, "{connections}");
@@ -125,7 +125,7 @@ fn a_tree_that_does_not_fit_waits_whole_file_by_whole_file_for_the_same_command(
         let ran = fetch_tree(&served, &dst).expect(3);
         ran.expect_said("ENOSPC");
         ran.expect_said("free some space there");
-        ran.expect_said("the same command goes on");
+        ran.expect_said("run the same command again to continue");
         if is_there {
             // What has its name is whole.
             for name in names(&dst).into_iter().filter(|name| name != "below") {
@@ -183,7 +183,7 @@ fn a_read_only_file_system_is_named_and_what_is_there_stays() {
     ] {
         let ran = read_only(&place, words, to).expect(1);
         ran.expect_said("EROFS");
-        ran.expect_said("it is mounted read-only");
+        ran.expect_said("mount the file system read-write");
         assert_eq!(names(&place), ["folder", "old"], "{words:?}");
         assert_eq!(names(&folder), Vec::<String>::new(), "{words:?}");
         bytes::expect(&place.join("old"), 3, 1000);
@@ -216,7 +216,7 @@ fn a_limit_on_file_sizes_holds_for_lists_streams_and_what_is_replaced() {
     let ran = limited(MIB, &["fetch", &served.at("file")], &place.join("old")).expect(3);
     ran.expect_said("EFBIG");
     ran.expect_said("ulimit -f");
-    ran.expect_said("the same command goes on");
+    ran.expect_said("run the same command again to continue");
     bytes::expect(&place.join("old"), 3, 1000);
     fetch(&served.at("file"), &place.join("old")).expect(0);
     bytes::expect(&place.join("old"), 1, 4 * MIB);

@@ -89,8 +89,8 @@ fn a_tree_is_fetched_again_only_where_it_differs_and_the_answer_is_as_documented
     }
     fs::write(root.join("0/f0"), "longer").unwrap();
     let said = run(thalweg().args(["fetch", "-r", &served.url]).arg(&dst)).expect(0);
-    said.expect_said("1 file, 6 B");
-    said.expect_said("200 files had not changed");
+    said.expect_said("(6 B)");
+    said.expect_said("200 unchanged");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_limit_on_file_sizes_leaves_one_file_out_and_says_so() {
     let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
     let ran = run(limited.args(["fetch", "-r", &served.url]).arg(&dst)).expect(1);
     ran.expect_said("dst/large");
-    ran.expect_said("1 entry could not be fetched");
+    ran.expect_said("1 entry failed");
     assert!(!dst.join("large").exists() && dst.join("4/f199").exists());
     let second = run(&mut fetch(&served, &dst, &[])).expect(0).json();
     // What had come of it is not moved again.
@@ -128,7 +128,7 @@ fn a_server_that_ends_leaves_the_tree_to_a_later_run() {
     drop(served);
     let ran = running.finish().expect(3);
     ran.expect_said(".dst.thalweg-part");
-    ran.expect_said("the same command goes on");
+    ran.expect_said("run the same command again to continue");
     assert_eq!(names(&place), [".dst.thalweg-part"]);
 }
 
@@ -143,10 +143,10 @@ fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
     let url = &served.url;
     fetch(&[url]).expect(2).expect_said("no name");
     fetch(&[url, "-"]).expect(2).expect_said("?tar");
-    fetch(&[url, url, "x"]).expect(2).expect_said("one folder");
-    fetch(&[url, "x", "--verify"]).expect(2).expect_said("-r fetches many");
+    fetch(&[url, url, "x"]).expect(2).expect_said("single URL");
+    fetch(&[url, "x", "--verify"]).expect(2).expect_said("cannot be used with -r");
     run(thalweg().args(["fetch", "--hash", url]).arg(scratch.path())).expect(2);
-    fetch(&[url, "none/x"]).expect(2).expect_said("no such folder");
+    fetch(&[url, "none/x"]).expect(2).expect_said("no such directory");
     fetch(&[&format!("{url}none/"), "x"]).expect(4).expect_said("wget -r");
     fetch(&[&format!("{url}large"), "x"]).expect(4).expect_said("wget -r");
     fetch(&[&format!("{url}3")]).expect(0);

@@ -233,7 +233,7 @@ fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
     let path = scratch.join("f");
     let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
     let ran = run(limited.args(["fetch", &server.url("x")]).arg(&path)).expect(3);
-    ran.expect_said("the same command goes on");
+    ran.expect_said("run the same command again to continue");
     assert!(!path.exists());
     run(thalweg().args(["fetch", &server.url("x")]).arg(&path)).expect(0);
     assert!(fs::read(&path).unwrap() == bytes);
@@ -274,8 +274,8 @@ fn exit_codes_say_what_went_wrong() {
     fetch(&[&no]).expect(1).expect_said("404");
     fetch(&["host/x"]).expect(2).expect_said("http://");
     fetch(&["gopher://host/x"]).expect(4).expect_said("gopher");
-    fetch(&[&server.url("")]).expect(2).expect_said("names no file");
-    fetch(&[&server.url(".bashrc")]).expect(2).expect_said("names no file");
+    fetch(&[&server.url("")]).expect(2).expect_said("contains no file name");
+    fetch(&[&server.url(".bashrc")]).expect(2).expect_said("contains no file name");
     fetch(&[&yes, "--sha256", &"0".repeat(64)]).expect(1).expect_said("nothing was published");
     assert!(names(scratch.path()).is_empty());
     fetch(&[&yes, &server.url("also")]).expect(0);

@@ -126,7 +126,7 @@ fn interrupted(scratch: &Scratch) -> FleetPlan {
     let one = all.remove(0);
     one.signal(Signal::INT);
     let ran = one.finish().expect(130);
-    for words in ["'.copy.thalweg-fleet'", "the same command goes on", "rm -r removes it"] {
+    for words in ["'.copy.thalweg-fleet'", "run the same command again to continue", "`rm -r`"] {
         ran.expect_said(words);
     }
     let plan = fs::File::open(scratch.join(".copy.thalweg-fleet/plan")).unwrap();
@@ -333,7 +333,7 @@ fn what_a_fleet_cannot_do_is_refused_before_anything_is_made() {
     run(Command::new("rm").arg("-r").arg(scratch.join(".new.thalweg-fleet"))).expect(0);
     assert_eq!(names(scratch.path()), ["there", "tree"]);
     let none = run(thalweg().args(["fleet", "new"]).current_dir(scratch.path())).expect(1);
-    none.expect_said("no fleet");
+    none.expect_said("no sharded copy");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
         let ran = ran.expect(1);
         ran.expect_said(WRITTEN);
         let json = ran.json();
-        assert!(json["error"].as_str().unwrap().contains("there already"), "{json}");
+        assert!(json["error"].as_str().unwrap().contains("already exists"), "{json}");
         expect_harmless(&ran);
     }
     fs::remove_file(&file).unwrap();

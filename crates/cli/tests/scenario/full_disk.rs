@@ -125,7 +125,7 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
         command.args(["copy", "-rT", "--jobs", jobs]).args([&tree, &copy]);
         let ran = run(&mut command).expect(3);
         ran.expect_said("ENOSPC");
-        ran.expect_said("the same command with --resume goes on");
+        ran.expect_said("run the same command with --resume to continue");
         // A new tree that is not whole has not got its name; one that was there has got whole files.
         let (there, left) = if already_there {
             (copy.clone(), vec![])
@@ -182,7 +182,7 @@ fn a_new_tree_that_did_not_fit_is_finished_by_the_same_command_with_resume() {
         let mut copy = thalweg();
         copy.args(["copy", "-r"]).args(first).args([&tree, &place.join("new")]);
         let ran = run(&mut copy).expect(3);
-        ran.expect_said(".new.thalweg-part'; the same command");
+        ran.expect_said(".new.thalweg-part'\nhint: run the same command");
         assert_eq!(names(place.path()), [".new.thalweg-part", "ballast"]);
         fs::remove_file(place.join("ballast")).unwrap();
         let mut again = thalweg();

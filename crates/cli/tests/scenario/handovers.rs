@@ -199,9 +199,9 @@ fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
 fn who_waits_in_vain_says_so() {
     let place = Place::new(10);
     let ran = Running::start(&mut place.receive(&["--wait=100ms"])).finish().expect(1);
-    ran.expect_said("nobody has called");
+    ran.expect_said("no sender");
     let ran = Running::start(&mut place.send(&["--wait=100ms"])).finish().expect(1);
-    ran.expect_said("nobody listens");
+    ran.expect_said("no receiver");
     place.expect_only(&[]);
 }
 
@@ -273,7 +273,7 @@ fn a_destination_that_fails_is_named_and_the_sender_told() {
     let received = received.expect(1);
     received.expect_said("cannot write '/dev/full': no space left on device (write: ENOSPC)");
     assert!(received.json()["error"].is_string());
-    sent.expect(1).expect_said("the other side is gone");
+    sent.expect(1).expect_said("the other process ended");
     place.expect_only(&[]);
 }
 
@@ -297,13 +297,13 @@ fn what_makes_no_sense_is_usage() {
     let mut nowhere = thalweg();
     nowhere.args(["receive", "--wait=0", "--from"]).arg(&place.socket);
     nowhere.arg(place.scratch.join("folder/"));
-    Running::start(&mut nowhere).finish().expect(2).expect_said("no such folder");
+    Running::start(&mut nowhere).finish().expect(2).expect_said("no such directory");
     let twice = [place.source.clone(), place.scratch.join("elsewhere/source")];
     let ran = Running::start(&mut place.send_many(&[], &twice)).finish().expect(2);
-    ran.expect_said("two files of this name");
+    ran.expect_said("two files have this name");
     let folder = place.scratch.path().to_owned();
     let ran = Running::start(&mut place.send_many(&[], &[folder])).finish().expect(2);
-    ran.expect_said("is a folder; send its files");
+    ran.expect_said("is a directory");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_link_to_nothing_is_left_alone() {
     let place = Place::new(10);
     std::os::unix::fs::symlink("nowhere", &place.copy).unwrap();
     let ran = Running::start(&mut place.receive(&["--wait=0"])).finish().expect(1);
-    ran.expect_said("a symbolic link to nothing");
+    ran.expect_said("dangling symbolic link");
     assert!(place.copy.is_symlink());
     place.expect_only(&["copy"]);
 }
@@ -321,7 +321,7 @@ fn a_link_to_nothing_is_left_alone() {
 fn the_way_is_named_at_the_end() {
     let place = Place::new(LEN);
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send(&["--method=pipe"]));
-    for (ran, did) in [(received, "received 1 file"), (sent, "sent 1 file")] {
+    for (ran, did) in [(received, "1 file received"), (sent, "1 file sent")] {
         let ran = ran.expect(0);
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
         ran.expect_said(did);
@@ -371,7 +371,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     for ran in [received.expect(1), sent.expect(1)] {
         ran.expect_said("'old': not taken");
         ran.expect_said("--force");
-        ran.expect_said("3 of 4 files were not handed over");
+        ran.expect_said("3 of 4 files failed");
         ran.expect_said("1 file");
     }
     bytes::expect(&place.copy.join("source"), 1, LEN);
@@ -379,7 +379,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     let (received, sent) = both(&mut place.receive(&["--force"]), &mut place.send_many(&[], &all));
     for ran in [received.expect(1), sent.expect(1)] {
         ran.expect_said("'folder': not taken");
-        ran.expect_said("1 of 4 files were not handed over");
+        ran.expect_said("1 of 4 files failed");
     }
     bytes::expect(&place.copy.join("old"), 2, LEN);
     bytes::expect(&place.copy.join("link"), 3, LEN);
@@ -399,7 +399,7 @@ fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
     let sent = sent.expect(1);
     sent.expect_said("missing': no such file or directory (open: ENOENT)");
     sent.expect_said("'mem': given up by the sender");
-    sent.expect_said("2 of 4 files were not handed over");
+    sent.expect_said("2 of 4 files failed");
     received.expect(1).expect_said("'mem': given up by the sender");
     assert_eq!(names(&place.copy), ["b", "source"]);
     bytes::expect(&place.copy.join("source"), 1, LEN);
@@ -410,8 +410,8 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     let place = Place::new(10);
     let files = place.more(&["b", "c"]);
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
-    received.expect(1).expect_said("is no folder");
-    sent.expect(1).expect_said("is no folder");
+    received.expect(1).expect_said("not a directory");
+    sent.expect(1).expect_said("not a directory");
     assert!(!place.copy.exists());
     let place = place.with_folder();
     let mut stream = thalweg();

@@ -78,7 +78,7 @@ fn an_interrupted_merge_says_what_is_unfinished_in_it_and_a_resume_finishes_it()
     running.signal(Signal::INT);
     let ran = running.finish().expect(130);
     ran.expect_said("there/tree/.big.thalweg-part'");
-    ran.expect_said("the same command goes on");
+    ran.expect_said("run the same command again to continue");
     shell(scratch.path(), "$T copy -r --resume tree there").expect(0);
     expect_same(&scratch, "there/tree");
 }
@@ -92,7 +92,7 @@ fn an_interrupted_file_leaves_nothing_and_says_so() {
     let mut running = Running::start(&mut copy);
     assert!(running.wait_until_open(|path| path.ends_with(".new.thalweg-part")));
     running.signal(Signal::TERM);
-    running.finish().expect(143).expect_said("nothing is left of it");
+    running.finish().expect(143).expect_said("nothing was copied");
     assert_eq!(names(scratch.path()), ["tree"]);
 }
 
@@ -207,7 +207,7 @@ fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
         thread::sleep(Duration::from_millis(1));
     }
     running.signal(Signal::INT);
-    running.finish().expect(130).expect_said("written in part: 'old', ");
+    running.finish().expect(130).expect_said("partly written: 'old', ");
 }
 
 #[test]

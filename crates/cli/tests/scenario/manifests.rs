@@ -83,7 +83,9 @@ fn the_tools_accept_our_lines_and_we_accept_theirs() {
         let scratch = tree(names);
         let made =
             thalweg_in(&scratch, &["manifest", "--hash", hash, "-o", "ours", "tree"]).expect(0);
-        assert!(String::from_utf8_lossy(&made.stdout).contains("1 link or special file not in it"));
+        assert!(
+            String::from_utf8_lossy(&made.stdout).contains("1 link or special file not listed")
+        );
         let tool = |more: &str| {
             let mut command = Command::new("bash");
             let line = format!("{program} {} {more}", options.join(" "));

@@ -133,7 +133,7 @@ fn a_profile_that_cannot_be_used_is_named_and_what_is_known_without_it_decides()
     stale.machine.set("kernel", "2.6.17");
     let stale = serde_json::to_vec(&stale).unwrap();
     for (state, text, words) in
-        [("broken", b"{".to_vec(), "going on without it"), ("stale", stale, "2.6.17")]
+        [("broken", b"{".to_vec(), "the profile is ignored"), ("stale", stale, "2.6.17")]
     {
         fs::write(&path, text).unwrap();
         let ran = sent().expect(0);

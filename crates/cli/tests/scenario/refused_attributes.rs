@@ -86,7 +86,7 @@ fn user_attributes_that_cannot_be_kept_are_said_once_and_counted() {
     }
     let Some(summed) = beside_ram(test, ATTRIBUTED, "$T copy -a --verify s ram/s") else { return };
     let said = summed.expect(0).stderr;
-    assert!(said.contains("3 extended attributes not taken by the destination"), "{said}");
+    assert!(said.contains("3 extended attributes refused by the destination"), "{said}");
     let Some(usual) = beside_ram(test, ATTRIBUTED, "$T copy -rp s ram/s") else { return };
     assert_eq!(usual.expect(0).stderr, "");
 }

@@ -53,7 +53,7 @@ fn after_a_kill_of_the_server_the_same_command_moves_only_what_is_missing() {
         if path.exists() {
             first.expect(0);
         } else {
-            first.expect(3).expect_said("the same command goes on");
+            first.expect(3).expect_said("run the same command again to continue");
             assert_eq!(names(&place), [".f.thalweg-journal", ".f.thalweg-part"], "round {round}");
             let second = run(&mut fetch_one(&served, &path, &[])).expect(0);
             assert!(second.json()["bytes"].as_u64().unwrap() < LEN, "round {round}");
@@ -105,7 +105,7 @@ fn after_a_kill_of_the_server_the_same_command_brings_the_rest_of_a_tree() {
         if dst.exists() {
             first.expect(0);
         } else {
-            first.expect(3).expect_said("the same command goes on");
+            first.expect(3).expect_said("run the same command again to continue");
             assert_eq!(names(&place), [".dst.thalweg-part"], "round {round}");
         }
         served.start_again();

@@ -109,7 +109,7 @@ fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command
     for files in [4, 0] {
         let ran = fetch().expect(3);
         ran.expect_said("dst/closed': the server answers 403");
-        ran.expect_said("1 entry could not be fetched");
+        ran.expect_said("1 entry failed");
         assert_eq!(ran.json()["files"], files);
         assert_eq!(names(&dst), ["a", "open", "shut", "z"]);
         bytes::expect(&dst.join("z"), 2, 70_002);

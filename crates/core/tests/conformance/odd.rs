@@ -16,7 +16,7 @@ use rustix::{
 use thalweg_core::{Cancelled, Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
 use thalweg_sys::{
     Errno,
-    fault::{Call, Counts, Effect, Rule, Script},
+    fault::{Call, CallCounts, Effect, Rule, Script},
 };
 
 use crate::{
@@ -226,7 +226,7 @@ fn a_terminal_loses_nothing_whatever_call_is_refused() {
     for mechanism in taking(Kind::Device) {
         let mut used = None;
         for ((errno, nth), call) in &cases {
-            if used.as_ref().is_some_and(|used: &Counts| used[*call] == 0) {
+            if used.as_ref().is_some_and(|used: &CallCounts| used[*call] == 0) {
                 continue;
             }
             let script = Script::new(vec![

@@ -10,8 +10,8 @@ use thalweg_lab::{
     arms::{CATALOGUE, Job},
     study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Study},
 };
-use thalweg_testing::Sample;
 use thalweg_measure::load::BackgroundLoad;
+use thalweg_testing::Sample;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")

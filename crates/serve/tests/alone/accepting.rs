@@ -12,7 +12,7 @@ use std::{
 use thalweg_serve::server::ListenAddress;
 use thalweg_sys::{
     Errno,
-    fault::{Call, Counts, Effect, Outcome, Rule, Script},
+    fault::{Call, CallCounts, Effect, Rule, Script, ScriptRun},
 };
 
 use crate::serving::{Client, TestSite};
@@ -26,7 +26,7 @@ fn descriptors() -> usize {
 }
 
 /// Three clients of a server under these rules, each of which asks twice; then nothing of them is left.
-fn serves_three(rules: Vec<Rule>, what: &str) -> Outcome<()> {
+fn serves_three(rules: Vec<Rule>, what: &str) -> ScriptRun<()> {
     let before = descriptors();
     let outcome = Script::new(rules).run(|| {
         let place = TestSite::with(|options| (options.threads, options.metrics) = (Some(1), true));
@@ -109,7 +109,7 @@ fn waiting_that_is_interrupted_or_reports_few_events_loses_none() {
 }
 
 /// A worker looks once a second whether it can take somebody again; one that spun would have tried at once.
-fn is_rested_from(errno: Errno) -> (Duration, Counts) {
+fn is_rested_from(errno: Errno) -> (Duration, CallCounts) {
     const REFUSED: u64 = 4;
     let began = Instant::now();
     let rules = (1..=REFUSED).map(|nth| Rule::once(Call::Accept, nth, Effect::Errno(errno)));

@@ -10,7 +10,7 @@ use support::{Listener, contents, large, names, noise, problems, recursive};
 use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
-    fault::{Call, Effect, Outcome, Rule, Script},
+    fault::{Call, Effect, ScriptRun, Rule, Script},
 };
 use thalweg_tree::{CopyOptions, Ending, Fsync, Halt, Hash, Target, TreeReport, When};
 
@@ -19,7 +19,7 @@ fn run(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,
-) -> Outcome<TreeReport> {
+) -> ScriptRun<TreeReport> {
     Script::new(rules).run(|| support::copy(source, destination, options))
 }
 

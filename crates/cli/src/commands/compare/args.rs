@@ -6,71 +6,69 @@ use thalweg_core::quantity::parse_duration;
 
 use crate::args::{MetricArgs, flag};
 
-/// Compares any commands: which one is faster, by how much, or that no difference shows
+/// Compare the speed of commands
 ///
-/// The commands take turns in random order, one of them twice in each round, so that a drift of the
-/// machine is not taken for a difference between them. Each is compared with the first. Their standard
-/// input is empty, and their output is not shown.
+/// Each command is compared with the first one. The commands run alternately in random order, one of them twice per round,
+/// so that a drift of the machine does not look like a difference. Their standard input is empty, and their output is not
+/// shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// The commands with `--` between them; or each as one word in quotes, split as a shell would
+    /// Commands, separated by `--`, or each quoted as one word
     #[arg(last = true, required = true, value_name = "CMD")]
     pub commands: Vec<OsString>,
 
     #[command(flatten)]
     pub metric: MetricArgs,
-    /// Rounds; each runs every command once, and one of them twice [default: at least 20, and more
-    /// until --min-time is reached]
+    /// Number of rounds [default: at least 20, and enough for --min-time]
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "min_time")]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub runs: Option<u32>,
-    /// How long the runs of each command take in all, --prepare and --check included, at least
+    /// Run each command for at least this long in total, including --prepare and --check
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     pub min_time: Duration,
-    /// Runs of each command before any counts
+    /// Number of warm-up runs per command
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub warmup: u32,
-    /// Run this before each run, outside the timed part
+    /// Run this command before each run, without timing it
     #[arg(short, long, value_name = "CMD")]
     pub prepare: Option<String>,
-    /// Run this after each run, outside the timed part: it must succeed, as `cmp A B` does
+    /// Run this command after each run, without timing it; it must succeed
     #[arg(short, long, value_name = "CMD")]
     pub check: Option<String>,
-    /// Compare what the commands print, byte by byte
+    /// Also compare the output of the commands byte by byte
     #[arg(long)]
     pub same_output: bool,
-    /// Run everything once for each of these values, put in place of {NAME}; may be given several times
+    /// Repeat for each value, which replaces {NAME} in the commands; may be repeated
     #[arg(short, long, value_name = "NAME=A,B,...", value_parser = Scan::parse)]
     pub scan: Vec<Scan>,
-    /// What a command is called in the answer; given once for each, in their order
+    /// Name of a command in the output; once per command, in order
     #[arg(short = 'N', long, value_name = "NAME")]
     pub name: Vec<String>,
-    /// Give each command to a shell, which is part of what is measured
+    /// Run each command in a shell, whose time is included
     #[arg(long, value_name = "SHELL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "sh")]
     pub shell: Option<String>,
-    /// Take a status other than 0 for no failure
+    /// Accept commands that exit with another status than 0
     #[arg(short, long)]
     pub ignore_failure: bool,
-    /// End with 1 if a command is shown to be slower than the first; with a share, if the whole interval
-    /// lies beyond it
+    /// Exit with 1 if a command is slower than the first one, or slower by this percentage
     #[arg(long, value_name = "slower[=5%]", value_parser = FailIf::parse)]
     pub fail_if: Option<FailIf>,
-    /// How long one run may take
+    /// Limit the time of one run
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub timeout: Duration,
-    /// Repeats the order of the runs of an earlier comparison
+    /// Seed of the random order, to repeat an earlier comparison
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
-    /// Print a table for a pull request
+    /// Print a Markdown table
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Also write csv (every run), json or markdown into a file, or print it without one
+    /// Also write csv (every run), json or markdown to a file, or print it
     #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Export::parse)]
     pub export: Vec<Export>,
 }
@@ -85,9 +83,9 @@ pub struct Scan {
 impl Scan {
     /// Parses `name=1,2,4`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, values) = text.split_once('=').ok_or("a scan is written NAME=A,B,...")?;
+        let (name, values) = text.split_once('=').ok_or("expected NAME=A,B,...")?;
         if name.is_empty() || name.contains(['{', '}']) {
-            return Err(format!("'{name}' is no name for a scan"));
+            return Err(format!("invalid name '{name}'"));
         }
         let values = values.split(',').map(str::to_owned).collect();
         Ok(Self { name: name.to_owned(), values })
@@ -108,7 +106,7 @@ pub struct FailIf {
 
 impl FailIf {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is neither slower nor slower=5%");
+        let wrong = || format!("invalid condition '{text}'; expected slower or slower=5%");
         if text == "slower" {
             return Ok(Self { by: 0.0 });
         }
@@ -148,10 +146,10 @@ impl Export {
             "csv" => Form::Csv,
             "json" => Form::Json,
             "markdown" => Form::Markdown,
-            _ => return Err(format!("'{form}' is none of csv, json and markdown")),
+            _ => return Err(format!("unknown format '{form}'; expected csv, json or markdown")),
         };
         if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
-            return Err("the name of the file is empty".to_owned());
+            return Err("empty file name".to_owned());
         }
         Ok(Self { form, file })
     }
@@ -165,10 +163,13 @@ Examples:
   thalweg compare --metric 'regex:([0-9.]+) MB/s' -- ./bench old -- ./bench new
   thalweg compare --shell --same-output --fail-if slower=5% -- './old < in' './new < in'
 
-A difference is shown if the whole 95 % interval of the ratio says so, by more than two runs of one
-command differ. Else the answer is `no difference shown`, which does not say that they are equal.
+A difference counts if the whole 95 % interval shows it, beyond the noise of the
+runs. `no difference shown` does not mean that the commands are equally fast.
 
-Exit status: 0 done; 1 --fail-if holds; 2 usage; 3 a command failed, printed something else, or gave no
-number, and nothing is said of it.
+Exit status:
+  0  success
+  1  the condition of --fail-if is true
+  2  wrong usage
+  3  a command failed, or printed other output or no number
 
-Words that are new to you (arm, round, noise): docs/reference/glossary.md.";
+Terms (round, noise): docs/reference/glossary.md.";

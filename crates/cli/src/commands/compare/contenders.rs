@@ -26,7 +26,7 @@ pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
     refuse_unused(args, &commands, &[&prepare, &check])?;
     if !args.name.is_empty() && args.name.len() != commands.len() {
         let (names, commands) = (args.name.len(), commands.len());
-        return Err(usage(format!("--name is given {names} times for {commands} commands")));
+        return Err(usage(format!("--name: {names} names for {commands} commands")));
     }
     let mut contenders: Vec<Contender> = Vec::new();
     for values in combinations(&args.scan) {
@@ -79,12 +79,10 @@ fn commands(args: &CompareArgs) -> Result<Vec<Given>, Failure> {
         }
     }
     if commands.is_empty() {
-        return Err(usage("there is no command after --"));
+        return Err(usage("no command after --"));
     }
     if commands.len() == 1 && args.scan.is_empty() {
-        return Err(usage(
-            "one command alone is compared with nothing: give another one after `--`, or --scan",
-        ));
+        return Err(usage("a single command").hint("add a second one after `--`, or use --scan"));
     }
     Ok(commands)
 }
@@ -121,7 +119,7 @@ fn refuse_unused(
         let pattern = scan.pattern();
         let stands = |word: &OsString| fill(word, &pattern, OsStr::new("")) != *word;
         if !all().flatten().any(stands) {
-            return Err(usage(format!("--scan {}: {pattern} stands in no command", scan.name)));
+            return Err(usage(format!("--scan {}: no command contains {pattern}", scan.name)));
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         runs::Runs,
-        text::{complain, note, print, print_json},
+        text::{complain, print, print_json},
     },
 };
 
@@ -50,8 +50,8 @@ impl Subcommand for CompareArgs {
         runs.finish();
         let found = found.map_err(|error| failure(&error))?;
         if let Some(busy) = found.busy.filter(Busy::is_much) {
-            note(&format!(
-                "thalweg: {:.1} of {} processors were busy with other work before: the interval shows it",
+            complain(&format!(
+                "warning: other processes kept {:.1} of {} cores busy before the runs",
                 busy.processors, busy.of
             ));
         }
@@ -104,8 +104,9 @@ fn write(export: &Export, printed: &printed::Printed<'_>) -> Result<(), Failure>
         Form::Markdown => printed.markdown(),
         Form::Csv => printed.csv(),
         Form::Json if export.file.is_none() => return print_json(&answer),
-        Form::Json => serde_json::to_string_pretty(&answer)
-            .map_err(|e| Failure::new(Exit::Failed, format!("no JSON of the answer: {e}")))?,
+        Form::Json => serde_json::to_string_pretty(&answer).map_err(|e| {
+            Failure::new(Exit::Failed, format!("cannot write the result as JSON: {e}"))
+        })?,
     };
     let Some(file) = &export.file else { return print(&text) };
     write_file(file, text.as_bytes()).map_err(|error| Failure::of_destination(error, file))
@@ -116,9 +117,7 @@ fn failure(error: &CompareError) -> Failure {
         CompareError::NoProgram { .. } => (Exit::Usage, "; nothing was run"),
         CompareError::Folder { .. } => (Exit::Failed, "; nothing was run"),
         CompareError::Failed(_) => (Exit::Incomplete, "; nothing was measured"),
-        CompareError::Cancelled(_) => {
-            (Exit::Failed, " before all rounds were run; nothing is shown")
-        }
+        CompareError::Cancelled(_) => (Exit::Failed, " before all rounds were complete; no result"),
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

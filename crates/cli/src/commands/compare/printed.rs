@@ -11,7 +11,7 @@ use thalweg_measure::{
 use crate::output::{
     csv::quoted,
     paint, quantity,
-    ratio::{bar, interval, number},
+    ratio::{bar, interval, number, says_nothing},
 };
 
 /// The data to print, and the options of printing.
@@ -55,6 +55,7 @@ impl Printed<'_> {
         let interval = interval(ratio);
         let word = word(&judged.metric, verdict);
         Some(match verdict {
+            Verdict::NoDifferenceShown if says_nothing(ratio) => format!("{name}: {interval}"),
             Verdict::NoDifferenceShown => format!("{name}: {word}: {interval} of {other}"),
             _ => format!(
                 "{name}: {word} than {other}: {interval} of its {}",
@@ -83,19 +84,18 @@ impl Printed<'_> {
         }
     }
 
-    /// Returns text such as `judged by wall, lower is better; 20 rounds; two runs of one command differ by up to 3
-    /// %`.
+    /// Returns text such as `compared by wall, lower is better; 20 rounds; noise 3 %`.
     fn conditions(&self) -> String {
         let found = self.found;
         let noise = found.noise.first().copied().unwrap_or_default() * 100.0;
         let mut text = format!(
-            "judged by {}; {}; two runs of one command differ by up to {noise:.0} %",
+            "compared by {}; {}; noise {noise:.0} %",
             found.judged_by,
             quantity::count(found.rounds as u64, "round", "rounds"),
         );
         if !found.marks.is_empty() {
             let disturbed = quantity::count(found.marks.len() as u64, "run was", "runs were");
-            let _ = write!(text, "; {disturbed} disturbed, and counted");
+            let _ = write!(text, "; {disturbed} disturbed by other processes");
         }
         text
     }
@@ -147,8 +147,8 @@ impl Printed<'_> {
 
 fn figure_name(metric: &str) -> &str {
     match metric {
-        "wall" => "time",
-        "cpu" => "processor",
+        "wall" => "wall time",
+        "cpu" => "CPU time",
         "maxrss" => "memory",
         _ => "printed",
     }

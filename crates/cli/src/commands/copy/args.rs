@@ -1,7 +1,7 @@
 //! Arguments of `thalweg copy`.
 
 use clap::{
-    Args, ValueEnum,
+    ArgAction, Args, ValueEnum,
     builder::{OsStringValueParser, TypedValueParser},
 };
 use std::{ffi::OsString, path::PathBuf};
@@ -21,148 +21,151 @@ use kept::Kept;
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
 
-/// Copies files and trees
+/// Copy files and directories
 ///
-/// Takes cp's flags, in the same order of precedence, and their abbreviations. A copy appears under
-/// its final name only when it is whole. `-` is standard input or standard output.
+/// The options of cp and their abbreviations have the meaning that they have in cp. A copy appears under its final name
+/// only when it is complete. `-` means standard input or standard output.
 ///
-/// A file that is replaced becomes another inode: other hard links to it keep the old contents, and
-/// another user's file becomes ours where its owner cannot be kept. Where its folder takes no new
-/// file it is written into, as cp does. --inplace writes into it always. docs/guides/copy.md has more.
+/// Replacing a file creates a new inode: other hard links keep the old contents. The file then belongs to you if its
+/// owner cannot be kept. If its directory accepts no new file, thalweg overwrites the file in place, as cp does;
+/// --inplace always does this.
 ///
-/// Standard output carries what was asked for and nothing else: the lines of -v and --dry-run, the
-/// screen of --tune, the object of --json. The summary goes to standard error: where that is a
-/// terminal, and with --verify, --resume or --progress=always. -q leaves it out.
+/// Standard output carries only what you request: the lines of -v and --dry-run, the table of --tune, the object of
+/// --json. The summary goes to standard error, if that is a terminal or with --verify, --resume or --progress=always;
+/// -q suppresses it.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
-    /// What to copy, then where to
+    /// Sources, then the destination
     // An empty name is accepted here, because a missing file is a separate error, reported later.
     #[arg(required_unless_present = "shard", num_args = 1.., value_name = "SRC... DST")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,
 
-    /// Copy folders with all they hold
+    /// Copy directories recursively
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
     #[command(flatten)]
     pub kept: Kept,
-    /// Copy attributes, and no bytes
+    /// Copy only attributes, no data
     #[arg(long)]
     pub attributes_only: bool,
-    /// Read special files met in folders, instead of making new ones
+    /// Copy the contents of special files when recursive
     #[arg(long)]
     pub copy_contents: bool,
-    /// Make hard links to the files instead of copies
+    /// Make hard links instead of copies
     #[arg(short, long)]
     pub link: bool,
-    /// Make symbolic links to the files instead of copies
+    /// Make symbolic links instead of copies
     #[arg(short, long)]
     pub symbolic_link: bool,
-    /// Replace what is older only (-u), all, nothing, or fail where something would be replaced
+    /// Control which existing files are replaced; -u means older
     #[arg(short, long, value_name = "WHEN", value_parser = Abbreviated::<Update>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "older")]
     pub update: Option<Update>,
-    /// Never overwrite, whatever -f and -i say
+    /// Do not overwrite existing files; overrides -f and -i
     #[arg(short, long)]
     pub no_clobber: bool,
-    /// Ask before overwriting
+    /// Prompt before overwriting
     #[arg(short, long)]
     pub interactive: bool,
-    /// Remove a destination that cannot be opened, and try again
+    /// If an existing file cannot be opened, remove it and try again
     #[arg(short, long)]
     pub force: bool,
-    /// Remove each existing file first: follow no link there, keep nothing of it
+    /// Remove each existing destination file before copying
     #[arg(long)]
     pub remove_destination: bool,
-    /// Keep what would be overwritten under another name
+    /// Make a backup of each file that is overwritten
     #[arg(long, value_name = "CONTROL", value_parser = Abbreviated::<Backup>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub backup: Option<Backup>,
-    /// Like --backup, without a word after it
+    /// Like --backup, but takes no value
     #[arg(short)]
     pub backups: bool,
-    /// What the name of a simple backup ends with; implies --backup
+    /// Set the suffix of simple backups; implies --backup
     #[arg(short = 'S', long, value_name = "SUFFIX", allow_hyphen_values = true)]
     pub suffix: Option<OsString>,
-    /// DST is a file, never a folder to copy into
+    /// Never copy into DST, even if it is a directory
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     pub no_target_directory: bool,
-    /// Copy every SRC into this folder
+    /// Copy all sources into this directory
     #[arg(short, long, value_name = "DIR", allow_hyphen_values = true)]
     pub target_directory: Option<PathBuf>,
-    /// Keep the folders of each SRC's path, below DST
+    /// Keep the full path of each source below DST
     #[arg(long)]
     pub parents: bool,
-    /// Remove slashes at the end of each SRC
+    /// Remove trailing slashes from each source
     #[arg(long)]
     pub strip_trailing_slashes: bool,
-    /// A link to a folder in the destination may stand for a folder
+    /// Follow existing symbolic links to directories in the destination
     #[arg(long)]
     pub keep_directory_symlink: bool,
-    /// Stay on the file system of each SRC
+    /// Stay on the file system of each source
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
-    /// Holes in files
+    /// Control holes in the copies
     #[arg(long, value_name = "WHEN", env = "THALWEG_SPARSE", hide_env = true)]
     #[arg(value_parser = Abbreviated::<Sparse>::new(), default_value = "auto")]
     pub sparse: Sparse,
-    /// Clones that share blocks until one is written
+    /// Control clones, which share blocks with the source until one of both changes
     #[arg(long, value_name = "WHEN", env = "THALWEG_REFLINK", hide_env = true)]
     #[arg(value_parser = Abbreviated::<Reflink>::new(), default_value = "auto")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     pub reflink: Reflink,
-    /// Set the SELinux label of new files
+    /// Set the SELinux context of new files
     #[arg(short = 'Z', long, value_name = "CTX")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub context: Option<OsString>,
-    /// Name each copy: 'SRC' -> 'DST'
-    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
-    pub verbose: bool,
-    /// Like -v, and print the method, and the methods that failed, on standard error
+    /// Print each copied file as 'SRC' -> 'DST'; -vv also prints skipped files
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true)]
+    #[arg(action = ArgAction::Count, value_parser = level)]
+    pub verbose: u8,
+    /// Like -vv, and print the method and failed methods to standard error
     #[arg(long)]
     pub debug: bool,
 
     #[command(flatten)]
     pub chosen: Chosen,
 
-    /// Go on where an interrupted copy of the same sources stopped
+    /// Continue an interrupted copy of the same sources
     #[arg(long, help_heading = SAFETY)]
     pub resume: bool,
-    /// Read everything again and compare by blake3 or xxh3, what is left as it was too; with --resume what
-    /// differs is copied again, else it is named. A fresh copy comes from the page cache: with `device`
-    /// (also `xxh3,device`) it is synced and read back from the disk
+    /// Compare each copy with its source by a hash: blake3 or xxh3
+    ///
+    /// This includes unchanged files. With --resume, files that differ are copied again; otherwise they are reported.
+    /// The copies come from the page cache. `device` (or `xxh3,device`) syncs them and reads them from the disk.
     #[arg(long, value_name = "HASH|device", env = "THALWEG_VERIFY", hide_env = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
     #[arg(value_parser = Verify::parse)]
     #[arg(help_heading = SAFETY)]
     pub verify: Option<Verify>,
-    /// Write the hashes of the files that are there now, read from the copy, to this file, as
-    /// `thalweg manifest` does; if anything failed it is not written
+    /// Write the hashes of the copies to this file, as `thalweg manifest` does
+    ///
+    /// The file is not written if anything failed.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = SAFETY)]
     pub manifest: Option<PathBuf>,
-    /// The hash of each file in the manifest
+    /// Set the hash function of the manifest
     #[arg(long, value_name = "HASH", value_enum, requires = "manifest")]
     #[arg(default_value_t = HashName::Blake3, help_heading = SAFETY)]
     pub manifest_hash: HashName,
     #[command(flatten, next_help_heading = SAFETY)]
     pub durable: FsyncArgs,
-    /// Write into the destination itself instead of a temporary file beside it; no backups
+    /// Write directly into existing files instead of temporary files; makes no backups
     #[arg(long, help_heading = SAFETY)]
     pub inplace: bool,
-    /// Say what would be copied, and copy nothing
+    /// Print what would be copied, and copy nothing
     #[arg(long, help_heading = SAFETY)]
     pub dry_run: bool,
 
-    /// How many files to copy at a time
+    /// Copy this many files at the same time
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true, help_heading = SPEED)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Move no more than this many bytes a second
+    /// Limit the rate, in bytes per second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate, help_heading = SPEED)]
     pub limit: Option<u64>,
-    /// Measure first, and move by the winner: at most three seconds, fewer for a shorter copy
+    /// Measure the methods first, for up to three seconds, and use the fastest
     #[arg(long, env = "THALWEG_TUNE", hide_env = true, value_parser = flag())]
     #[arg(help_heading = SPEED)]
     pub tune: bool,
@@ -178,64 +181,69 @@ pub struct CopyArgs {
 impl CopyArgs {
     /// Returns `true` if each copied file should be named.
     pub fn is_verbose(&self) -> bool {
-        self.verbose || self.debug
+        self.verbose > 0 || self.debug
+    }
+
+    /// Returns `true` if each skipped file should be named.
+    pub fn names_skipped(&self) -> bool {
+        self.verbose > 1 || self.debug
     }
 }
 
-/// What may be replaced.
+/// Files that may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Update {
-    /// Everything
+    /// Replace all files
     All,
-    /// What is older than its source
+    /// Replace files that are older than their source
     Older,
-    /// Nothing
+    /// Replace no files
     None,
-    /// Nothing, and what would be is a failure
+    /// Replace no files, and fail if one exists
     NoneFail,
 }
 
-/// Names for what would be overwritten, as in cp.
+/// Backups of overwritten files, as in cp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backup {
-    /// No backups
+    /// Make no backups
     #[value(alias = "off")]
     None,
-    /// name.~1~, name.~2~ ...
+    /// Name backups NAME.~1~, NAME.~2~ and so on
     #[value(alias = "t")]
     Numbered,
-    /// Numbered if there are numbered ones already, else simple
+    /// Numbered if numbered backups exist, otherwise simple
     #[value(alias = "nil")]
     Existing,
-    /// name~
+    /// Name backups NAME~
     #[value(alias = "never")]
     Simple,
-    /// What VERSION_CONTROL says, or existing
+    /// The value of VERSION_CONTROL, or existing
     #[value(name = "", hide = true)]
-    Unsaid,
+    Unset,
 }
 
 /// Holes in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sparse {
-    /// Keep the source's
+    /// Keep the holes of the source
     #[default]
     Auto,
-    /// Make one of every run of zeros
+    /// Make a hole of every run of zeros
     Always,
-    /// None
+    /// Make no holes
     Never,
 }
 
 /// Clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Reflink {
-    /// Where it works
+    /// Clone if possible, otherwise copy
     #[default]
     Auto,
-    /// Or fail
+    /// Clone, or fail
     Always,
-    /// Copy the bytes
+    /// Copy the data
     Never,
 }
 
@@ -257,7 +265,7 @@ impl Verify {
                 "blake3" if hash.is_none() => hash = Some(Hash::Blake3),
                 "xxh3" if hash.is_none() => hash = Some(Hash::Xxh3),
                 "device" if !device => device = true,
-                _ => return Err("blake3 or xxh3, device, or both with a comma between".to_owned()),
+                _ => return Err("expected blake3, xxh3, device, or HASH,device".to_owned()),
             }
         }
         Ok(Self { hash: hash.unwrap_or(Hash::Blake3), device })
@@ -271,16 +279,27 @@ impl Verify {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg copy --tune big.iso /mnt/usb/       measure, move by the winner, say what won
-  thalweg copy -a --jobs 4 photos/ /backup/   a tree with everything that can be kept
-  thalweg copy --resume -a photos/ /backup/   after an interruption
+  thalweg copy --tune big.iso /mnt/usb/      measure, then use the fastest method
+  thalweg copy -a --jobs 4 photos/ /backup/  a directory with all attributes
+  thalweg copy --resume -a photos/ /backup/  continue after an interruption
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
   thalweg copy --verify --fsync db.dump /mnt/nas/
-  thalweg copy - /tmp/log < /dev/stdin        standard input into a file, whole or not at all
+  thalweg copy - /tmp/log < /dev/stdin       standard input to a file
   mpirun -n 8 thalweg copy -a --shard auto /lustre/a /gpfs/b
 
-Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
-goes on, or the source changed while it was copied; 4 not supported here.";
+Exit status:
+  0  success
+  1  error, or data that differs
+  2  wrong usage
+  3  incomplete: use --resume to continue; or a source changed
+  4  not supported here";
+
+/// Parses the level of `-v` from the environment: a number, or a word as in [`flag`].
+fn level(text: &str) -> Result<u8, String> {
+    let is_off =
+        matches!(text.to_ascii_lowercase().as_str(), "" | "n" | "no" | "f" | "false" | "off");
+    Ok(if is_off { 0 } else { text.parse().unwrap_or(1) })
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    CopyArgs, begun_in_vain, is_dash, operands, options,
+    CopyArgs, is_dash, not_started, operands, options,
     shard::{Rank, Shard, listed},
     summary,
     watcher::Watcher,
@@ -50,7 +50,7 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     let worked = work(&source, &destination, &options, &member, &watcher);
     watcher.finish(worked.as_ref().map_or(0, |report| report.tree.bytes));
     let report = worked.map_err(|error| refused(&error))?;
-    tell(args, rank, &report, &destination)?;
+    report_end(args, rank, &report, &destination)?;
     exit(&report)
 }
 
@@ -59,15 +59,24 @@ fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
     let usage = |message: &str| Failure::new(Exit::Usage, message);
     let (sources, destination) = operands(args)?;
     let [source] = &sources[..] else {
-        return Err(usage("--shard copies one folder: thalweg copy -a --shard RANK SRC DST"));
+        return Err(usage("--shard copies one directory: thalweg copy -a --shard RANK SRC DST"));
     };
     for (is_asked, what) in [
-        (!args.kept.archive, "--shard without -a: it copies as -a does, and no otherwise"),
-        (is_dash(source) || is_dash(&destination), "--shard copies a folder, and no stream"),
-        (args.target_directory.is_some(), "--shard and -t: DST is the new folder itself"),
-        (args.chosen.is_part(), "--shard copies all of SRC: no --exclude, no --files-from"),
-        (args.tune, "--shard and --tune: each machine goes by its own profile (thalweg tune)"),
-        (args.manifest.is_some(), "--shard and --manifest: `thalweg manifest DST` makes it"),
+        (!args.kept.archive, "--shard requires -a"),
+        (
+            is_dash(source) || is_dash(&destination),
+            "--shard cannot be used with standard input or output",
+        ),
+        (
+            args.target_directory.is_some(),
+            "--shard cannot be used with -t: DST is the new directory itself",
+        ),
+        (args.chosen.is_part(), "--shard cannot be used with --exclude or --files-from"),
+        (args.tune, "--shard cannot be used with --tune: run `thalweg tune` on each machine"),
+        (
+            args.manifest.is_some(),
+            "--shard cannot be used with --manifest: run `thalweg manifest DST` afterwards",
+        ),
     ] {
         if is_asked {
             return Err(usage(what));
@@ -79,19 +88,19 @@ fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
 fn refused(error: &Error) -> Failure {
     match error {
         Error::Refused { reason: Refusal::NotNew, .. } => {
-            let what_next = "-T copies into one that is there, file by file";
-            Failure::new(Exit::Unsupported, format!("{error}; {what_next}"))
+            Failure::new(Exit::Unsupported, error.to_string())
+                .hint("use -T to copy into an existing directory")
         }
         Error::Refused { reason: Refusal::NotSince, .. } => {
-            let what_next = "`thalweg copy -aT --resume SRC DST` compares it with SRC";
-            Failure::new(Exit::Unsupported, format!("{error}; {what_next}"))
+            Failure::new(Exit::Unsupported, error.to_string())
+                .hint("compare it with SRC: `thalweg copy -aT --resume SRC DST`")
         }
-        error => begun_in_vain(error),
+        error => not_started(error),
     }
 }
 
 /// Prints the JSON object, or the lines.
-fn tell(
+fn report_end(
     args: &CopyArgs,
     Rank { rank, size }: Rank,
     report: &FleetReport,
@@ -121,23 +130,23 @@ fn tell(
     }
     if report.end == FleetEnd::There {
         let path = shown(destination);
-        note(&format!("'{path}' is there, with the time of SRC: nothing was left to do"));
+        note(&format!("'{path}' is already complete"));
         return Ok(());
     }
     if args.shown.is_watched() || args.is_verbose() {
         note(&line(rank, size, report));
         report.workers.iter().for_each(|worker| note(&of_worker(worker)));
-        summary::steps_down(&report.tree, args.debug).lines().for_each(note);
+        summary::fallbacks(&report.tree, args.debug).lines().for_each(note);
     }
     Ok(())
 }
 
-/// Returns text such as `rank 1 of 2: 12 of 40 tasks; copied 3 files ...; another rank finishes, or has finished`.
+/// Returns text such as `rank 1 of 2: 12 of 40 tasks; 3 files copied ...; another rank finishes the copy`.
 fn line(rank: u32, size: u32, report: &FleetReport) -> String {
     let copied = summary::line(&report.tree, false);
     let end = match report.end {
         FleetEnd::Finished => "; finished",
-        FleetEnd::Others => "; another rank finishes, or has finished",
+        FleetEnd::Others => "; another rank finishes the copy",
         FleetEnd::There | FleetEnd::Unfinished => "",
     };
     let (done, tasks) = (report.done, quantity::count(report.tasks, "task", "tasks"));
@@ -165,25 +174,22 @@ pub fn of_worker(worker: &WorkerRecord) -> String {
     }
     if !worker.ended {
         let silent = Duration::try_from_secs_f64(worker.silent).unwrap_or_default();
-        let _ = write!(text, "; no report, and no task for {}", quantity::duration(silent));
+        let _ = write!(text, "; no report, no task for {}", quantity::duration(silent));
     }
     text
 }
 
 fn exit(report: &FleetReport) -> Result<Exit, Failure> {
     let folder = shown(&report.folder);
-    let goes_on = format!(
-        "not everything was copied; unfinished: '{folder}'; the same command goes on, rm -r removes it"
-    );
+    let state = format!("some files were not copied; unfinished: '{folder}'");
+    let hint = "run the same command again to continue, or remove the unfinished copy with `rm -r`";
+    let incomplete = |message| Err(Failure::new(Exit::Incomplete, message).hint(hint));
     match (report.end, report.tree.halted) {
-        (_, Some(Halt::Cancelled)) => return Err(interrupt::failure(&goes_on)),
-        (_, Some(Halt::Full)) => {
-            let message = format!("the destination is full; {goes_on}");
-            return Err(Failure::new(Exit::Incomplete, message));
-        }
+        (_, Some(Halt::Cancelled)) => return Err(interrupt::failure(&state).hint(hint)),
+        (_, Some(Halt::Full)) => return incomplete(format!("the destination is full; {state}")),
         // The worker that finishes the copy also meets this worker's errors, and reports them.
         (FleetEnd::Others | FleetEnd::There, None) => return Ok(Exit::Done),
-        (FleetEnd::Unfinished, None) => return Err(Failure::new(Exit::Incomplete, goes_on)),
+        (FleetEnd::Unfinished, None) => return incomplete(state),
         (FleetEnd::Finished, None) => {}
     }
     match report.tree.ending() {

@@ -9,7 +9,7 @@ use crate::{exit::Exit, output::quantity};
 /// Longest list of paths; further ones are only counted.
 const SHOWN: usize = 3;
 
-pub struct Left<'r> {
+pub struct Leftovers<'r> {
     /// Files that keep their temporary name.
     unfinished: &'r [PathBuf],
     /// Existing files that were written in part.
@@ -24,7 +24,7 @@ pub struct Left<'r> {
     made_folder: bool,
 }
 
-impl<'r> Left<'r> {
+impl<'r> Leftovers<'r> {
     /// Extracts the leftovers from `report`. `makes_folder`: `true` if the destination was to become a new directory.
     pub fn of(report: &'r TreeReport, resumes: bool, makes_folder: bool) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;
@@ -34,45 +34,55 @@ impl<'r> Left<'r> {
     }
 
     /// Returns `true` if the same command with `--resume` continues.
-    fn goes_on(&self) -> bool {
+    fn is_resumable(&self) -> bool {
         !self.made_folder && (self.has_copied || !self.unfinished.is_empty())
     }
 
     /// Returns the exit status of a copy that ended early without an interrupt.
     pub fn exit(&self) -> Exit {
-        if self.goes_on() { Exit::Incomplete } else { Exit::Failed }
+        if self.is_resumable() { Exit::Incomplete } else { Exit::Failed }
     }
 
-    /// Describes the leftovers, and what to do next.
-    pub fn advice(&self) -> String {
-        let mut text = self.of_the_others();
+    /// Describes the leftovers.
+    pub fn state(&self) -> String {
+        let mut text = if !self.unfinished.is_empty() {
+            format!("some files were not copied; unfinished: {}", listed(self.unfinished))
+        } else if self.has_copied {
+            "some files were not copied".to_owned()
+        } else if self.torn.is_empty() {
+            "nothing was copied".to_owned()
+        } else {
+            "no file was copied completely".to_owned()
+        };
         if !self.torn.is_empty() {
             // For several files only the total is known.
             let is_alone = self.torn.len() == 1 && !self.has_copied;
             let written =
                 if is_alone { format!(", {}", quantity::exact(self.bytes)) } else { String::new() };
-            let paths = listed(self.torn);
-            let _ = write!(text, "; written in part: {paths}{written}; copy it again");
+            let _ = write!(text, "; partly written: {}{written}", listed(self.torn));
         }
         text
     }
 
-    fn of_the_others(&self) -> String {
+    /// Returns what the user can do next; empty if nothing is left to resume or to repair.
+    pub fn hint(&self) -> String {
         let again = match (self.made_folder, self.resumes) {
-            (true, _) => "the same command with --resume and -T goes on",
-            (false, true) => "the same command goes on",
-            (false, false) => "the same command with --resume goes on",
+            (true, _) => "run the same command with --resume and -T to continue",
+            (false, true) => "run the same command again to continue",
+            (false, false) => "run the same command with --resume to continue",
         };
-        if !self.unfinished.is_empty() {
-            let paths = listed(self.unfinished);
-            format!("not everything was copied; unfinished: {paths}; {again}, rm -r removes it")
+        let mut hint = if !self.unfinished.is_empty() {
+            format!("{again}, or remove the unfinished copy with `rm -r`")
         } else if self.has_copied {
-            format!("not everything was copied; {again}")
-        } else if self.torn.is_empty() {
-            "nothing was copied, and nothing is left of it".to_owned()
+            again.to_owned()
         } else {
-            "nothing was copied to its end".to_owned()
+            String::new()
+        };
+        if !self.torn.is_empty() {
+            let next = if hint.is_empty() { "" } else { "; " };
+            let _ = write!(hint, "{next}copy partly written files again");
         }
+        hint
     }
 }
 

@@ -41,7 +41,7 @@ mod watcher;
 pub use args::CopyArgs;
 use chosen::Choice;
 pub use fleet::of_worker;
-use left::Left;
+use left::Leftovers;
 use watcher::Watcher;
 
 /// Largest file, in bytes, that is usually copied in a moment.
@@ -70,7 +70,7 @@ impl Subcommand for CopyArgs {
             return to_standard_output(self, &sources);
         }
         if sources.iter().any(|source| is_dash(source)) {
-            return from_standard_input(self, options, (&sources, &destination), color);
+            return from_standard_input(self, options, &sources, &destination, color);
         }
         Run::new(self, color, &sources, &destination).copy(options)
     }
@@ -103,7 +103,7 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
         Some(folder) => Some(folder.clone()),
         None => sources.pop().filter(|_| !sources.is_empty()),
     };
-    let missing = || Failure::new(Exit::Usage, "no destination: thalweg copy SRC... DST");
+    let missing = || Failure::new(Exit::Usage, "missing destination: thalweg copy SRC... DST");
     if args.strip_trailing_slashes {
         for source in &mut sources {
             *source = without_slashes(source);
@@ -123,9 +123,8 @@ fn expect_path(path: &Path) -> Result<(), Failure> {
     if !is_store || fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let message =
-        format!("'{}' is in an object store: rclone or s5cmd copy from and to these", shown(path));
-    Err(Failure::new(Exit::Unsupported, message))
+    let message = format!("'{}': object stores are not supported", shown(path));
+    Err(Failure::new(Exit::Unsupported, message).hint("use rclone or s5cmd"))
 }
 
 /// Removes the slashes at the end of a path, except for `/`.
@@ -138,13 +137,13 @@ fn without_slashes(path: &Path) -> PathBuf {
 /// Executes `copy FILE -`.
 fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
-    let [path] = sources else { return usage("several sources cannot go to standard output") };
+    let [path] = sources else { return usage("cannot copy several sources to standard output") };
     let reads_back = args.verify.is_some() || args.manifest.is_some();
     if reads_back || args.resume || args.target_directory.is_some() {
-        return usage("--verify, --manifest, --resume and -t make no sense into standard output");
+        return usage("--verify, --manifest, --resume and -t cannot be used with standard output");
     }
     if args.tune {
-        complain("not measured: what goes to standard output cannot be moved twice");
+        complain("--tune is ignored: standard output cannot be written twice");
     }
     if args.dry_run {
         let from = if is_dash(path) { INPUT.to_owned() } else { format!("'{}'", shown(path)) };
@@ -185,27 +184,27 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
 fn from_standard_input(
     args: &CopyArgs,
     options: CopyOptions,
-    (sources, destination): (&[PathBuf], &Path),
+    sources: &[PathBuf],
+    destination: &Path,
     color: bool,
 ) -> Result<Exit, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     if sources.len() > 1 {
-        return usage("standard input cannot be copied together with other sources");
+        return usage("cannot copy standard input together with other sources");
     }
     if args.interactive || args.recursive || args.kept.archive || args.resume {
-        return usage("-i, -r, -a and --resume make no sense with standard input as the source");
+        return usage("-i, -r, -a and --resume cannot be used with standard input");
     }
     if args.target_directory.is_some() || destination.is_dir() {
-        return usage("standard input has no name: DST must be a file, not a folder");
+        return usage("standard input has no name: the destination must be a file");
     }
     let input = stdio::input()?;
     if !args.dry_run {
         stdio::enlarge(&input);
     }
     let Some(source) = stdio::reopenable(&input) else {
-        let message = "standard input is a socket, or a file read in part; \
-                       `thalweg pipe > DST` copies it";
-        return Err(Failure::new(Exit::Unsupported, message));
+        let message = "standard input is a socket, or a partly read file";
+        return Err(Failure::new(Exit::Unsupported, message).hint("use `thalweg pipe > DST`"));
     };
     let options = CopyOptions {
         dereference: Some(Dereference::Always),
@@ -252,19 +251,22 @@ impl<'r> Run<'r> {
         let meter = Meter::new(args.shown, None, expected);
         let watcher = Watcher::new(args, meter, Counting::of(self.sources, &options));
         let copied = thalweg_tree::copy(self.sources, self.destination, &options, &watcher);
-        let report = copied.map_err(|error| begun_in_vain(&error));
+        let report = copied.map_err(|error| not_started(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
         let report = report?;
         // Files that were copied concurrently give no evidence about a single copy.
         if report.files == 1 {
             saved.learn(&report.looks);
         }
-        keep(self.tell(&report, tuned.as_ref()));
+        keep(self.report(&report, tuned.as_ref()));
         let exit = self.exit(&report);
         let exit = match &args.manifest {
             Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
             Some(path) => {
-                complain(&format!("'{}' was not written: see above", shown(path)));
+                complain(&format!(
+                    "'{}': manifest not written, because the copy failed",
+                    shown(path)
+                ));
                 exit
             }
             None => exit,
@@ -283,14 +285,14 @@ impl<'r> Run<'r> {
         let hash = self.args.manifest_hash.into();
         let made = make_of(&report.listed, hash, (jobs, path), &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
-        manifest::publish(path, &made.map_err(|error| begun_in_vain(&error))?)
+        manifest::publish(path, &made.map_err(|error| not_started(&error))?)
     }
 
     /// Measures, and saves the results. A failed measurement does not prevent the copy. Sources that the copy will
     /// reject, such as a directory without `-r`, are not measured.
     fn tune(&self, saved: &Saved, options: &mut CopyOptions) -> Result<Option<Tuned>, Failure> {
         if self.args.chosen.is_part() {
-            complain("not measured: --tune would read what is not to be copied of SRC");
+            complain("--tune is ignored: it would also read excluded files");
             return Ok(None);
         }
         let copied = self.sources.iter().filter(|source| options.recursive || !source.is_dir());
@@ -302,7 +304,7 @@ impl<'r> Run<'r> {
             Ok(result) => result,
             Err(TuneError::Cancelled(_)) => return Err(interrupt::failure("nothing was copied")),
             Err(error) => {
-                complain(&format!("not measured: {error}"));
+                complain(&format!("--tune failed: {error}"));
                 return Ok(None);
             }
         };
@@ -316,7 +318,7 @@ impl<'r> Run<'r> {
             });
             match written {
                 Ok(()) => kept = Some(path.clone()),
-                Err(error) => complain(&format!("the measurement is not kept: {error}")),
+                Err(error) => complain(&format!("cannot save the measurement: {error}")),
             }
         }
         // This copy uses only this measurement, because it is recent and about the same data.
@@ -339,7 +341,7 @@ impl<'r> Run<'r> {
     }
 
     /// Prints the final line, the screen of `--tune`, or the JSON object.
-    fn tell(&self, report: &TreeReport, tuned: Option<&Tuned>) -> Result<(), Failure> {
+    fn report(&self, report: &TreeReport, tuned: Option<&Tuned>) -> Result<(), Failure> {
         let args = self.args;
         if args.shown.json {
             let tuned = tuned.map(|tuned| &tuned.result);
@@ -349,11 +351,17 @@ impl<'r> Run<'r> {
         if args.shown.quiet {
             return Ok(());
         }
-        let line = summary::line(report, args.dry_run);
-        let steps = |all| summary::steps_down(report, all);
+        let asked = args.debug || args.choice.names_method();
+        let line = if args.dry_run {
+            summary::dry_run_line(report)
+        } else {
+            summary::line(report, asked || tuned.is_some())
+        };
+        let steps = |all| summary::fallbacks(report, all);
         if let Some(Tuned { result, kept }) = tuned {
             let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
-            let screen = tuning::screen(result, (copied, kept.as_deref()), self.color);
+            let end = tuning::TuneEnd { copied, kept: kept.as_deref() };
+            let screen = tuning::screen(result, &end, self.color);
             return print(&(line + &steps(true) + &screen));
         }
         if args.dry_run {
@@ -368,9 +376,8 @@ impl<'r> Run<'r> {
         }
         let nothing = report.files + report.dirs + report.links + report.specials == 0;
         if nothing && report.left_out > 0 && report.error_count == 0 && !is_watched {
-            note("nothing was copied: --exclude leaves all of it out");
+            note("nothing copied: everything is excluded");
         }
-        let asked = args.debug || args.choice.names_a_way();
         if is_watched || asked {
             steps(asked).lines().for_each(note);
         }
@@ -381,10 +388,14 @@ impl<'r> Run<'r> {
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {
-        let left = Left::of(report, self.args.resume, self.makes_folder);
+        let left = Leftovers::of(report, self.args.resume, self.makes_folder);
         match report.halted {
-            Some(Halt::Cancelled) => return Err(interrupt::failure(&left.advice())),
-            Some(Halt::Full) => return Err(Failure::new(left.exit(), left.advice())),
+            Some(Halt::Cancelled) => {
+                return Err(interrupt::failure(&left.state()).hint(left.hint()));
+            }
+            Some(Halt::Full) => {
+                return Err(Failure::new(left.exit(), left.state()).hint(left.hint()));
+            }
             None => {}
         }
         match report.ending() {
@@ -394,13 +405,13 @@ impl<'r> Run<'r> {
             Ending::Partial if report.unfinished.is_empty() => {
                 Err(Failure::new(exit_of_problems(report), ""))
             }
-            Ending::Partial => Err(Failure::new(left.exit(), left.advice())),
+            Ending::Partial => Err(Failure::new(left.exit(), left.state()).hint(left.hint())),
         }
     }
 }
 
 /// Returns the failure of a copy that did not start.
-fn begun_in_vain(error: &Error) -> Failure {
+fn not_started(error: &Error) -> Failure {
     let exit = match error {
         Error::Usage(_) => Exit::Usage,
         _ => Exit::Failed,

@@ -20,22 +20,9 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
         dereference: args.kept.dereference,
         preserve: args.kept.preserve,
         new_mode: args.kept.default_modes.then_some(0o666),
-        sparse: match args.sparse {
-            Sparse::Auto => When::Auto,
-            Sparse::Always => When::Always,
-            Sparse::Never => When::Never,
-        },
-        reflink: match args.reflink {
-            Reflink::Auto => When::Auto,
-            Reflink::Always => When::Always,
-            Reflink::Never => When::Never,
-        },
-        update: match args.update {
-            None | Some(Update::All) => tree::Update::All,
-            Some(Update::Older) => tree::Update::Older,
-            Some(Update::None) => tree::Update::None,
-            Some(Update::NoneFail) => tree::Update::NoneFail,
-        },
+        sparse: args.sparse.when(),
+        reflink: args.reflink.when(),
+        update: args.update.map_or(tree::Update::All, Update::rule),
         no_clobber: args.no_clobber,
         force: args.force,
         interactive: args.interactive,
@@ -77,33 +64,64 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
     })
 }
 
+impl Sparse {
+    fn when(self) -> When {
+        match self {
+            Self::Auto => When::Auto,
+            Self::Always => When::Always,
+            Self::Never => When::Never,
+        }
+    }
+}
+
+impl Reflink {
+    fn when(self) -> When {
+        match self {
+            Self::Auto => When::Auto,
+            Self::Always => When::Always,
+            Self::Never => When::Never,
+        }
+    }
+}
+
+impl Update {
+    fn rule(self) -> tree::Update {
+        match self {
+            Self::All => tree::Update::All,
+            Self::Older => tree::Update::Older,
+            Self::None => tree::Update::None,
+            Self::NoneFail => tree::Update::NoneFail,
+        }
+    }
+}
+
 /// Returns the backup mode: `-b`, `--backup`, `-S`, and VERSION_CONTROL as in cp.
 fn backup(args: &CopyArgs) -> Result<tree::Backup, Failure> {
     let asked = args.backups || args.suffix.is_some();
-    let control = match args.backup.or(asked.then_some(Backup::Unsaid)) {
+    let control = match args.backup.or(asked.then_some(Backup::Unset)) {
         None => return Ok(tree::Backup::None),
-        Some(Backup::Unsaid) => match std::env::var("VERSION_CONTROL") {
+        Some(Backup::Unset) => match std::env::var("VERSION_CONTROL") {
             Ok(word) if !word.is_empty() => find(&word).ok_or_else(|| {
-                let why = "none, numbered, existing or simple";
-                Failure::new(Exit::Usage, format!("VERSION_CONTROL is '{word}', not {why}"))
+                let why = "expected none, numbered, existing or simple";
+                Failure::new(Exit::Usage, format!("VERSION_CONTROL: invalid value '{word}'; {why}"))
             })?,
             _ => Backup::Existing,
         },
-        Some(said) => said,
+        Some(given) => given,
     };
     Ok(match control {
         Backup::None => tree::Backup::None,
         Backup::Simple => tree::Backup::Simple,
         Backup::Numbered => tree::Backup::Numbered,
-        Backup::Existing | Backup::Unsaid => tree::Backup::Existing,
+        Backup::Existing | Backup::Unset => tree::Backup::Existing,
     })
 }
 
 /// Returns the suffix of simple backups. As in cp, a suffix with a slash is ignored.
 fn suffix(args: &CopyArgs) -> OsString {
     let environment = || std::env::var_os("SIMPLE_BACKUP_SUFFIX");
-    let said = args.suffix.clone().or_else(environment).unwrap_or_default();
-    if said.as_encoded_bytes().contains(&b'/') { OsString::new() } else { said }
+    let suffix = args.suffix.clone().or_else(environment).unwrap_or_default();
+    if suffix.as_encoded_bytes().contains(&b'/') { OsString::new() } else { suffix }
 }
 
 /// Rejects contradictory flags.
@@ -111,16 +129,13 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
     let makes_backups = args.backup.is_some() || args.backups || backup != tree::Backup::None;
     let sparse = args.sparse != Sparse::Auto;
     for (both, what) in [
-        (
-            args.parents && args.no_target_directory,
-            "--parents and -T: paths are kept below a folder",
-        ),
-        (args.link && args.symbolic_link, "-l and -s: a file becomes one kind of link"),
-        (makes_backups && args.no_clobber, "--backup and -n: what is never replaced has no backup"),
-        (args.reflink == Reflink::Always && sparse, "--reflink=always takes --sparse=auto only"),
+        (args.parents && args.no_target_directory, "--parents cannot be used with -T"),
+        (args.link && args.symbolic_link, "cannot make both hard and symbolic links (-l, -s)"),
+        (makes_backups && args.no_clobber, "--backup cannot be used with -n"),
+        (args.reflink == Reflink::Always && sparse, "--reflink=always requires --sparse=auto"),
         (
             args.attributes_only && args.verify.is_some(),
-            "--attributes-only moves no bytes to --verify",
+            "--attributes-only cannot be used with --verify",
         ),
     ] {
         if both {
@@ -134,17 +149,17 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
 fn labels(args: &CopyArgs) -> Result<(), Failure> {
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
     if args.kept.preserve.context && !has_selinux {
-        let why = "cannot preserve a security context: this kernel has no SELinux enabled";
+        let why = "cannot preserve the security context: SELinux is not enabled";
         return Err(Failure::new(Exit::Failed, why));
     }
     match &args.context {
         Some(_) if has_selinux => {
-            let why = "-Z and --context are not supported; copy, then use restorecon or chcon";
-            Err(Failure::new(Exit::Unsupported, why))
+            let why = "-Z and --context are not supported";
+            Err(Failure::new(Exit::Unsupported, why).hint("copy, then use restorecon or chcon"))
         }
         Some(label) => {
             let flag = if label.is_empty() { "-Z" } else { "--context" };
-            complain(&format!("{flag} is ignored: this kernel has no SELinux enabled"));
+            complain(&format!("warning: {flag} is ignored: SELinux is not enabled"));
             Ok(())
         }
         None => Ok(()),

@@ -97,7 +97,7 @@ impl Shard {
         let numbers = text.split_once('/').and_then(|(rank, size)| {
             Some(Rank { rank: rank.parse().ok()?, size: size.parse().ok()? })
         });
-        let bad = || format!("'{text}' is not a rank (examples: auto, list, 0/8, 7/8)");
+        let bad = || format!("invalid rank '{text}' (examples: auto, list, 0/8, 7/8)");
         numbers.ok_or_else(bad)?.checked().map(Self::At)
     }
 
@@ -131,10 +131,10 @@ impl Rank {
     fn checked(self) -> Result<Self, String> {
         let Self { rank, size } = self;
         if size == 0 || size > MOST {
-            return Err(format!("{rank}/{size}: there are 1 to {MOST} ranks"));
+            return Err(format!("{rank}/{size}: expected 1 to {MOST} ranks"));
         }
         if rank >= size {
-            return Err(format!("{rank}/{size}: ranks count from 0 to {}", size - 1));
+            return Err(format!("{rank}/{size}: ranks are numbered from 0 to {}", size - 1));
         }
         Ok(self)
     }
@@ -151,10 +151,7 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
             // A Slurm step with a single process need not set the size.
             let size = size.or((array && rank == 0).then_some(1));
             let size = size.ok_or_else(|| {
-                format!(
-                    "{} is {rank}, and nothing says how many there are: set {}, or use --shard {rank}/N",
-                    one.rank, one.size
-                )
+                format!("{} is {rank}, but {} is not set; use --shard {rank}/N", one.rank, one.size)
             })?;
             Rank { rank, size }.checked()?
         }
@@ -162,7 +159,7 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
         None => {
             let names: Vec<&str> = SCHEDULERS.iter().map(|one| one.rank).collect();
             return Err(format!(
-                "no rank in the environment (none of {}, {}): use --shard R/N",
+                "no rank in the environment ({}, {}); use --shard R/N",
                 names.join(", "),
                 ARRAY[0]
             ));
@@ -181,27 +178,27 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
 
 /// Returns the position of this job in its array.
 fn array_rank(look: Look<'_>) -> Result<Rank, String> {
-    let told =
-        |name| number(look, name)?.ok_or_else(|| format!("{name} is not set: use --shard R/N"));
-    let (id, size, least) = (told(ARRAY[0])?, told(ARRAY[1])?, told(ARRAY[2])?);
+    let known =
+        |name| number(look, name)?.ok_or_else(|| format!("{name} is not set; use --shard R/N"));
+    let (id, size, least) = (known(ARRAY[0])?, known(ARRAY[1])?, known(ARRAY[2])?);
     let step = number(look, ARRAY[3])?.unwrap_or(1).max(1);
     let place = id.checked_sub(least).filter(|place| place.is_multiple_of(step));
     place.and_then(|place| Rank { rank: place / step, size }.checked().ok()).ok_or_else(|| {
-        format!("{} is {id}, in an array that is no range: use --shard R/N", ARRAY[0])
+        format!("{} is {id}, and the array has no constant step; use --shard R/N", ARRAY[0])
     })
 }
 
 fn number(look: Look<'_>, name: &str) -> Result<Option<u32>, String> {
     let Some(text) = look(name) else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| format!("{name} is '{text}', which is no number"))
+    text.trim().parse().map(Some).map_err(|_| format!("{name}: invalid number '{text}'"))
 }
 
 /// Returns the examined variables, their values, and the resulting rank.
 pub fn listed() -> String {
-    told(&|name| env::var(name).ok())
+    table(&|name| env::var(name).ok())
 }
 
-fn told(look: Look<'_>) -> String {
+fn table(look: Look<'_>) -> String {
     let mut text = String::new();
     let mut names: Vec<(&str, &str)> = Vec::new();
     for one in &SCHEDULERS {
@@ -209,12 +206,12 @@ fn told(look: Look<'_>) -> String {
         names.extend(one.here.map(|here| (one.name, here)));
     }
     names.extend(ARRAY.map(|name| ("Slurm job array", name)));
-    for (who, name) in names {
+    for (scheduler, name) in names {
         let value = look(name).unwrap_or_else(|| "-".to_owned());
-        let _ = writeln!(text, "{who:<24}{name:<24}{value}");
+        let _ = writeln!(text, "{scheduler:<24}{name:<28}{value}");
     }
     let _ = match detect(look) {
-        Ok((Rank { rank, size }, by)) => writeln!(text, "auto: rank {rank} of {size}, by {by}"),
+        Ok((Rank { rank, size }, by)) => writeln!(text, "auto: rank {rank} of {size}, from {by}"),
         Err(why) => writeln!(text, "auto: {why}"),
     };
     text
@@ -294,18 +291,18 @@ mod tests {
         let both =
             [a, b, c, ("SLURM_ARRAY_TASK_STEP", "2"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
         assert_eq!(found(&both), Ok((7, 8)));
-        assert!(found(&array("15")).unwrap_err().contains("no range"));
-        assert!(found(&array("16")).unwrap_err().contains("no range"));
+        assert!(found(&array("15")).unwrap_err().contains("no constant step"));
+        assert!(found(&array("16")).unwrap_err().contains("no constant step"));
     }
 
     #[test]
-    fn what_is_missing_or_nonsense_is_said() {
+    fn a_missing_or_invalid_variable_is_reported() {
         assert!(found(&[]).unwrap_err().contains("--shard R/N"));
         let error = found(&[("JOB_COMPLETION_INDEX", "3")]).unwrap_err();
         assert!(error.contains("JOB_COMPLETIONS") && error.contains("--shard 3/N"), "{error}");
         assert!(found(&[("PMI_RANK", "x"), ("PMI_SIZE", "2")]).is_err());
         assert!(found(&[("PMI_RANK", "2"), ("PMI_SIZE", "2")]).is_err());
-        let text = told(&|name| (name == "SLURM_PROCID").then(|| "1".to_owned()));
+        let text = table(&|name| (name == "SLURM_PROCID").then(|| "1".to_owned()));
         assert!(
             text.contains("SLURM_PROCID") && text.lines().last().unwrap().starts_with("auto: ")
         );

@@ -8,96 +8,118 @@ use thalweg_tree::{Halt, MechanismShare, TreeReport};
 use super::args::Verify;
 use super::tuning;
 use crate::output::{
-    answer::{Answer, SCHEMA, Step, Verified, look_in_words},
+    answer::{Answer, SCHEMA, Step, Verified, describe_look},
     quantity,
+    summary_words::{RATED, count, grouped, time_and_rate},
 };
 
-/// Returns text such as `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
-pub fn line(report: &TreeReport, dry_run: bool) -> String {
-    let mut things = vec![quantity::count(report.files, "file", "files")];
-    for (number, one, many) in [
-        (report.dirs, "folder", "folders"),
-        (report.links, "link", "links"),
-        (report.specials, "special file", "special files"),
-    ] {
-        if number > 0 {
-            things.push(quantity::count(number, one, many));
-        }
-    }
-    if dry_run {
-        let out = match report.left_out {
-            0 => String::new(),
-            number => format!("; {number} left out"),
-        };
-        return format!("would copy {}{out}\n", things.join(", "));
-    }
+/// Returns text such as `1 file copied (4 B), 4,005 unchanged`. Time, rate and method follow for at least [`RATED`]
+/// bytes; `names_method`: always name the method.
+pub fn line(report: &TreeReport, names_method: bool) -> String {
+    let mut line = match things(report) {
+        Some(things) if report.files == 0 && report.bytes == 0 => format!("{things} copied"),
+        Some(things) => format!("{things} copied ({})", quantity::bytes(report.bytes)),
+        None => "nothing copied".to_owned(),
+    };
+    let is_rated = report.bytes >= RATED;
     let took = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
-    let mut line = format!(
-        "copied {}, {} in {}",
-        things.join(", "),
-        quantity::bytes(report.bytes),
-        quantity::duration(took)
-    );
-    if let Some(share) = report.main() {
-        let rate = quantity::rate(report.bytes, took);
-        let _ = write!(line, ": {rate} by {}", named(share.mechanism, &share.tuning));
+    line += &time_and_rate(report.bytes, took);
+    if let Some(share) = report.main().filter(|_| is_rated || names_method) {
+        let _ = write!(line, " by {}", named(share.mechanism, &share.tuning));
         let percent = share.bytes.saturating_mul(100) / report.bytes.max(1);
         if report.shares.len() > 1 && percent < 100 {
             // Small and large files may use different mechanisms.
-            let _ = write!(line, " ({percent} % of the bytes{})", others(report, share));
+            let _ = write!(line, " ({percent} % of the data{})", others(report, share));
         }
     }
-    for (number, what) in [(report.cloned, "cloned"), (report.resumed, "moved by an earlier run")] {
+    add_counts(&mut line, report);
+    line + "\n"
+}
+
+/// Returns text such as `3 files would be copied, 5 excluded`.
+pub fn dry_run_line(report: &TreeReport) -> String {
+    let things = things(report).unwrap_or_else(|| "nothing".to_owned());
+    let mut line = format!("{things} would be copied");
+    for (number, what) in [(report.skipped, "unchanged"), (report.left_out, "excluded")] {
         if number > 0 {
-            let _ = write!(line, "; {} {what}", quantity::bytes(number));
-        }
-    }
-    for (number, what) in [
-        (report.skipped, "left as they were"),
-        (report.left_out, "left out"),
-        (report.unlinked, "copied instead of linked"),
-        (report.attributes_dropped, "extended attributes not taken by the destination"),
-        (report.verified.same, "verified"),
-        (
-            report.verified.from_memory,
-            "of them from memory: the kernel did not drop their pages, so the device was not read",
-        ),
-        (report.verified.again, "differed and were copied again"),
-        (
-            report.verified.not_read,
-            "could not be verified: a pipe or device cannot be read again, a dry run reads nothing",
-        ),
-        (report.changed, "changed meanwhile"),
-        (report.error_count, "with problems"),
-    ] {
-        if number > 0 {
-            let _ = write!(line, "; {number} {what}");
+            let _ = write!(line, ", {} {what}", grouped(number));
         }
     }
     line + "\n"
 }
 
-/// Returns text such as `, else by read-write`.
+/// Returns text such as `3 files, 1 link`; `None` if nothing was copied. The count of directories includes existing
+/// ones, so it is used only for a copy that consists of directories.
+fn things(report: &TreeReport) -> Option<String> {
+    let things: Vec<String> = [
+        (report.files, "file", "files"),
+        (report.links, "link", "links"),
+        (report.specials, "special file", "special files"),
+    ]
+    .into_iter()
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, one, many)| count(number, one, many))
+    .collect();
+    let is_new = report.skipped == 0 && report.left_out == 0;
+    match things.is_empty() {
+        false => Some(things.join(", ")),
+        true if is_new && report.dirs > 0 => Some(count(report.dirs, "directory", "directories")),
+        true => None,
+    }
+}
+
+/// Appends the counts that are not zero.
+fn add_counts(line: &mut String, report: &TreeReport) {
+    // Unchanged files count as moved by an earlier run, although they may come from another command.
+    let continued = if report.skipped == 0 { report.resumed } else { 0 };
+    for (number, what) in [(report.cloned, "cloned"), (continued, "moved by an earlier run")] {
+        if number > 0 {
+            let _ = write!(line, ", {} {what}", quantity::bytes(number));
+        }
+    }
+    for (number, what) in [
+        (report.skipped, "unchanged"),
+        (report.left_out, "excluded"),
+        (report.unlinked, "copied instead of linked"),
+        (report.attributes_dropped, "extended attributes refused by the destination"),
+        (report.verified.same, "verified"),
+        (report.verified.from_memory, "of them read from the page cache, not from the device"),
+        (report.verified.again, "differed and copied again"),
+        (report.verified.not_read, "not verified (pipe, device or dry run)"),
+        (report.changed, "changed during the copy"),
+    ] {
+        if number > 0 {
+            let _ = write!(line, ", {} {what}", grouped(number));
+        }
+    }
+    if report.error_count > 0 {
+        let _ = write!(line, ", {}", count(report.error_count, "error", "errors"));
+    }
+}
+
+/// Returns text such as `, otherwise by read-write`.
 fn others(report: &TreeReport, main: &MechanismShare) -> String {
     let names = report.shares.iter().map(|share| share.mechanism);
     let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();
     names.sort_unstable();
     names.dedup();
-    if names.is_empty() { String::new() } else { format!(", else by {}", names.join(", ")) }
+    if names.is_empty() { String::new() } else { format!(", otherwise by {}", names.join(", ")) }
 }
 
-/// Formats a line for every change of mechanism. Changes of several files for the same reason share one line.
+/// Formats a line for every fallback to another mechanism. Fallbacks of several files for the same reason share one line.
 ///
 /// Some mechanisms are tried because only the kernel knows whether they work, and fail before they move a byte (a
-/// clone on a file system without clones). These changes are included only if `all` is `true`.
-pub fn steps_down(report: &TreeReport, all: bool) -> String {
+/// clone on a file system without clones). These fallbacks are included only if `all` is `true`.
+pub fn fallbacks(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
-    let mut told: Vec<String> = Vec::new();
+    let mut printed: Vec<String> = Vec::new();
     for step in report.steps_down.iter().filter(|step| all || step.at > 0) {
-        let why = format!("{} -> {}: {}: {}", step.from, step.to, step.call, step.reason);
-        if !told.contains(&why) {
-            let _ = writeln!(text, "stepped down at byte {}: {why}", step.at);
-            told.push(why);
+        let ends = format!("from {} to {}", step.from, step.to);
+        let why = format!("{}: {}", step.call, step.reason);
+        let key = format!("{ends} {why}");
+        if !printed.contains(&key) {
+            let _ = writeln!(text, "fell back {ends} at byte {}: {why}", step.at);
+            printed.push(key);
         }
     }
     text
@@ -105,7 +127,7 @@ pub fn steps_down(report: &TreeReport, all: bool) -> String {
 
 /// Formats a line for every trial in which mechanisms took turns.
 pub fn looks(report: &TreeReport) -> String {
-    report.looks.iter().map(|look| look_in_words(look) + "\n").collect()
+    report.looks.iter().map(|look| describe_look(look) + "\n").collect()
 }
 
 /// Returns text such as `splice (pipe=64K)`.
@@ -160,16 +182,35 @@ mod tests {
     use thalweg_core::StepDown;
 
     #[test]
-    fn a_way_that_never_moved_a_byte_is_told_only_to_those_who_ask() {
+    fn a_method_that_never_moved_a_byte_is_reported_only_on_request() {
         let step = |from, at| {
             let reason = String::from("EOPNOTSUPP");
             StepDown { from, to: "read-write", at, call: "call", errno: "EOPNOTSUPP", reason }
         };
         let steps = vec![step("reflink", 0), step("splice", 4096), step("splice", 8192)];
         let report = TreeReport { steps_down: steps, ..TreeReport::default() };
-        let left = "stepped down at byte 4096: splice -> read-write: call: EOPNOTSUPP\n";
-        assert_eq!(steps_down(&report, false), left);
-        let tried = "stepped down at byte 0: reflink -> read-write: call: EOPNOTSUPP\n";
-        assert_eq!(steps_down(&report, true), format!("{tried}{left}"));
+        let moved = "fell back from splice to read-write at byte 4096: call: EOPNOTSUPP\n";
+        assert_eq!(fallbacks(&report, false), moved);
+        let tried = "fell back from reflink to read-write at byte 0: call: EOPNOTSUPP\n";
+        assert_eq!(fallbacks(&report, true), format!("{tried}{moved}"));
+    }
+
+    #[test]
+    fn a_summary_names_what_changed_and_no_rate_of_a_few_bytes() {
+        let none = TreeReport::default();
+        let update =
+            TreeReport { files: 1, dirs: 44, bytes: 4, skipped: 4005, seconds: 1.0, ..none };
+        assert_eq!(line(&update, false), "1 file copied (4 B), 4,005 unchanged\n");
+        let same = TreeReport { files: 0, bytes: 0, resumed: 12, ..update };
+        assert_eq!(line(&same, false), "nothing copied, 4,005 unchanged\n");
+        let whole = TreeReport { files: 2, links: 1, skipped: 0, bytes: 3 << 30, ..same };
+        let rated =
+            "2 files, 1 link copied (3.0 GiB) in 1.0 s, 3.0 GiB/s, 12 B moved by an earlier run\n";
+        assert_eq!(line(&whole, false), rated);
+        let dirs = TreeReport { dirs: 2, ..TreeReport::default() };
+        assert_eq!(line(&dirs, false), "2 directories copied\n");
+        assert_eq!(dry_run_line(&dirs), "2 directories would be copied\n");
+        let dry = TreeReport { files: 3, left_out: 5, ..TreeReport::default() };
+        assert_eq!(dry_run_line(&dry), "3 files would be copied, 5 excluded\n");
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     output::{
         answer::{Arm, Tuned, Unavailable},
         paint, quantity,
+        ratio::{NOT_ENOUGH, says_nothing},
         table::{render, table},
     },
 };
@@ -54,26 +55,28 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
     }
 }
 
+/// The copy after the measurement.
+pub struct TuneEnd<'e> {
+    /// Duration of the copy.
+    pub copied: Duration,
+    /// The profile in which the measurement was saved.
+    pub kept: Option<&'e Path>,
+}
+
 /// Formats the conditions, the results, and the mechanisms that could not take part.
-///
-/// `copied`: duration of the copy. `kept`: the file in which the measurement was saved.
-pub fn screen(
-    tuned: &TuneResult,
-    (copied, kept): (Duration, Option<&Path>),
-    color: bool,
-) -> String {
+pub fn screen(tuned: &TuneResult, end: &TuneEnd<'_>, color: bool) -> String {
     let mut text = format!("\n{}\n{}", conditions(tuned), arms(tuned, color));
     if let Some(jobs) = tuned.jobs {
-        let _ = writeln!(text, "threads: {jobs}{}", why_so_many(tuned, jobs));
+        let _ = writeln!(text, "threads: {jobs}{}", jobs_reason(tuned, jobs));
     }
     if let Some(large) = &tuned.large_file {
-        let _ = write!(text, "its largest file, {}\n{}", conditions(large), arms(large, color));
+        let _ = write!(text, "the largest file, {}\n{}", conditions(large), arms(large, color));
     }
     if !tuned.ties.is_empty() {
-        let _ = writeln!(text, "no difference shown from the chosen: {}", tuned.ties.join(", "));
+        let _ = writeln!(text, "tied with the chosen method: {}", tuned.ties.join(", "));
     }
     text.push_str(&why_not_the_first(tuned.large_file.as_deref().unwrap_or(tuned)));
-    text.push_str(&what_it_cost(tuned, (copied, kept)));
+    text.push_str(&effort(tuned, end));
     if !tuned.unavailable.is_empty() {
         let _ = writeln!(text, "not available here:");
         for one in &tuned.unavailable {
@@ -84,25 +87,25 @@ pub fn screen(
 }
 
 /// Formats where the measurement was saved, and whether it was worth its time.
-fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -> String {
+fn effort(tuned: &TuneResult, TuneEnd { copied, kept }: &TuneEnd<'_>) -> String {
     let (mut text, kept_cells) = (other_work(tuned), tuned.kept().len());
     if let Some(path) = kept.filter(|_| kept_cells > 0) {
         let _ = writeln!(
             text,
-            "kept for later copies{}: {} in {}",
+            "saved for later copies{}: {} in {}",
             if tuned.kept_as() == Some(Load::Loaded) { " on a busy machine" } else { "" },
             quantity::count(kept_cells as u64, "measurement", "measurements"),
             quoted(path),
         );
     } else {
-        text += "nothing of it is kept for later copies\n";
+        text += "nothing saved for later copies\n";
     }
     if copied.as_secs_f64() < tuned.seconds {
         let _ = writeln!(
             text,
-            "measuring took {:.1} s, the copy {}: so short a copy gains nothing by --tune",
+            "measured for {:.1} s, copied in {}: --tune does not pay off for such short copies",
             tuned.seconds,
-            quantity::duration(copied),
+            quantity::duration(*copied),
         );
     }
     text
@@ -112,25 +115,23 @@ fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -
 fn other_work(tuned: &TuneResult) -> String {
     match (&tuned.busy, tuned.kept_as()) {
         (Some(busy), load) if load != Some(Load::Idle) && busy.is_crowded() => {
-            format!("other work kept {busy} busy before\n")
+            format!("other processes kept {busy} busy before the measurement\n")
         }
         (_, None) => {
             let share = tuned.disturbed * 100.0;
-            format!("other work disturbed {share:.0} % of the samples\n")
+            format!("other processes disturbed {share:.0} % of the samples\n")
         }
         _ => String::new(),
     }
 }
 
-/// Returns text such as `, one for each processor: ...`.
-fn why_so_many(tuned: &TuneResult, jobs: usize) -> String {
+/// Returns text such as `, one per core: ...`.
+fn jobs_reason(tuned: &TuneResult, jobs: usize) -> String {
     let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
     match measured.iter().max() {
         Some(_) if measured.len() == 1 => String::new(),
-        Some(most) if *most == jobs => {
-            ", one for each processor: fewer were not shown to be faster".to_owned()
-        }
-        _ => ": shown to be faster than one for each processor".to_owned(),
+        Some(most) if *most == jobs => ", one per core: fewer were not faster".to_owned(),
+        _ => ": faster than one per core".to_owned(),
     }
 }
 
@@ -143,16 +144,16 @@ fn why_not_the_first(tuned: &TuneResult) -> String {
         return String::new();
     }
     let why = if tuned.ties.contains(&first) {
-        "the difference between them is not shown, and it comes earlier in `thalweg list`"
+        "they are tied, and it comes first in `thalweg list`"
     } else {
-        "it is what the promises and --prefer of this copy leave"
+        "required by the guarantees or by --prefer"
     };
-    format!("{} is chosen and not {first}: {why}\n", winner.mechanism)
+    format!("chosen {} instead of {first}: {why}\n", winner.mechanism)
 }
 
 /// Formats a line for every mechanism at its best tuning, and for `cp`.
 fn arms(tuned: &TuneResult, color: bool) -> String {
-    let mut rows = table(&["  WAY", "TIME/CP", "INTERVAL", "CP STARTED", "PROCESSOR/CP", ""]);
+    let mut rows = table(&["  METHOD", "TIME/CP", "INTERVAL", "WITHOUT START", "CPU/CP", ""]);
     let ratio = |ratio: Option<Ratio>| ratio.map_or("-".to_owned(), |r| format!("{:.2}x", r.ratio));
     let mut shown: Vec<&'static str> = Vec::new();
     let mut tunings = 0;
@@ -182,11 +183,7 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
         let _ = writeln!(text, "{line}");
     }
     if tunings > shown.len() {
-        let _ = writeln!(
-            text,
-            "  ({} other tunings of these were measured too)",
-            tunings - shown.len()
-        );
+        let _ = writeln!(text, "  ({} other tunings also measured)", tunings - shown.len());
     }
     text
 }
@@ -203,11 +200,11 @@ fn conditions(tuned: &TuneResult) -> String {
     let of = slice.of.filter(|of| *of > slice.bytes).map(quantity::bytes);
     let of = of.map_or(String::new(), |of| format!(" of {of}"));
     let cp = match &tuned.cp {
-        Ok(cp) => format!("`{}` ({}), its start included", cp.command, cp.version),
-        Err(reason) => format!("nothing: cp could not take part: {reason}"),
+        Ok(cp) => format!("`{}` ({}, including its start)", cp.command, cp.version),
+        Err(reason) => format!("nothing, because cp failed: {reason}"),
     };
     format!(
-        "measured in {:.1} s on {}{files}{of}, noise {:.0} %, against {cp}:",
+        "measured in {:.1} s on {}{files}{of}, noise {:.0} %, compared with {cp}:",
         tuned.seconds,
         quantity::bytes(slice.bytes),
         tuned.noise * 100.0,
@@ -228,8 +225,7 @@ fn ranked(tuned: &TuneResult) -> Vec<&ArmResult> {
 fn interval(ratio: &Ratio) -> String {
     match ratio {
         ratio if *ratio == Ratio::ONE => String::new(),
-        // With few samples on a busy machine the upper end is meaningless.
-        ratio if ratio.hi > 100.0 => format!("{:.2} - more", ratio.lo),
+        ratio if says_nothing(ratio) => NOT_ENOUGH.to_owned(),
         ratio => format!("{:.2} - {:.2}", ratio.lo, ratio.hi),
     }
 }
@@ -253,7 +249,7 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
         words.push("shares blocks instead of copying".to_owned());
     }
     if let Some(reason) = &arm.dropped {
-        words.push(format!("left after {} rounds: {reason}", arm.rounds));
+        words.push(format!("dropped after {} rounds: {reason}", arm.rounds));
     }
     if won(tuned, arm) {
         words.push("chosen".to_owned());

@@ -9,9 +9,10 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
-use thalweg_core::{Cancelled, error::errno_name, failed::quoted, quantity::exact, shown};
+use thalweg_core::{
+    Cancelled, cadence::CANCEL_CHECK, error::errno_name, failed::quoted, quantity::exact, shown,
+};
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
@@ -19,12 +20,10 @@ use super::args::CopyArgs;
 use crate::{
     exit::advice,
     interrupt,
-    output::text::{complain, note, say},
+    output::text::{complain, hint, note, print_line},
     progress::{Counting, Meter},
 };
 
-/// Interval at which the wait for an answer checks for an interrupt: no signal reaches this thread.
-const LOOK: Duration = Duration::from_millis(100);
 /// Longest part of an answer that is kept; the rest is read and discarded.
 const LONGEST: usize = 64;
 
@@ -38,6 +37,8 @@ pub struct Watcher<'w> {
     /// `true` if the user answered no to `-i` at least once.
     has_declined: AtomicBool,
     counting: Mutex<Counting>,
+    /// The hints that were printed: many files may fail for one reason.
+    hints: Mutex<Vec<&'static str>>,
 }
 
 impl<'w> Watcher<'w> {
@@ -46,7 +47,8 @@ impl<'w> Watcher<'w> {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
         let [is_unlinked, is_undressed, is_unlisted, has_declined] =
             [const { AtomicBool::new(false) }; 4];
-        Self { args, meter, is_unlinked, is_undressed, is_unlisted, has_declined, counting }
+        let hints = Mutex::default();
+        Self { args, meter, is_unlinked, is_undressed, is_unlisted, has_declined, counting, hints }
     }
 
     /// Removes the progress display.
@@ -64,7 +66,7 @@ impl<'w> Watcher<'w> {
     }
 
     /// Prints a line that the user asked for: on standard output, unless JSON is printed there.
-    fn tell(&self, line: &str) {
+    fn result(&self, line: &str) {
         if self.args.shown.quiet {
             return;
         }
@@ -73,15 +75,15 @@ impl<'w> Watcher<'w> {
                 if self.args.shown.json {
                     note(line);
                 } else {
-                    say(line);
+                    print_line(line);
                 }
             });
         });
     }
 
     /// Prints one message per kind of problem, or all of them with `-v`; the summary has their number.
-    fn complain_once(&self, was_said: &AtomicBool, message: impl FnOnce() -> String) {
-        if self.args.is_verbose() || !was_said.swap(true, Ordering::Relaxed) {
+    fn complain_once(&self, was_printed: &AtomicBool, message: impl FnOnce() -> String) {
+        if self.args.is_verbose() || !was_printed.swap(true, Ordering::Relaxed) {
             self.complain(&message());
         }
     }
@@ -96,15 +98,21 @@ impl<'w> Watcher<'w> {
         self.with_meter(|meter| meter.suspend(|| complain(message)));
     }
 
+    fn hint_once(&self, text: &'static str) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if !text.is_empty() && !hints.contains(&text) {
+            hints.push(text);
+            self.with_meter(|meter| meter.suspend(|| hint(text)));
+        }
+    }
+
     /// Prints a message about a copy that is not as it was asked for.
     fn warn(&self, event: &Event<'_>) {
         match event {
             Event::NotLinked { destination, errno } => {
                 self.complain_once(&self.is_unlinked, || {
                     let (path, why) = (shown(*destination), errno_name(*errno));
-                    format!(
-                        "'{path}': no hard link can be made here (linkat: {why}); copied instead of linked"
-                    )
+                    format!("'{path}': cannot create hard link (linkat: {why}); copied instead")
                 });
             }
             Event::AttributeDropped { destination, name, errno } => {
@@ -112,23 +120,23 @@ impl<'w> Watcher<'w> {
                     let (path, why) = (quoted(destination), errno_name(*errno));
                     let name = shown(OsStr::from_bytes(name.to_bytes()));
                     format!(
-                        "{path}: attribute {name} is refused (fsetxattr: {why}); copied without it"
+                        "{path}: cannot set attribute {name} (fsetxattr: {why}); copied without it"
                     )
                 });
             }
             Event::NoRoom { destination, needed, free } => {
                 let (path, needed, free) = (quoted(destination), exact(*needed), exact(*free));
                 self.complain(&format!(
-                    "warning: {path}: the copy needs {needed}, and {free} are free there"
+                    "warning: {path}: the copy needs {needed}, but only {free} are free there"
                 ));
             }
             Event::LeftAlone { path, why } => {
                 let path = quoted(path);
-                self.complain(&format!("warning: {path} {why}: left alone, not resumed"));
+                self.complain(&format!("warning: {path} {why}: not used and not removed"));
             }
             Event::Failed(error) => {
-                let advice = error.errno().map_or("", advice);
-                self.complain(&format!("{error}{advice}"));
+                self.complain(&error.to_string());
+                self.hint_once(error.errno().map_or("", advice));
             }
             Event::Incomplete(error) => {
                 let message = || format!("{error}; copied without it");
@@ -140,17 +148,20 @@ impl<'w> Watcher<'w> {
             }
             Event::Changed { source } => {
                 let path = shown(*source);
-                self.complain(&format!("'{path}' changed while it was copied; copy it again"));
+                self.complain(&format!("'{path}' changed while it was copied"));
+                self.hint_once("copy changed files again");
             }
             Event::Again { destination } => {
                 let path = shown(*destination);
                 self.complain(&format!(
-                    "'{path}' differed from its source although its size and times were right; \
-                     copied again"
+                    "'{path}' differed from its source despite equal size and times; copied again"
                 ));
             }
             Event::NamedTwice { source } => {
-                self.complain(&format!("'{}' was named twice; it is copied once", shown(*source)));
+                self.complain(&format!(
+                    "warning: '{}' is given twice; copied once",
+                    shown(*source)
+                ));
             }
             _ => {}
         }
@@ -164,7 +175,7 @@ impl Events for Watcher<'_> {
                 let would = if self.args.dry_run { "would copy " } else { "" };
                 let kept =
                     backup.map_or(String::new(), |kept| format!(" (backup: '{}')", shown(kept)));
-                self.tell(&format!(
+                self.result(&format!(
                     "{would}'{}' -> '{}'{kept}",
                     shown(*source),
                     shown(*destination)
@@ -172,27 +183,26 @@ impl Events for Watcher<'_> {
             }
             Event::Removed { destination } => {
                 let would = if self.args.dry_run { "would remove" } else { "removed" };
-                self.tell(&format!("{would} '{}'", shown(*destination)));
+                self.result(&format!("{would} '{}'", shown(*destination)));
             }
             Event::Skipped { reason: Skip::Linked, .. } => {}
+            Event::Skipped { .. } | Event::LeftOut { .. } if !self.args.names_skipped() => {}
             Event::Skipped { destination, reason } => {
                 let reason = match reason {
-                    Skip::Exists | Skip::Linked => "it exists",
-                    Skip::Newer => "it is not older than its source",
+                    Skip::Exists | Skip::Linked => "exists",
+                    Skip::Newer => "not older than its source",
                     Skip::Declined => "declined",
-                    Skip::Done => "an earlier run finished it",
+                    Skip::Done => "already copied",
                 };
                 // Lines on standard output name copied files only.
                 self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
             }
             Event::LeftOut { source } => {
-                self.remark(&format!("left out '{}'", shown(*source)));
+                self.remark(&format!("excluded '{}'", shown(*source)));
             }
             Event::WrittenInto { destination, refusal } => {
                 let path = shown(*destination);
-                self.tell(&format!(
-                    "'{path}' is written into, as it cannot be replaced: {refusal}"
-                ));
+                self.result(&format!("overwrote '{path}' in place: cannot replace it: {refusal}"));
             }
             event => self.warn(event),
         }
@@ -241,7 +251,7 @@ impl Events for Watcher<'_> {
 fn answer() -> Vec<u8> {
     let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
     while !interrupt::is_interrupted() {
-        let read = match io::wait_readable(stdin, Some(LOOK)) {
+        let read = match io::wait_readable(stdin, Some(CANCEL_CHECK)) {
             Ok(true) => io::read(stdin, &mut byte),
             Ok(false) => Err(Errno::AGAIN),
             Err(errno) => Err(errno),

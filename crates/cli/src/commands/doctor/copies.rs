@@ -49,12 +49,11 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
         return Err(Failure::new(Exit::Unsupported, format!("--memcpy: {why}")));
     };
     if effective.is_of_others && cfg!(not(target_env = "gnu")) {
-        let why = "--memcpy: this command is static and has no memcpy of glibc to measure; a build \
-                   with a loader has (PIE=1 make programs)";
-        return Err(Failure::new(Exit::Unsupported, why));
+        let why = "--memcpy: this static program contains no memcpy of glibc";
+        return Err(Failure::new(Exit::Unsupported, why).hint("build it with PIE=1 make programs"));
     }
     if !args.json {
-        note("copying under other thresholds, in fresh processes: some 20 s");
+        note("measuring other thresholds, about 20 s");
     }
     interrupt::catch();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -72,12 +71,12 @@ pub fn printed(copies: &Copies) -> String {
     let mut text = String::new();
     let Some(effective) = &copies.effective else {
         let why = copies.unknown.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "  its thresholds are not known: {why}");
+        let _ = writeln!(text, "  thresholds unknown: {why}");
         return text;
     };
     if effective.is_of_others {
         let loader = effective.loader.display();
-        let _ = writeln!(text, "  of other programs, by {loader}: this command is static");
+        let _ = writeln!(text, "  for other programs, from {loader}: this program is static");
     }
     let mut rows = table(&[]);
     for threshold in &effective.thresholds {
@@ -86,11 +85,11 @@ pub fn printed(copies: &Copies) -> String {
     }
     text.push_str(&render(&rows));
     match &copies.measured {
-        None => text.push_str("  whether others would help here: thalweg doctor --memcpy\n"),
+        None => text.push_str("  to measure other thresholds: thalweg doctor --memcpy\n"),
         Some(found) => {
             if effective.is_of_others {
                 let own = libc_version().unwrap_or_default();
-                let _ = writeln!(text, "  measured with the memcpy inside this command ({own})");
+                let _ = writeln!(text, "  measured with the memcpy of this program ({own})");
             }
             measured(&mut text, found);
         }
@@ -103,7 +102,7 @@ fn measured(text: &mut String, found: &ThresholdsResult) {
         let _ = writeln!(text, "  {}", crossed(crossover));
     }
     if !found.tried.is_empty() {
-        let _ = writeln!(text, "  time of libc's memcpy under each setting, over that without it:");
+        let _ = writeln!(text, "  time of memcpy with each setting, relative to the default:");
         let all = found.tried.iter().chain(&found.confirmed);
         text.push_str(&effects(all.collect()));
     }
@@ -111,7 +110,7 @@ fn measured(text: &mut String, found: &ThresholdsResult) {
         (Some(advice), _) => {
             let _ = writeln!(
                 text,
-                "  helps, and was seen to hurt at none of these sizes:\n    {}",
+                "  faster, and not slower at any of these sizes:\n    {}",
                 advice.line
             );
             for effect in &advice.effects {
@@ -119,17 +118,19 @@ fn measured(text: &mut String, found: &ThresholdsResult) {
             }
         }
         (None, why) => {
-            let _ = writeln!(text, "  no line to advise: {}", why.as_deref().unwrap_or_default());
+            let _ = writeln!(text, "  no better setting: {}", why.as_deref().unwrap_or_default());
         }
     }
 }
 
 fn crossed(crossover: &Crossover) -> String {
     let Crossover { way, from, among: [least, most], bytes, .. } = crossover;
-    let range = format!("of {} to {}", Size(*least), Size(*most));
+    let range = format!("sizes {} to {}", Size(*least), Size(*most));
     match bytes {
-        Some(bytes) => format!("measured: {way} overtakes {from} at {} ({range})", Size(*bytes)),
-        None => format!("measured: {way} does not overtake {from} for good ({range})"),
+        Some(bytes) => {
+            format!("measured: {way} becomes faster than {from} at {} ({range})", Size(*bytes))
+        }
+        None => format!("measured: {way} does not stay faster than {from} ({range})"),
     }
 }
 

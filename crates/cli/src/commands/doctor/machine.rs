@@ -38,9 +38,8 @@ impl Fact {
 pub fn facts() -> Vec<Fact> {
     let machine = Machine::this();
     let keys = machine.iter().map(|(key, value)| match (key, value.parse::<u64>()) {
-        ("pipe-max-size", Ok(bytes)) => {
-            Fact::new(key, value).meaning(format!("{} for anybody's pipe", Size(bytes)))
-        }
+        ("pipe-max-size", Ok(bytes)) => Fact::new(key, value)
+            .meaning(format!("{} per pipe for unprivileged users", Size(bytes))),
         ("cpu", _) if cpu::hidden().is_ok_and(|hidden| !hidden.is_empty()) => {
             Fact::new(key, value).meaning(format!("hidden by {}", cpu::VARIABLE))
         }
@@ -51,9 +50,9 @@ pub fn facts() -> Vec<Fact> {
     if let Some(pages) = host::pipe_user_pages_soft() {
         let bytes = pages.saturating_mul(rustix::param::page_size() as u64);
         let meaning = if pages == 0 {
-            "no limit".to_owned()
+            "unlimited".to_owned()
         } else {
-            format!("after {} in pipes, new ones of this user are small", Size(bytes))
+            format!("beyond {} in pipes, new pipes of this user are small", Size(bytes))
         };
         facts.push(Fact::new("pipe-user-pages-soft", pages.to_string()).meaning(meaning));
     }
@@ -64,8 +63,8 @@ pub fn facts() -> Vec<Fact> {
     if let Some(mode) = host::ThreadStatus::now().seccomp_mode() {
         let meaning = match mode {
             0 => "no filter",
-            1 => "strict: hardly any call is allowed",
-            _ => "a filter: calls may be refused with EPERM or ENOSYS, as containers do",
+            1 => "strict: few system calls are allowed",
+            _ => "filter: system calls may fail with EPERM or ENOSYS, as in containers",
         };
         facts.push(Fact::new("seccomp", mode.to_string()).meaning(meaning));
     }
@@ -75,8 +74,8 @@ pub fn facts() -> Vec<Fact> {
 /// Tries to create a ring.
 fn io_uring() -> Fact {
     let setting = match host::io_uring_disabled() {
-        Some(1) => "kernel.io_uring_disabled = 1: for a group only",
-        Some(2) => "kernel.io_uring_disabled = 2: for nobody",
+        Some(1) => "kernel.io_uring_disabled = 1: permitted for one group",
+        Some(2) => "kernel.io_uring_disabled = 2: not permitted",
         _ => "",
     };
     match Uring::new(1, rustix::param::page_size(), rustix::param::page_size()) {
@@ -95,7 +94,7 @@ fn capabilities(hex: &str) -> String {
     let known = last.ok().and_then(|text| text.trim().parse::<u32>().ok()).map(|last| last + 1);
     let held = bits.count_ones();
     match known {
-        _ if held == 0 => "none: an ordinary process".to_owned(),
+        _ if held == 0 => "none".to_owned(),
         Some(known) if held == known => "all".to_owned(),
         _ if bits >> SYS_RESOURCE & 1 == 0 => format!("{held}, without CAP_SYS_RESOURCE"),
         _ => format!("{held} of them"),

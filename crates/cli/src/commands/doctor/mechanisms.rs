@@ -10,7 +10,7 @@ use thalweg_core::{
 };
 
 use crate::output::{
-    pairs, quantity,
+    pairs,
     table::{render, table},
 };
 
@@ -63,7 +63,7 @@ fn tried(mechanism: &dyn Mechanism, site: &ScratchSite) -> Tried {
     Tried { name: mechanism.info().name, works, fails }
 }
 
-/// Summarizes the results in a sentence or two, before the details.
+/// Summarizes the results, before the details.
 pub fn answer(tried: &[Tried]) -> String {
     let names = |is: fn(&&Tried) -> bool| -> Vec<&str> {
         tried.iter().filter(is).map(|mechanism| mechanism.name).collect()
@@ -73,40 +73,31 @@ pub fn answer(tried: &[Tried]) -> String {
         names(|mechanism| mechanism.works.iter().any(|works| works.broken_promise)),
     );
     let mut text =
-        format!("{} of {} mechanisms work here", tried.len() - nowhere.len(), tried.len());
-    if !nowhere.is_empty() {
-        let _ = write!(text, "; not {}", nowhere.join(", "));
-    }
+        format!("{} of {} methods work here\n", tried.len() - nowhere.len(), tried.len());
     if !broken.is_empty() {
-        let _ = write!(text, "; {} must not be used: BROKEN PROMISE below", broken.join(", "));
+        let _ =
+            writeln!(text, "broken guarantee, do not use: {} (-v shows more)", broken.join(", "));
     }
-    text + ".\n"
+    for mechanism in tried.iter().filter(|mechanism| mechanism.works.is_empty()) {
+        let reasons: Vec<&str> = by_reason(&mechanism.fails).into_keys().collect();
+        let _ = writeln!(text, "{} does not work: {}", mechanism.name, reasons.join("; "));
+    }
+    text
 }
 
-/// Formats the pairs that work, and the reasons for mechanisms that work nowhere; with `all` also the reasons of the
-/// others.
-pub fn printed(tried: &[Tried], all: bool) -> String {
-    let mut untold = 0;
+/// Formats the pairs that work, and the reasons for those that do not.
+pub fn printed(tried: &[Tried]) -> String {
     let mut rows = table(&[]);
     for mechanism in tried {
         let works: Vec<_> = mechanism.works.iter().map(|w| (w.source, w.sink)).collect();
         let works = if works.is_empty() { "nowhere".to_owned() } else { pairs::brief(&works) };
         rows.add_row([format!("  {}", mechanism.name), "works".to_owned(), works]);
-        if !all && !mechanism.works.is_empty() {
-            untold += mechanism.fails.len();
-            continue;
-        }
         for (reason, failing) in by_reason(&mechanism.fails) {
             let text = format!("{}: {reason}", pairs::brief(&failing));
-            rows.add_row([String::new(), "does not".to_owned(), text]);
+            rows.add_row([String::new(), "fails".to_owned(), text]);
         }
     }
-    let mut text = render(&rows);
-    if untold > 0 {
-        let pairs = quantity::count(untold as u64, "pair of ends does", "pairs of ends do");
-        let _ = writeln!(text, "  {pairs} not work with some of them; -v names them and says why");
-    }
-    text
+    render(&rows)
 }
 
 /// Formats the pairs on which each mechanism was tested for sharing, by result.
@@ -127,8 +118,8 @@ pub fn aliases_printed(tried: &[Tried]) -> String {
         let broken = mechanism.works.iter().filter(|w| w.broken_promise);
         let broken: Vec<_> = broken.map(|w| (w.source, w.sink)).collect();
         if !broken.is_empty() {
-            let text = format!("{}; do not use it", pairs::brief(&broken));
-            rows.add_row([format!("  {}", mechanism.name), "BROKEN PROMISE".to_owned(), text]);
+            let text = format!("{}: do not use", pairs::brief(&broken));
+            rows.add_row([format!("  {}", mechanism.name), "BROKEN GUARANTEE".to_owned(), text]);
         }
     }
     render(&rows)

@@ -28,20 +28,20 @@ use crate::{
     profile::Saved,
 };
 
-/// Says what works on this machine, what does not, and why
+/// Check which methods work on this machine
 ///
-/// Every mechanism is tried by its real calls, on tiny files without a name, on pipes and on
-/// sockets of its own. Nothing is left behind.
+/// Each method is tried with its real system calls, on small unnamed files and on private pipes and sockets. Nothing is
+/// left behind.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Try files in this folder instead of the current one
+    /// Try files in this directory instead of the current one
     #[arg(long, value_name = "DIR")]
     pub at: Option<PathBuf>,
-    /// Measure whether other thresholds of libc's memcpy would help, in fresh processes; some 20 s
+    /// Measure whether other thresholds of libc's memcpy would help (about 20 s)
     #[arg(long)]
     pub memcpy: bool,
-    /// Name also what each mechanism cannot do, and why
+    /// Also print facts about the machine, and the results of each method
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     /// Print JSON
@@ -56,7 +56,10 @@ Examples:
   thalweg doctor --memcpy
   thalweg doctor --json | jq '.mechanisms[] | {name, fails}'
 
-\"shared\" for a mechanism: after such a move the source's later changes still show in the sink.";
+With -v, \"shared\" means that later changes of the source show in the copy.";
+
+/// The last line without `-v`.
+const MORE: &str = "hint: -v shows the machine, and what works between which ends\n";
 
 impl Subcommand for DoctorArgs {
     fn outlives_pipes(&self) -> bool {
@@ -66,7 +69,7 @@ impl Subcommand for DoctorArgs {
     fn run(&self, color: bool) -> Result<Exit, Failure> {
         let here = self.at.clone().unwrap_or_else(|| PathBuf::from("."));
         if !here.is_dir() {
-            return Err(Failure::new(Exit::Usage, format!("{} is no folder", quoted(&here))));
+            return Err(Failure::new(Exit::Usage, format!("{}: not a directory", quoted(&here))));
         }
         let facts = machine::facts();
         let places = places::all(&here);
@@ -83,7 +86,17 @@ impl Subcommand for DoctorArgs {
             }))?;
             return Ok(Exit::Done);
         }
-        let mut text = mechanisms::answer(&tried) + &format!("profile: {}\n\n", saved.describe());
+        let mut text = mechanisms::answer(&tried) + &format!("profile: {}\n", saved.describe());
+        if saved.current.is_some() {
+            text += &screen::sentinel(&looks);
+        }
+        if self.memcpy {
+            text += &copies::printed(&copies);
+        }
+        if !self.verbose {
+            return print(&(text + MORE)).map(|()| Exit::Done);
+        }
+        text.push('\n');
         let mut section = |title: &str, body: &str| {
             let _ = writeln!(text, "{}\n{body}", paint::strong(title, color));
         };
@@ -91,24 +104,16 @@ impl Subcommand for DoctorArgs {
         for fact in &facts {
             rows.add_row([format!("  {}", fact.name), fact.shown()]);
         }
-        if saved.current.is_some() {
-            let told = screen::sentinel(&looks);
-            rows.add_row([
-                "  sentinel".to_owned(),
-                told.trim_start_matches("sentinel: ").trim_end().to_owned(),
-            ]);
-        }
         section("Machine", &render(&rows));
-        section("Files, by place", &places::printed(&places));
+        section("Files, by directory", &places::printed(&places));
+        section("Methods, tried with their real calls", &mechanisms::printed(&tried));
         section(
-            "Mechanisms, tried by their real calls",
-            &mechanisms::printed(&tried, self.verbose),
-        );
-        section(
-            "Does a later change of the source show in the sink?",
+            "Do later changes of the source show in the copy?",
             &mechanisms::aliases_printed(&tried),
         );
-        section("libc's memcpy", &copies::printed(&copies));
+        if !self.memcpy {
+            section("memcpy of libc", &copies::printed(&copies));
+        }
         print(&text)?;
         Ok(Exit::Done)
     }

@@ -66,7 +66,7 @@ fn tried(folder: &Path) -> Option<Tried> {
 pub fn printed(places: &[Tried]) -> String {
     let mut text = String::new();
     for place in places {
-        let remote = if place.remote { ", served from elsewhere" } else { "" };
+        let remote = if place.remote { ", remote" } else { "" };
         let _ =
             writeln!(text, "  {}: {}{remote} ({})", place.path, place.file_system, place.options);
         if !place.works.is_empty() {

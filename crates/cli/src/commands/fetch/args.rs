@@ -7,74 +7,72 @@ use thalweg_serve::client::Connections;
 
 use crate::args::{Choice, FsyncArgs, ProgressArgs, flag};
 
-/// Fetches files of web servers, whole or not at all
+/// Fetch files from web servers
 ///
-/// A file gets its name only when all of it is there. Until then it is a part beside that name, with a
-/// journal of what is there: whatever stops the command, the same command goes on and moves only what is
-/// missing, if the server says by what the file is known again. A file that changes on the server
-/// meanwhile is fetched anew, never put together.
+/// A file appears under its name only when it is complete. Until then, a partial file and a journal are kept beside it: if
+/// the command is stopped, the same command continues, provided that the server sends a strong validator. If the file
+/// changes on the server, it is fetched again from the start.
 ///
-/// With -r the URL is a folder that `thalweg serve` shares, and DST becomes it: only files that differ in
-/// size or time of modification are moved, nothing is removed, and a folder that is not there yet appears
-/// when all is in it.
+/// With -r, the URL is a directory of `thalweg serve`, and DST becomes a copy of it. Only files with another size or
+/// modification time are fetched, and nothing is removed. A new directory appears when it is complete.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FetchArgs {
-    /// What to fetch, and where to put it: a file, a folder that is there, or `-` for standard output;
-    /// without that, into the current folder under the last name of the URL
+    /// URLs, then the destination: a file, an existing directory, or `-` for standard output
+    ///
+    /// Without a destination, the last part of the URL names a file in the current directory.
     #[arg(value_name = "URL... [DST]", required = true)]
     pub words: Vec<String>,
-    /// Replace files that have the name of a URL's last part
+    /// Replace existing files in a directory
     #[arg(short, long)]
     pub force: bool,
-    /// Fetch the whole folder at the URL, from `thalweg serve`, with modes and times
+    /// Fetch a directory of `thalweg serve`, with modes and times
     #[arg(short, long)]
     pub recursive: bool,
-    /// As -r, and keep owners and set-id bits where that is permitted
+    /// Like -r, and also keep owners and set-id bits if permitted
     #[arg(short, long)]
     pub archive: bool,
-    /// With -r: how many connections
+    /// With -r: use this many connections
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// With -r: files of the same size are compared by their hashes and not by their times; the server needs --hash too
+    /// With -r: compare files of equal size by hash, not by time; the server needs --hash
     #[arg(long)]
     pub hash: bool,
-    /// With -r: refuse a list of files that is longer than this; it waits on the disk, not in memory
+    /// With -r: refuse a longer list of files
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_some_bytes)]
     pub max_list: u64,
-    /// How many connections bring one file: `auto` begins with one and adds one while that makes it faster
+    /// Connections per file; `auto` adds connections while the rate grows
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connections)]
     #[arg(env = "THALWEG_CONNECTIONS", hide_env = true)]
     pub connections: Connections,
-    /// A list of digests, as sha256sum, b3sum and xxhsum write and read it; each file must have its own
+    /// Verify each file with this list of hashes, as sha256sum, b3sum or xxhsum write it
     #[arg(long, value_name = "FILE|URL")]
     pub sums: Option<String>,
-    /// The SHA-256 that the file must have
+    /// Verify the file with this SHA-256 hash
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
-    /// The BLAKE3 that the file must have
+    /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device and compare it with these, or with what the server says
+    /// Read the file back from the device and compare its hash, if necessary with that of the server
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]
     pub durable: FsyncArgs,
-    /// Trust the authorities of this file (PEM) instead of those of the system, for https
+    /// For https: trust the certificates in this PEM file instead of those of the system
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
-    /// Do not look for user and password in ~/.netrc
+    /// Do not read user names and passwords from ~/.netrc
     #[arg(long)]
     pub no_netrc: bool,
-    /// Send this header too, `NAME: VALUE`; may be given several times
+    /// Send this header, `NAME: VALUE`; may be repeated
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// Retry this often when nothing came since the last try, also before the server has answered once
-    /// [default: 5, and 0 before its first answer if no connection can be made]
+    /// Retry this many times without progress [default: 5; 0 if the first connection fails]
     #[arg(long, value_name = "N", env = "THALWEG_RETRIES", hide_env = true)]
     pub retries: Option<u32>,
-    /// Replace a connection on which nothing comes for so long
+    /// Replace a connection that delivers nothing for this long
     #[arg(
         long,
         value_name = "TIME",
@@ -84,14 +82,14 @@ pub struct FetchArgs {
     )]
     #[arg(value_parser = parse_duration)]
     pub stall: Duration,
-    /// Move no more than this many bytes a second, over all connections together
+    /// Limit the total rate, in bytes per second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
-    /// Move no more than this many bytes a second over one connection
+    /// Limit the rate of each connection, in bytes per second
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub limit_each: Option<u64>,
-    /// Say at the end also what moved the bytes, and the processor time
+    /// Also print the CPU time and the methods
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
@@ -105,26 +103,30 @@ fn connections(text: &str) -> Result<Connections, String> {
         "auto" => Ok(Connections::Auto),
         number => match number.parse() {
             Ok(number @ 1..=64) => Ok(Connections::Exactly(number)),
-            _ => Err("a number from 1 to 64, or auto".to_owned()),
+            _ => Err("expected a number from 1 to 64, or auto".to_owned()),
         },
     }
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg fetch http://host/big.iso                  as big.iso; the same again goes on after a kill
+  thalweg fetch http://host/big.iso         repeat it to continue
   thalweg fetch http://host/big.iso /srv/images/
   thalweg fetch --sha256 e3b0...b855 http://host/big.iso
   thalweg fetch --sums http://host/SHA256SUMS http://host/big.iso
   thalweg fetch http://host/a.tar.gz - | tar xz
   thalweg fetch --header 'Authorization: Bearer TOKEN' http://host/big.iso
   thalweg fetch --json http://host/big.iso | jq .mechanism
-  thalweg fetch -r http://host:8000/photos/ photos   from `thalweg serve`; again: only what differs
+  thalweg fetch -r http://host:8000/photos/ photos
 
-Proxies: http_proxy, https_proxy, all_proxy and no_proxy, as with curl.
+Proxies: http_proxy, https_proxy, all_proxy and no_proxy, as in curl.
 
-Exit status: 0 done; 1 failed, or a digest differs; 2 usage; 3 incomplete, and the same command goes on;
-4 not to be had here, such as an unknown scheme.";
+Exit status:
+  0  success
+  1  error, or a hash that differs
+  2  wrong usage
+  3  incomplete: run the same command again to continue
+  4  not supported, such as an unknown URL scheme";
 
 impl FetchArgs {
     /// Returns `true` if the URL names a directory.

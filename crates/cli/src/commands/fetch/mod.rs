@@ -20,12 +20,13 @@ use thalweg_tree::Hash;
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure, OUTPUT, advice, transfer_error},
+    exit::{Exit, Failure, OUTPUT, advice, transfer_failure},
     interrupt,
     output::{
         answer::{Answer, Verified},
         quantity,
-        text::{answer_beside, complain, keep, note, print},
+        summary_words::time_and_rate,
+        text::{answer_beside, keep, note, print, report},
     },
     profile::{Moves, Saved},
     stdio,
@@ -38,6 +39,9 @@ mod watcher;
 
 pub use args::FetchArgs;
 use watcher::Shown;
+
+/// The hint after a fetch that can continue.
+const AGAIN: &str = "run the same command again to continue";
 
 /// Default of `--retries`: retries since the last received byte.
 const RETRIES: u32 = 5;
@@ -53,12 +57,12 @@ impl Subcommand for FetchArgs {
             return tree::run(self, &targets, destination, options);
         }
         if self.hash {
-            let why = "--hash is of trees: with -r; of single files there are --sha256, --blake3 and --verify";
+            let why = "--hash requires -r; for single files use --sha256, --blake3 or --verify";
             return Err(Failure::new(Exit::Usage, why));
         }
         let places = places(&targets, destination.as_deref())?;
         if targets.len() > 1 && !options.expected.is_empty() {
-            let why = "--sha256 and --blake3 are of one file; fetch the others by themselves";
+            let why = "--sha256 and --blake3 require a single URL";
             return Err(Failure::new(Exit::Usage, why));
         }
         interrupt::catch();
@@ -74,8 +78,7 @@ impl Subcommand for FetchArgs {
                 Ok(()) => {}
                 Err(failure) if targets.len() == 1 => return Err(failure),
                 Err(failure) => {
-                    complain(&failure.message);
-                    worst = worse(worst, failure.exit);
+                    worst = worse(worst, report(&failure));
                     if interrupt::is_interrupted() {
                         break;
                     }
@@ -136,14 +139,13 @@ fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>
         (None, Some(path)) if targets.len() == 1 => Ok(vec![Place::Named(path.to_owned())]),
         (None, path) => {
             let path = quoted(path.unwrap_or(Path::new("-")));
-            Err(usage(format!("{path} is no folder, and several files are to be fetched")))
+            Err(usage(format!("{path}: not a directory, but several files are fetched")))
         }
         (Some(folder), _) => {
             let inside = |target: &FetchUrl| {
                 let name = target.name().ok_or_else(|| {
-                    let why =
-                        "the URL names no file; name a destination, or fetch the directory with -r";
-                    usage(format!("{target}: {why}"))
+                    usage(format!("{target}: the URL contains no file name"))
+                        .hint("name a destination, or fetch the directory with -r")
                 })?;
                 Ok(Place::Inside(folder.to_owned(), name))
             };
@@ -154,10 +156,8 @@ fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>
 
 fn options(args: &FetchArgs) -> Result<FetchOptions, Failure> {
     let headers: Result<Vec<_>, FetchError> = args.header.iter().map(|text| header(text)).collect();
-    let given = [
-        (Hash::Sha256, &args.sha256, "--sha256 says"),
-        (Hash::Blake3, &args.blake3, "--blake3 says"),
-    ];
+    let given =
+        [(Hash::Sha256, &args.sha256, "--sha256"), (Hash::Blake3, &args.blake3, "--blake3")];
     let given =
         given.into_iter().filter_map(|(hash, digits, by)| Some((hash, digits.as_ref()?, by)));
     let expected: Result<Vec<_>, FetchError> =
@@ -195,8 +195,7 @@ impl FetchArgs {
     ) -> Result<(), Failure> {
         let path = place.path();
         if place.is_output() && (options.verify || !options.expected.is_empty()) {
-            let why = "standard output is not read back: --verify, --sums, --sha256 and --blake3 \
-                       want a file";
+            let why = "--verify, --sums, --sha256 and --blake3 cannot be used with standard output";
             return Err(Failure::new(Exit::Usage, why));
         }
         let destination = self.open(place)?;
@@ -214,7 +213,7 @@ impl FetchArgs {
             Err(failed) => {
                 watcher.finish(failed.report.bytes);
                 let failure = of_failed(&failed, target, &path);
-                let error = Some(failure.message.clone());
+                let error = Some(failure.one_line());
                 let answer = Answer { files: 0, error, ..Answer::of(&failed.report) };
                 (failed.report, answer, Err(failure))
             }
@@ -241,21 +240,20 @@ impl FetchArgs {
         opened.map_err(|error| Failure::of_destination(error, &place.path()))
     }
 
-    /// Returns text such as `fetched 'big.iso', 1.2 GiB in 4.0 s: 300.0 MiB/s; 200.0 MiB were there`.
+    /// Returns text such as `'big.iso' fetched (1.2 GiB) in 4.0 s, 300.0 MiB/s, 200.0 MiB from an earlier run`.
     fn words(&self, fetched: &Fetched, path: &Path) -> String {
         let report = &fetched.report;
         let mut text = format!(
-            "fetched {}, {} in {}: {}",
+            "{} fetched ({}){}",
             quoted(path),
             quantity::bytes(fetched.bytes),
-            quantity::duration(report.wall),
-            quantity::rate(report.bytes, report.wall),
+            time_and_rate(report.bytes, report.wall),
         );
         if fetched.resumed > 0 {
-            let _ = write!(text, "; {} were there", quantity::bytes(fetched.resumed));
+            let _ = write!(text, ", {} from an earlier run", quantity::bytes(fetched.resumed));
         }
         if !fetched.checked.is_empty() {
-            let _ = write!(text, "; {} agrees", fetched.checked.join(" and "));
+            let _ = write!(text, ", {} verified", fetched.checked.join(" and "));
         }
         if self.verbose {
             text += &by(report);
@@ -266,13 +264,16 @@ impl FetchArgs {
 
 /// Formats the CPU time, and the bytes moved by each mechanism.
 fn by(report: &Report) -> String {
-    let mut text = format!("; {} of processor time", quantity::duration(report.cpu));
+    let mut text = format!(", {} CPU time", quantity::duration(report.cpu));
     for share in &report.shares {
         let _ = write!(text, "\n  {} by {}", quantity::bytes(share.bytes), share.mechanism);
     }
     for step in &report.steps_down {
-        let _ =
-            write!(text, "\n  from {} to {}: {}: {}", step.from, step.to, step.call, step.reason);
+        let _ = write!(
+            text,
+            "\n  fell back from {} to {}: {}: {}",
+            step.from, step.to, step.call, step.reason
+        );
     }
     text
 }
@@ -297,16 +298,17 @@ fn of_failed(failed: &FetchFailure, target: &FetchUrl, path: &Path) -> Failure {
     }
     if let FetchError::Moved(error) = &failed.error {
         let sink = if path.as_os_str() == "-" { OUTPUT.into() } else { shown(path).to_string() };
-        failure.message = transfer_error(error, &target.to_string(), &sink);
+        failure = transfer_failure(error, &target.to_string(), &sink);
     }
     if failed.kept {
         let of = failed.size.map(|size| format!(" of {}", quantity::exact(size)));
         let _ = write!(
             failure.message,
-            "; {}{} are kept, and the same command goes on",
+            "; kept {}{}",
             quantity::exact(failed.there),
             of.unwrap_or_default()
         );
+        failure.hint = with_next(&failure.hint, AGAIN);
         if failure.exit == Exit::Failed {
             failure.exit = Exit::Incomplete;
         }
@@ -322,14 +324,19 @@ fn failure(error: &FetchError, what: &str) -> Failure {
         FetchError::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,
     };
-    let next = match error {
+    let hint = match error {
         FetchError::Moved(error) => advice(error.errno),
         FetchError::Unreached { .. } => {
-            "; check the host and the port; --retries 5 waits for a server that is starting"
+            "check the host and the port; --retries 5 waits for a server that is starting"
         }
         _ => "",
     };
-    Failure::new(exit, format!("{what}{error}{next}"))
+    Failure::new(exit, format!("{what}{error}")).hint(hint)
+}
+
+/// Appends another hint.
+fn with_next(hint: &str, next: &str) -> String {
+    if hint.is_empty() { next.to_owned() } else { format!("{hint}; {next}") }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub fn expecting(
         let name = target.name().ok_or_else(|| {
             Failure::new(
                 Exit::Usage,
-                format!("'{target}' ends in no name to be found by in --sums"),
+                format!("'{target}': the URL contains no file name to look up in --sums"),
             )
         })?;
         options.expected.push(sums.of(&name).map_err(|error| failure(&error, ""))?);

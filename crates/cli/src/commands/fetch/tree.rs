@@ -15,13 +15,14 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::{Progress, Total};
 
-use super::{FetchArgs, by, failure};
+use super::{AGAIN, FetchArgs, by, failure, with_next};
 use crate::{
     exit::{Exit, Failure, advice},
     interrupt,
     output::{
         answer::{Answer, Tree},
         quantity,
+        summary_words::{count, grouped, time_and_rate},
         text::{complain, keep, note, print},
     },
     progress::Meter,
@@ -35,20 +36,21 @@ pub fn run(
     files: FetchOptions,
 ) -> Result<Exit, Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
-    let [target] = targets else { return usage("-r fetches one folder; name one URL") };
+    let [target] = targets else { return usage("-r requires a single URL") };
     if !files.expected.is_empty() || args.verify || args.sums.is_some() {
-        return usage(
-            "--sha256, --blake3, --sums and --verify are of single files, and -r fetches many",
-        );
+        return usage("--sha256, --blake3, --sums and --verify cannot be used with -r");
     }
     let target = target.as_folder();
     let path = match destination {
         Some(path) if path.as_os_str() == "-" => {
-            return usage("a folder does not go to standard output; the server's ?tar does");
+            return usage("-r cannot write to standard output; fetch URL?tar without -r instead");
         }
         Some(path) => path,
         None => target.folder_name().map(PathBuf::from).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("'{target}' ends in no name; say where to put it"))
+            Failure::new(
+                Exit::Usage,
+                format!("'{target}': the URL contains no name; name a destination"),
+            )
         })?,
     };
     interrupt::catch();
@@ -69,7 +71,7 @@ pub fn run(
         Err(error) => {
             let failure = begun(error);
             if args.shown.json {
-                let error = Some(failure.message.clone());
+                let error = Some(failure.one_line());
                 keep(print(&(Answer { error, ..Answer::of(&Report::default()) }.line() + "\n")));
             }
             Err(failure)
@@ -89,7 +91,7 @@ fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> Failure {
 /// Formats an error in writing below the destination.
 fn unwritten(error: &thalweg_core::Error, path: &Path) -> Failure {
     let text = error.between("the connection", &quoted(path));
-    Failure::new(Exit::Failed, format!("{text}{}", advice(error.errno)))
+    Failure::new(Exit::Failed, text).hint(advice(error.errno))
 }
 
 /// Prints the results.
@@ -97,13 +99,13 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
     for Missed { path: below, error } in &fetched.missed {
         let at = path.join(OsStr::from_bytes(below));
         let message = match error {
-            FetchError::Destination(error) => Failure::of_destination(*error, &at).message,
+            FetchError::Destination(error) => Failure::of_destination(*error, &at).one_line(),
             error => format!("{}: {error}", quoted(&at)),
         };
         complain(&message);
     }
     let failure = left(path, fetched);
-    let error = failure.as_ref().map(|failure| failure.message.clone());
+    let error = failure.as_ref().map(Failure::one_line);
     if args.shown.json {
         let tree = Tree {
             links: fetched.links,
@@ -129,12 +131,12 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
             FetchError::Moved(error) if error.side != Side::Source => unwritten(error, path),
             error => failure(error, &format!("{}: ", quoted(path))),
         };
-        let _ = write!(failure.message, "; {} came", files(fetched.files));
+        let _ = write!(failure.message, "; {} fetched", files(fetched.files));
         if let Some(name) = &fetched.kept {
             let kept = path.with_file_name(OsStr::from_bytes(name.to_bytes()));
-            let _ = write!(failure.message, " and wait in {}", quoted(&kept));
+            let _ = write!(failure.message, ", kept in {}", quoted(&kept));
         }
-        failure.message += "; the same command goes on";
+        failure.hint = with_next(&failure.hint, AGAIN);
         if failure.exit == Exit::Failed {
             failure.exit = Exit::Incomplete;
         }
@@ -147,43 +149,40 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     let mut parts = Vec::new();
     if missed > 0 {
         let entries = quantity::count(missed, "entry", "entries");
-        parts.push(format!("{entries} could not be fetched"));
+        parts.push(format!("{entries} failed"));
     }
     if left_out > 0 {
         let entries = quantity::count(left_out, "entry", "entries");
-        parts
-            .push(format!("{entries} the server left out: unreadable, or no file, folder or link"));
+        parts.push(format!("{entries} not offered by the server (unreadable or special)"));
     }
-    let text = format!("{}: not all of it is there: {}", quoted(path), parts.join("; "));
+    let text = format!("{}: incomplete: {}", quoted(path), parts.join(", "));
     let may_come = fetched.later > 0 && fetched.later == missed && left_out == 0;
     Some(if may_come {
-        let next = "the same command brings what the server gives by then";
-        Failure::new(Exit::Incomplete, format!("{text}; {next}"))
+        Failure::new(Exit::Incomplete, text).hint(AGAIN)
     } else {
         Failure::new(Exit::Failed, text)
     })
 }
 
-/// Returns text such as `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4.0 s: 300.0 MiB/s; 80 files had not
-/// changed`.
+/// Returns text such as `12 files, 3 links fetched into 'photos' (1.2 GiB) in 4.0 s, 300.0 MiB/s, 80 unchanged`.
 fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     let report = &fetched.report;
-    let mut text = format!("fetched {}, {}", quoted(path), files(fetched.files));
+    let mut text = files(fetched.files);
     if fetched.links > 0 {
-        let _ = write!(text, ", {}", quantity::count(fetched.links, "link", "links"));
+        let _ = write!(text, ", {}", count(fetched.links, "link", "links"));
     }
     let _ = write!(
         text,
-        ", {} in {}: {}",
+        " fetched into {} ({}){}",
+        quoted(path),
         quantity::bytes(report.bytes),
-        quantity::duration(report.wall),
-        quantity::rate(report.bytes, report.wall)
+        time_and_rate(report.bytes, report.wall)
     );
     if fetched.resumed > 0 {
-        let _ = write!(text, "; {} were there", quantity::bytes(fetched.resumed));
+        let _ = write!(text, ", {} from an earlier run", quantity::bytes(fetched.resumed));
     }
     if fetched.unchanged > 0 {
-        let _ = write!(text, "; {} had not changed", files(fetched.unchanged));
+        let _ = write!(text, ", {} unchanged", grouped(fetched.unchanged));
     }
     if is_verbose {
         text += &by(report);
@@ -192,7 +191,7 @@ fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
 }
 
 fn files(number: u64) -> String {
-    quantity::count(number, "file", "files")
+    count(number, "file", "files")
 }
 
 /// Shows progress and messages.

@@ -6,31 +6,31 @@ use thalweg_core::quantity::parse_bytes;
 
 use crate::args::{Choice, flag};
 
-/// Says which mechanism would move SRC to DST, and why no other
+/// Show which method would copy SRC to DST, and why
 ///
-/// Every mechanism gets a verdict. Nothing is written to DST: mechanisms are tried on files without
-/// a name in the two folders. `memory:`, `pipe:`, `unix:` and `tcp:` (also `tcp:HOST:PORT`) stand for ends that are not
-/// there yet; a file of such a name is `./pipe:`. From `process:` or `loan:` (memory lent to the sender)
-/// to `process:` (memory used before), `fresh:` or `huge:` the ways of `thalweg send` are judged.
+/// Nothing is written to DST: methods are tried with unnamed files in the two directories. `memory:`, `pipe:`, `unix:` and
+/// `tcp:` (also `tcp:HOST:PORT`) mean ends that do not exist yet; write `./pipe:` for a file with such a name. For the
+/// methods of `thalweg send`, SRC is `process:` or `loan:` (memory lent to the sender), and DST is `process:` (memory used
+/// before), `fresh:` or `huge:`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
-    /// What would be moved: a file, a folder, a device, a FIFO, or `-` for standard input
+    /// Source: a file, directory, device or FIFO; `-` is standard input
     pub source: PathBuf,
-    /// Where to; it need not exist. `-` is standard output
+    /// Destination, which need not exist; `-` is standard output
     pub sink: PathBuf,
-    /// How many bytes, where the source does not say so or another number is meant
+    /// Plan for this many bytes [default: the size of the source]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     #[command(flatten)]
     pub choice: Choice,
-    /// Name also the mechanisms that cannot do it here, and why
+    /// Also print the verdict on every method
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
-    /// It is driven by steps that must not sleep, as the server does.
+    /// `true` if the transfer is driven by steps that must not sleep, as in the server.
     #[arg(skip)]
     pub stepwise: bool,
 }

@@ -59,14 +59,21 @@ impl Subcommand for PlanArgs {
                 "turns": plan.turns, "schema": SCHEMA,
             }))?;
         } else {
+            let details = Details { plan: &plan, size: facts.len, cite: &evidence_text, color };
             let mut text = match (facts.source.kind, facts.sink.kind) {
                 (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
-                _ => answer(&plan, facts.len),
+                _ => details.answer(),
             };
-            text += &about((&source, &sink), &saved, untried.as_ref());
-            text += &verdicts_text(&plan, (facts.len, self.verbose), &evidence_text, color);
-            text += &kernels_text("COPY KERNEL", &kernels, facts.len);
-            print(&(text + &kernels_text("FILL", &fills, facts.len)))?;
+            text += &ends_text(&source, &sink, untried.as_ref());
+            text += &format!("profile: {}\n", saved.describe());
+            if self.verbose || plan.impossible.is_some() {
+                text += &details.verdicts();
+                text += &kernels_text("COPY KERNEL", &kernels, facts.len);
+                text += &kernels_text("FILL", &fills, facts.len);
+            } else {
+                text += MORE;
+            }
+            print(&text)?;
         }
         Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
     }
@@ -87,36 +94,14 @@ fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
 /// Formats the answer for copies within memory, which need no system call.
 fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
     match (size.and_then(|size| Band::of(bands, size)), bands) {
-        (Some(band), _) => format!("the copy kernel {} would be used\n", band.kernel),
-        (None, []) => "libc's memcpy would be used: no kernel was measured here (`thalweg tune` \
-                       measures them)\n"
-            .to_owned(),
+        (Some(band), _) => format!("copy kernel {}\n", band.kernel),
+        (None, []) => "memcpy of libc (no kernel measured)\n".to_owned(),
         (None, bands) => {
             let each: Vec<String> =
                 bands.iter().map(|b| format!("{} up to {}", b.kernel, Size(b.upto))).collect();
-            format!("copy kernels that would be used: {}\n", each.join(", "))
+            format!("copy kernels {}\n", each.join(", "))
         }
     }
-}
-
-/// Formats the answer in one sentence, before the evidence.
-fn answer(plan: &Plan, size: Option<u64>) -> String {
-    let Some(verdict) = plan.chosen() else { return String::new() };
-    let Judgement::Chosen { why } = &verdict.judgement else { return String::new() };
-    let takes = plan.expected(verdict).map_or(String::new(), |ns| {
-        let what = if size.is_some() { "in about " } else { "at about " };
-        format!(", {what}{}", expected(ns, size))
-    });
-    let turns = plan.turns.as_ref().map_or(String::new(), |turns| {
-        let (last, others) = turns.among.split_last().unwrap_or((&"", &[]));
-        let others = others.join(", ");
-        let when = match turns.promise {
-            Some(_) => "as soon as it falls far behind what was measured of it",
-            None => "on its first bytes",
-        };
-        format!("{others} and {last} would take turns {when}, and the best go on\n")
-    });
-    format!("{} would be used{takes}: {why}\n{turns}", verdict.mechanism)
 }
 
 fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
@@ -175,62 +160,96 @@ fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
     }
 }
 
-/// Describes the ends and the evidence.
-fn about(
-    (source, sink): (&EndpointArg, &EndpointArg),
-    saved: &Saved,
-    untried: Option<&Unfit>,
-) -> String {
-    let mut text = format!("{} -> {}\n", source.describe(), sink.describe());
-    let _ = writeln!(text, "profile: {}", saved.describe());
+/// Describes the ends.
+fn ends_text(source: &EndpointArg, sink: &EndpointArg, untried: Option<&Unfit>) -> String {
+    let mut text = format!("from {} to {}\n", source.describe(), sink.describe());
     if let Some(unfit) = untried {
-        let _ = writeln!(text, "not tried on such ends, judged by facts alone: {unfit}");
+        let _ = writeln!(text, "methods were not tried here: {unfit}");
     }
     text
 }
 
-type Cite<'c> = dyn Fn(&Evidence) -> String + 'c;
+/// The last line of a plan without `-v`.
+const MORE: &str = "hint: -v shows the verdict on every method\n";
 
-/// Formats a row for every mechanism. Those that do not work here are only counted, or listed with `all`.
-fn verdicts_text(
-    plan: &Plan,
-    (size, all): (Option<u64>, bool),
-    cite: &Cite<'_>,
+/// A plan to print.
+struct Details<'d> {
+    plan: &'d Plan,
+    /// Bytes to move, if known.
+    size: Option<u64>,
+    /// Formats a measurement.
+    cite: &'d dyn Fn(&Evidence) -> String,
     color: bool,
-) -> String {
-    let all = all || plan.impossible.is_some();
-    let is_told = |verdict: &&Verdict| all || verdict.judgement.is_usable();
-    let mut text = String::new();
-    if let Some(reason) = &plan.impossible {
-        let _ = writeln!(text, "impossible: {reason}");
-    }
-    let mut rows = table(&["MECHANISM", "VERDICT", "EXPECTED", "MEASURED"]);
-    for verdict in plan.verdicts.iter().filter(is_told) {
-        rows.add_row([
-            verdict.mechanism.to_owned(),
-            verdict_text(verdict),
-            plan.expected(verdict).map_or("-".to_owned(), |ns| expected(ns, size)),
-            verdict.evidence.as_ref().map_or("-".to_owned(), cite),
-        ]);
-    }
-    let chosen = plan.chosen().map(|verdict| verdict.mechanism);
-    text.push('\n');
-    for line in render(&rows).lines() {
-        let name = line.split_whitespace().next();
-        let line = if name.is_some() && name == chosen && !line.starts_with(' ') {
-            paint::strong(line, color)
-        } else {
-            line.to_owned()
-        };
-        text.push_str(&line);
+}
+
+impl Details<'_> {
+    /// Formats the answer in one line, then the reason.
+    fn answer(&self) -> String {
+        let plan = self.plan;
+        let Some(verdict) = plan.chosen() else { return String::new() };
+        let Judgement::Chosen { why } = &verdict.judgement else { return String::new() };
+        let is_tie = |verdict: &&Verdict| matches!(verdict.judgement, Judgement::Tie);
+        let ties = plan.verdicts.iter().filter(is_tie).count() as u64;
+        let mut text = paint::strong(verdict.mechanism, self.color);
+        match ties {
+            0 if verdict.evidence.is_none() => text += " (not measured)",
+            0 => {}
+            ties => {
+                let _ = write!(text, " (tied with {})", quantity::count(ties, "other", "others"));
+            }
+        }
+        if let Some(ns) = plan.expected(verdict) {
+            let _ = write!(text, ", about {}", expected(ns, self.size));
+        }
+        let _ = write!(text, "\nreason: {}", why.trim_start_matches("not measured: "));
+        if let Some(evidence) = &verdict.evidence {
+            let _ = write!(text, "; {}", (self.cite)(evidence));
+        }
         text.push('\n');
+        if let Some(turns) = &plan.turns {
+            let (first, others) = turns.among.split_first().unwrap_or((&"", &[]));
+            let all = turns.among.join(", ");
+            let _ = match turns.promise {
+                Some(_) => writeln!(
+                    text,
+                    "If {first} turns out much slower than measured, thalweg also tries {} and \
+                     continues with the fastest.",
+                    others.join(", ")
+                ),
+                None => writeln!(
+                    text,
+                    "thalweg tries {all} on the first blocks and continues with the fastest."
+                ),
+            };
+        }
+        text
     }
-    let unfit = plan.verdicts.iter().filter(|verdict| !is_told(verdict)).count();
-    if unfit > 0 {
-        let others = quantity::count(unfit as u64, "other cannot", "others cannot");
-        let _ = writeln!(text, "\n{others} do it here; -v says why");
+
+    /// Formats a row for every mechanism.
+    fn verdicts(&self) -> String {
+        let mut text = String::new();
+        if let Some(reason) = &self.plan.impossible {
+            let _ = writeln!(text, "impossible: {reason}");
+        }
+        let mut rows = table(&["METHOD", "VERDICT", "EXPECTED", "MEASURED"]);
+        for verdict in &self.plan.verdicts {
+            rows.add_row([
+                verdict.mechanism.to_owned(),
+                verdict_text(verdict),
+                self.plan.expected(verdict).map_or("-".to_owned(), |ns| expected(ns, self.size)),
+                verdict.evidence.as_ref().map_or("-".to_owned(), self.cite),
+            ]);
+        }
+        let chosen = self.plan.chosen().map(|verdict| verdict.mechanism);
+        text.push('\n');
+        for line in render(&rows).lines() {
+            let name = line.split_whitespace().next();
+            let is_chosen = name.is_some() && name == chosen && !line.starts_with(' ');
+            text.push_str(&paint::strong(line, self.color && is_chosen));
+            text.push('\n');
+        }
+        text
     }
-    text
 }
 
 /// Returns text such as `chosen (buffer=512K): fastest measured`.
@@ -239,9 +258,9 @@ fn verdict_text(verdict: &Verdict) -> String {
     let tuned = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
     match &verdict.judgement {
         Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
-        Judgement::Tie => format!("no difference shown{tuned}"),
+        Judgement::Tie => format!("tied with the chosen method{tuned}"),
         // With `--prefer cpu` or `memory` another mechanism may be faster than the chosen one.
-        Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x its time{tuned}"),
+        Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x the time{tuned}"),
         Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
         Judgement::Unmeasured => "possible, not measured".to_owned(),
         Judgement::Unfit { reason } => format!("no: {reason}"),
@@ -263,13 +282,13 @@ fn time_for(ns_per_byte: f64, size: u64) -> Duration {
 fn evidence_text(evidence: &Evidence) -> String {
     let over = match evidence.sink_state {
         SinkState::Fresh => "",
-        SinkState::Resident => ", over a file that is there",
+        SinkState::Resident => ", over an existing file",
     };
     evidence.cited(LAST_RESORT.info().name) + over
 }
 
 /// Returns the verdicts as JSON, with the evidence also as text.
-fn verdicts_json(plan: &Plan, cite: &Cite<'_>) -> Vec<Value> {
+fn verdicts_json(plan: &Plan, cite: &dyn Fn(&Evidence) -> String) -> Vec<Value> {
     let with_words = |verdict: &Verdict| {
         let mut value = json!(verdict);
         value["cited"] = json!(verdict.evidence.as_ref().map(cite));

@@ -5,7 +5,7 @@ use std::{path::Path, thread};
 use thalweg_channel::bulk::{Destination, Facts, MECHANISMS, Options, choose, known, words};
 use thalweg_core::profile::Evidence;
 
-use super::{answer, verdicts_json, verdicts_text};
+use super::{Details, MORE, verdicts_json};
 use crate::{
     commands::plan::PlanArgs,
     exit::{Exit, Failure},
@@ -56,11 +56,12 @@ pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure>
             "schema": SCHEMA,
         }))?;
     } else {
-        let ends = facts.ends();
-        let head = format!("{ends}, two processes\nprofile: {}\n", saved.describe());
-        let answer = answer(&plan, facts.size);
-        let rows = verdicts_text(&plan, (facts.size, args.verbose), &cite, color);
-        print(&(answer + &head + &rows))?;
+        let details = Details { plan: &plan, size: facts.size, cite: &cite, color };
+        let (ends, profile) = (facts.ends(), saved.describe());
+        let head = format!("{}{ends}, two processes\nprofile: {profile}\n", details.answer());
+        let is_long = args.verbose || plan.impossible.is_some();
+        let rows = if is_long { details.verdicts() } else { MORE.to_owned() };
+        print(&(head + &rows))?;
     }
     Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
 }

@@ -108,9 +108,9 @@ impl Subcommand for SendArgs {
             verified: Verified::default(),
             took: clock.read(),
         };
-        let told = account.tell();
+        let printed = account.print();
         sender.finish();
-        counts.exit(self.files.len()).and_then(|exit| told.map(|()| exit))
+        counts.exit(self.files.len()).and_then(|exit| printed.map(|()| exit))
     }
 }
 
@@ -132,11 +132,11 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
     if let Some(unknown) = arm.and_then(|arm| arm.info().unknown(&tuning).first().copied()) {
         let known = arm.map_or(&[][..], |arm| arm.info().knobs);
         let known: Vec<&str> = known.iter().map(|knob| knob.name).collect();
-        let message = format!("--knob {unknown}: there are only {}", known.join(", "));
+        let message = format!("--knob {unknown}: unknown; expected {}", known.join(", "));
         return Err(Failure::new(Exit::Usage, message));
     }
     if args.buffer == 0 || args.buffer > isize::MAX as u64 {
-        return Err(Failure::new(Exit::Usage, "--buffer: that is no size of a buffer"));
+        return Err(Failure::new(Exit::Usage, "--buffer: invalid size"));
     }
     Ok(Options {
         only: args.method.clone(),
@@ -154,7 +154,7 @@ fn choice(saved: &Saved, sender: &Sender) -> Choice {
     let choice = sender.choice();
     let why = match &choice {
         bulk::Choice::Unmeasured => format!("{choice}; profile: {}", saved.describe()),
-        told => told.to_string(),
+        measured => measured.to_string(),
     };
     Choice { why, evidence: choice.evidence().cloned(), profile: json!(saved.status()) }
 }
@@ -166,18 +166,18 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
     let mut names = Vec::new();
     for path in &args.files {
         let Some(name) = path.file_name() else {
-            return usage(format!("{}: not the name of a file", shown(path)));
+            return usage(format!("{}: not a file name", shown(path)));
         };
         if path.as_os_str() == "-" {
             if args.files.len() > 1 {
-                return usage(format!("{INPUT} has no name: send it alone"));
+                return usage(format!("{INPUT} cannot be sent together with files"));
             }
             names.push(None);
             continue;
         }
         if !seen.insert(name) {
             let name = shown(name);
-            return usage(format!("'{name}': two files of this name; send them one by one"));
+            return usage(format!("'{name}': two files have this name; send them separately"));
         }
         names.push(Some(name.to_owned()));
     }
@@ -225,12 +225,9 @@ fn connect(args: &SendArgs, address: &Address, deadline: Option<Instant>) -> Res
                     return Err(failure(&error, &args.to));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    let message = format!(
-                        "'{}': nobody listens there; start `thalweg receive --from {}`, or wait \
-                         longer with --wait",
-                        args.to, args.to
-                    );
-                    return Err(Failure::new(Exit::Failed, message));
+                    let message = format!("'{}': no receiver", args.to);
+                    let hint = format!("start `thalweg receive --from {}`, or use --wait", args.to);
+                    return Err(Failure::new(Exit::Failed, message).hint(hint));
                 }
                 std::thread::sleep(AGAIN);
             }
@@ -254,8 +251,8 @@ impl Source {
         let stat = fstat(&fd).map_err(|e| Failure::of_call("fstat", &name, e))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
-            let message = format!("'{name}' is a folder; send its files, or a tar of it");
-            return Err(Failure::new(Exit::Usage, message));
+            let message = format!("'{name}': is a directory");
+            return Err(Failure::new(Exit::Usage, message).hint("send its files, or an archive"));
         }
         let here = rustix::fs::tell(&fd).unwrap_or(0);
         // Files in procfs report a size of 0 although they contain bytes.

@@ -13,88 +13,88 @@ use thalweg_serve::server::{Follow, Format};
 
 use crate::args::Choice;
 
-/// Serves a folder or a file over HTTP
+/// Serve a directory or a file over HTTP
 ///
-/// Listens at 127.0.0.1:8000, or the next port that is free, until it is interrupted. Nothing outside DIR
-/// is ever served, no FIFO or device is opened, and an answer whose file changes while it is sent is
-/// never finished: the client sees it cut short. There is no TLS: put nginx or another proxy in front,
-/// with --unix. By default bodies are copied; --zero-copy lets pages of the files go out by reference.
+/// Listens at 127.0.0.1:8000, or the next free port, until it is interrupted. thalweg serves nothing outside DIR, and no
+/// FIFOs or devices. If a file changes while it is sent, the response is cut short, which the client notices. thalweg does
+/// not support TLS: use --unix and nginx or another proxy. By default file data is copied; --zero-copy sends pages of the
+/// files by reference.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// The folder, or the file
+    /// Directory or file to serve
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     pub root: PathBuf,
-    /// Where to listen: ADDRESS:PORT, :PORT for every address of this machine, or PORT for this machine
-    /// alone; port 0 is one that is free. May be given several times
+    /// Listen at this address; may be repeated
+    ///
+    /// ADDRESS:PORT, :PORT for all addresses of this machine, or PORT for this machine only. Port 0 means a free port.
     #[arg(short, long, value_name = "ADDR")]
     pub listen: Vec<Listen>,
-    /// Listen at a unix socket of this name too, or alone; may be given several times
+    /// Listen at this unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
-    /// Which symbolic links lead somewhere
+    /// Follow these symbolic links
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Following::Inside)]
     pub follow: Following,
-    /// Serve names that begin with a dot too
+    /// Also serve names that start with a dot
     #[arg(long)]
     pub hidden: bool,
-    /// Show no folder that has no index.html
+    /// Do not list directories without index.html
     #[arg(long)]
     pub no_listing: bool,
-    /// Send FILE.br, FILE.zst or FILE.gz for FILE to clients that take it
+    /// Send FILE.br, FILE.zst or FILE.gz instead of FILE to clients that accept it
     #[arg(long)]
     pub precompressed: bool,
-    /// Answer with the hash of a file where a client wants it: Repr-Digest, and ?digest=sha-256, blake3 or xxh3
+    /// Send the hash of a file on request: Repr-Digest, or ?digest=sha-256, blake3 or xxh3
     #[arg(long)]
     pub hash: bool,
-    /// Show counts at /-/metrics, as Prometheus reads them
+    /// Provide metrics for Prometheus at /-/metrics
     #[arg(long)]
     pub metrics: bool,
-    /// What to tell of every answer, on standard error
+    /// Log every response on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Logging::Text)]
     pub log: Logging,
-    /// Send no more than this many bytes a second, to all clients together
+    /// Limit the total rate, in bytes per second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
-    /// Send no more than this many bytes a second on one connection
+    /// Limit the rate of each connection, in bytes per second
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub limit_each: Option<u64>,
-    /// The most memory that clients may cost, all together: buffers and pipes for slow clients, and names of directories
+    /// Limit the memory for all clients: buffers, pipes and directory listings
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some_bytes)]
     pub memory: u64,
-    /// How many workers [default: one per processor]
+    /// Use this many worker threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// The most connections at a time [default: as many as there are descriptors for]
+    /// Limit the number of connections [default: by the limit of open files]
     #[arg(long, value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
-    /// The most connections of one client address at a time; 0 for no limit [default: three quarters of
-    /// --max-connections]
+    /// Limit the connections per client address; 0 means no limit [default: 3/4 of --max-connections]
     #[arg(long, value_name = "N")]
     pub connections_per_address: Option<usize>,
-    /// How long a client may take to send the head of a request, from its first byte to its last
+    /// Close a connection whose request header takes longer
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub header_timeout: Duration,
-    /// Close a connection that has no request for this long
+    /// Close a connection without a request for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub idle_timeout: Duration,
-    /// Close the connection if the client reads nothing for this long
+    /// Close a connection whose client reads nothing for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub send_timeout: Duration,
-    /// How long to finish what is under way when interrupted; a second interrupt ends it at once
+    /// After an interrupt, finish responses for this long; a second interrupt ends at once
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub grace: Duration,
-    /// Measure for 3 seconds, from DIR over loopback, and keep it in the profile of this machine, before serving
+    /// First measure for 3 seconds, and save the result in the profile of this machine
     #[arg(long)]
     pub tune: bool,
-    /// Become this user once the addresses are listened at; only root can
+    /// Become this user after opening the sockets (root only)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Try the options and the addresses, and end
+    /// Check the options and addresses, and exit
     #[arg(long)]
     pub check: bool,
-    /// Say how a file of DIR, named as in its address, would be sent over TCP, and end
+    /// Print how this file of DIR would be sent over TCP, and exit
     #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "tune"])]
     pub explain: Option<PathBuf>,
     #[command(flatten)]
@@ -103,17 +103,19 @@ pub struct ServeArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg serve                               this folder, for this machine
-  thalweg serve photos/ --listen :8000        for everybody who reaches this machine
+  thalweg serve                            this directory, for this machine
+  thalweg serve photos/ --listen :8000     for your network
   thalweg serve disk.img --listen 8080 --zero-copy --prefer cpu
   thalweg serve site/ --unix /run/site.sock --precompressed
   thalweg serve /srv --listen :80 --user www-data
   thalweg serve photos/ --explain 2024/film.mp4
-  curl -C - -O http://127.0.0.1:8000/big      goes on where an earlier curl ended
-  curl http://127.0.0.1:8000/photos/?json     the folder for programs; ?manifest: the whole tree
+  curl -C - -O http://127.0.0.1:8000/big   continue a download
+  curl http://127.0.0.1:8000/photos/?json  the directory as JSON
 
-Exit status: 0 ended as it was told, all answers finished; 1 it cannot listen, or answers were cut
-short at the end; 2 usage.";
+Exit status:
+  0  interrupted, and all responses were finished
+  1  cannot listen, or responses were cut short
+  2  wrong usage";
 
 /// An internet address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,18 +130,18 @@ impl FromStr for Listen {
             Some(port) => at(Ipv6Addr::UNSPECIFIED.into(), port),
             None => text.parse().ok().or_else(|| at(Ipv4Addr::LOCALHOST.into(), text)),
         };
-        address.map(Self).ok_or_else(|| "neither ADDRESS:PORT, :PORT nor PORT".to_owned())
+        address.map(Self).ok_or_else(|| "expected ADDRESS:PORT, :PORT or PORT".to_owned())
     }
 }
 
-/// Which symbolic links lead somewhere.
+/// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Following {
-    /// None
+    /// No links
     None,
-    /// Those that stay inside DIR on every step; not those that name a path from /
+    /// Relative links that stay inside DIR at every step
     Inside,
-    /// All
+    /// All links
     Any,
 }
 
@@ -153,14 +155,14 @@ impl From<Following> for Follow {
     }
 }
 
-/// What is told of every answer.
+/// The log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Logging {
     /// Nothing
     None,
-    /// A line
+    /// One line per response
     Text,
-    /// A JSON object on a line
+    /// One JSON object per response
     Json,
 }
 

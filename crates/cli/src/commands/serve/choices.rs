@@ -4,16 +4,18 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::AsFd, path::Path};
 
 use thalweg_core::{
-    End, EndFacts, Facts, Guarantees, Kind, Profile, Request, plan::bands, profile::day,
-    quantity::bytes,
+    End, EndFacts, Facts, Kind, Profile, Request, plan::bands, profile::day, quantity::bytes,
 };
 use thalweg_serve::server::ONE_SEND;
 
-/// Returns text such as `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
+use crate::args::Choice;
+
+/// Returns text such as `files above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
 /// Returns `None` if the root cannot be opened.
 pub fn words(
-    (root, is_unix): (&Path, bool),
-    (request, needs): (&Request, Guarantees),
+    root: &Path,
+    is_unix: bool,
+    choice: &Choice,
     profile: Option<&Profile>,
 ) -> Option<String> {
     // Without `O_PATH`, opening a FIFO would wait for a writer.
@@ -22,8 +24,9 @@ pub fn words(
     let file = End { fd: root.as_fd(), kind: Kind::File, at: Some(0) };
     let source = EndFacts::of(&file).of_any_file();
     let socket = if is_unix { "socket:unix" } else { "socket:inet" };
-    let facts = Facts { source, sink: EndFacts::of_key(socket, "")?, len: None, needs };
-    let request = Request { stepwise: true, ..request.clone() };
+    let facts =
+        Facts { source, sink: EndFacts::of_key(socket, "")?, len: None, needs: choice.needs() };
+    let request = Request { stepwise: true, ..choice.request() };
     let bands = bands(ONE_SEND as u64 + 1, &facts, &request, profile);
     let chosen = bands.iter().filter_map(|(upto, plan)| Some((*upto, plan.chosen()?)));
     let mut parts: Vec<(u64, &str)> = Vec::new();
@@ -42,5 +45,5 @@ pub fn words(
     };
     let list: Vec<String> = parts.iter().enumerate().map(text).collect();
     let least = bytes(ONE_SEND as u64);
-    (!list.is_empty()).then(|| format!("bodies above {least}: {} ({measured})", list.join(", ")))
+    (!list.is_empty()).then(|| format!("files above {least}: {} ({measured})", list.join(", ")))
 }

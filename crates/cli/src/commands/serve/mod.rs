@@ -52,22 +52,21 @@ impl Subcommand for ServeArgs {
         let handed = handed::sockets();
         let handed = handed.map_err(|e| Failure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
         let is_unix = self.listen.is_empty() && !self.unix.is_empty();
-        let how = (&self.choice.request(), self.choice.needs());
-        let choices = choices::words((&self.root, is_unix), how, saved.current.as_ref());
+        let choices = choices::words(&self.root, is_unix, &self.choice, saved.current.as_ref());
         let server = RunningServer::start(self.options(saved, handed)?);
         let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         if self.check {
-            note("the options are right, and the addresses are free");
+            note("options and addresses are valid");
             return Ok(Exit::Done);
         }
-        self.report(server.addresses())?;
+        self.print_addresses(server.addresses())?;
         if let Some(choices) = choices {
             note(&choices);
         }
         self.wait(&server, &terminal);
-        note("no more connections are taken; what is under way is finished (once more: now)");
+        note("finishing responses; interrupt again to stop at once");
         if !server.stop(self.grace, || signal::times() > 1) {
-            complain("answers under way were cut short");
+            complain("responses were cut short");
             return Err(Failure::new(Exit::Failed, ""));
         }
         Ok(Exit::Done)
@@ -121,7 +120,8 @@ impl ServeArgs {
                     return;
                 }
                 let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
-                let found = if saved.current.is_some() { "read again" } else { "none that holds" };
+                let found =
+                    if saved.current.is_some() { "reloaded" } else { "none for this machine" };
                 note(&format!("profile: {found}"));
                 server.choose_by(saved.current);
             }
@@ -148,8 +148,20 @@ impl ServeArgs {
         Ok(())
     }
 
-    /// Prints the addresses on standard output, and a warning about public ones on standard error.
-    fn report(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
+    /// Prints on standard error which machines can connect, then the addresses on standard output.
+    fn print_addresses(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
+        let tcp = || {
+            addresses.iter().filter_map(|address| match address {
+                ListenAddress::Tcp(address) => Some(address),
+                ListenAddress::Unix(_) => None,
+            })
+        };
+        if tcp().any(|address| !address.ip().is_loopback()) {
+            complain("warning: every machine in your network can read these files, unencrypted");
+        } else if let Some(address) = tcp().next() {
+            let port = address.port();
+            note(&format!("Only this machine can connect; use --listen :{port} for your network"));
+        }
         for address in addresses {
             let places = match address {
                 ListenAddress::Tcp(address) => {
@@ -158,15 +170,8 @@ impl ServeArgs {
                 ListenAddress::Unix(path) => vec![format!("unix:{}", shown(path))],
             };
             for place in places {
-                print(&format!("serving '{}' at {place}\n", shown(&self.root)))?;
+                print(&format!("{place}\n"))?;
             }
-        }
-        let is_open = |address: &ListenAddress| match address {
-            ListenAddress::Tcp(address) => !address.ip().is_loopback(),
-            ListenAddress::Unix(_) => false,
-        };
-        if addresses.iter().any(is_open) {
-            complain("whoever reaches this machine can read what is served; nothing is encrypted");
         }
         Ok(())
     }
@@ -175,7 +180,7 @@ impl ServeArgs {
 fn user(name: &str) -> Result<User, Failure> {
     match User::find(name) {
         Ok(Some(user)) => Ok(user),
-        Ok(None) => Err(Failure::new(Exit::Usage, format!("--user {name}: there is no such user"))),
+        Ok(None) => Err(Failure::new(Exit::Usage, format!("--user {name}: no such user"))),
         Err(errno) => Err(Failure::of_call("getpwnam", name, errno)),
     }
 }

@@ -55,12 +55,12 @@ fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, Failure> {
     let found = found.map_err(|reason| Failure::new(Exit::Failed, reason))?;
     let (study, path) = (&loaded.study, loaded.path.display());
     for missing in &found.missing {
-        complain(&format!("{path}: would not run here: {missing}"));
+        complain(&format!("{path}: cannot run here: {missing}"));
     }
     print(&format!(
-        "{path}: fine: {}, {}, {}\n",
-        quantity::count(study.cells.len() as u64, "cell", "cells"),
-        quantity::count(study.arms.len() as u64, "arm", "arms"),
+        "{path}: valid: {}, {}, {}\n",
+        quantity::count(study.cells.len() as u64, "test case", "test cases"),
+        quantity::count(study.arms.len() as u64, "variant", "variants"),
         quantity::count(study.claims.len() as u64, "claim", "claims"),
     ))?;
     Ok(args.without(found.missing.len()))

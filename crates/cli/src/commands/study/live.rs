@@ -30,17 +30,23 @@ pub struct Live {
     place: Option<Place>,
     /// Rates of each variant in the rounds so far, in 10^9 bytes per second.
     rates: Vec<(String, Vec<f64>)>,
+    /// `true` once the expected time was printed.
+    is_announced: bool,
 }
 
 impl Live {
     pub fn new() -> Self {
         let look = || style("{wide_bar} {percent:>3}%{msg}");
         let bar = std::io::stderr().is_terminal().then(|| new_bar(Some(STEPS), look()));
-        Self { bar, place: None, rates: Vec::new() }
+        Self { bar, place: None, rates: Vec::new(), is_announced: false }
     }
 
     /// Shows the progress of the run.
     pub fn show(&mut self, progress: &Progress<'_>) {
+        if !std::mem::replace(&mut self.is_announced, true) {
+            let left = quantity::duration(Duration::from_secs(progress.left.as_secs().max(1)));
+            note(&format!("{} sessions, about {left}", progress.session[1]));
+        }
         if self.place.as_ref() != progress.place || progress.round[0] == 0 {
             self.place = progress.place.cloned();
             self.rates.clear();
@@ -128,7 +134,8 @@ pub fn slowest(results: &[StudyResult]) -> Option<String> {
         format!("{study} {} {}", named(&cost.place), quantity::duration(took))
     });
     let dear: Vec<String> = dear.collect();
-    (!dear.is_empty()).then(|| format!("slowest of {} places: {}", costs.len(), dear.join(", ")))
+    (!dear.is_empty())
+        .then(|| format!("slowest of {} test cases: {}", costs.len(), dear.join(", ")))
 }
 
 /// Shortens a line to the width of the terminal: a wrapped line would break the display.

@@ -36,7 +36,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         quantity,
-        text::{complain, note, print, print_json},
+        text::{self, complain, note, print, print_json},
     },
 };
 
@@ -79,10 +79,10 @@ impl Subcommand for StudyArgs {
         for answer in answers {
             match answer {
                 Ok(result) => results.push(result),
-                Err(error) => exit = worse(exit, tell(&error)),
+                Err(error) => exit = worse(exit, report(&error)),
             }
         }
-        if let Some(line) = live::slowest(&results) {
+        if let Some(line) = live::slowest(&results).filter(|_| self.verbose) {
             note(&line);
         }
         // A result that cannot be saved is still shown.
@@ -91,10 +91,7 @@ impl Subcommand for StudyArgs {
         let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
         problems.extend(show(self, &results, color).err());
         for problem in problems {
-            if !problem.message.is_empty() {
-                complain(&problem.message);
-            }
-            exit = worse(exit, problem.exit);
+            exit = worse(exit, text::report(&problem));
         }
         let missing = results.iter().map(|result| result.missing.len()).sum();
         Ok(worse(exit, self.without(missing)))
@@ -107,8 +104,9 @@ impl StudyArgs {
         if missing == 0 || self.allow_missing {
             return Exit::Done;
         }
-        let places = quantity::count(missing as u64, "place", "places");
-        complain(&format!("in {places} an arm did not run; --allow-missing takes that as done"));
+        let variants = quantity::count(missing as u64, "variant", "variants");
+        complain(&format!("{variants} cannot run here"));
+        text::hint("use --allow-missing to accept this");
         Exit::Incomplete
     }
 }
@@ -118,8 +116,17 @@ fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Fa
         [one] if args.json => print_json(one),
         all if args.json => print_json(&json!({ "studies": all, "schema": SCHEMA })),
         all => {
-            let texts: Vec<String> = all.iter().map(|r| tables::result(r, color)).collect();
-            print(&texts.join("\n"))?;
+            let texts = all.iter().map(|result| {
+                if args.verbose {
+                    tables::result(result, color)
+                } else {
+                    tables::claims(result, color)
+                }
+            });
+            print(&texts.collect::<Vec<_>>().join("\n"))?;
+            if !args.verbose {
+                print("hint: -v shows reasons and measurements\n")?;
+            }
             if all.len() > 1 { print(&tables::summary(all, color)) } else { Ok(()) }
         }
     }
@@ -190,7 +197,7 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, Failure> {
     let (folder, ids) = (folder.display(), ids.join(", "));
     let carried = carried::ids().collect::<Vec<_>>().join(", ");
     Err(usage(format!(
-        "there is no study {name:?} in {folder}; there is {ids}; this binary carries {carried}"
+        "no study {name:?} in {folder}; found {ids}; included in this program: {carried}"
     )))
 }
 
@@ -265,12 +272,13 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(folder) = args.save.clone().or_else(store::results_folder) else {
-        complain("the result is not kept: there is no home for it; --save DIR names a place");
+        complain("warning: the result was not saved");
+        text::hint("use --save DIR");
         return Ok(());
     };
     let path = store::save(result, &folder);
     let path = path.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-    note(&format!("kept in {}", path.display()));
+    note(&format!("saved in {}", path.display()));
     Ok(())
 }
 
@@ -281,7 +289,7 @@ fn csv(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
 }
 
 /// Prints an error and returns the exit status for it.
-fn tell(error: &RunError) -> Exit {
+fn report(error: &RunError) -> Exit {
     complain(&error.to_string());
     match error {
         RunError::Wrong { .. } => Exit::Differ,

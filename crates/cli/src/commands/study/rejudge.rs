@@ -60,24 +60,26 @@ fn one(path: &Path) -> Result<[StudyResult; 2], String> {
     let named = |reason: &str| format!("{}: {reason}", path.display());
     let studies = in_folder(&found.study).map_err(|failure| named(&failure.message))?;
     let by = studies.iter().find(|loaded| loaded.study.id == found.study);
-    store::rejudge(path, by.ok_or_else(|| named("there is no such study"))?)
-        .map_err(|e| e.to_string())
+    store::rejudge(path, by.ok_or_else(|| named("no such study"))?).map_err(|e| e.to_string())
 }
 
-/// Returns text such as `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
+/// Returns text such as `002.2: as published reproduced -> as published undecided, under modern conditions
+/// contradicted`.
 fn changes<'r>(
     before: &'r StudyResult,
     after: &'r StudyResult,
 ) -> impl Iterator<Item = String> + 'r {
     after.claims.iter().filter_map(|now| {
         let then = before.claims.iter().find(|claim| claim.id == now.id);
-        let (now_, then) = (both(now), then.map_or("not asked".to_owned(), both));
+        let (now_, then) = (both(now), then.map_or("not judged".to_owned(), both));
         (now_ != then).then(|| format!("{}: {then} -> {now_}", now.id))
     })
 }
 
 fn both(claim: &ClaimResult) -> String {
     let wider = claim.wider.as_ref().map(|wider| wider.verdict);
-    let wider = wider.map_or("not asked", ClaimVerdict::name);
-    format!("{}, {wider} more widely", claim.verdict.name())
+    let wider = wider.map_or(String::new(), |verdict: ClaimVerdict| {
+        format!(", under modern conditions {}", verdict.name())
+    });
+    format!("as published {}{wider}", claim.verdict.name())
 }

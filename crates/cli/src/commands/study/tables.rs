@@ -1,7 +1,7 @@
 //! Text output of a result: claims, then variants, then their ratios.
 
 use std::{collections::BTreeMap, fmt::Write};
-use thalweg_core::Guarantees;
+use thalweg_core::{Guarantees, profile::Ratio};
 use thalweg_lab::study::{
     file::Origin,
     result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
@@ -17,6 +17,7 @@ use thalweg_measure::{
 use crate::output::{
     paint::{self, Tint},
     quantity,
+    ratio::NOT_ENOUGH,
     table::{render, table},
     wrap,
 };
@@ -37,14 +38,14 @@ pub fn result(result: &StudyResult, color: bool) -> String {
     }
     text.push('\n');
     text.push_str(&wrap::wrapped(&noise(result), 0));
-    if result.arms.iter().any(|arm| promises(arm.promises) == "shares") {
-        let legend = "promises: copy = a later change of the source never shows; shares = it may, \
-                      so such an arm does less and is not simply faster.";
+    if result.arms.iter().any(|arm| guarantee_name(arm.promises) == "shares") {
+        let legend = "guarantee: copy = later changes of the source never show; shares = they may, so \
+                      such a variant does less work.";
         text.push_str(&wrap::wrapped(legend, 0));
     }
     if result.arms.iter().any(|arm| arm.calls_kind == Some(CallsKind::ReadWrite)) {
-        let legend = "calls/GB: rw = read and write calls alone, as the kernel counts them of other \
-                      programs; all others are counted where they are made.";
+        let legend = "calls/GB: rw = only read and write calls, as counted by the kernel for other \
+                      programs.";
         text.push_str(&wrap::wrapped(legend, 0));
     }
     text
@@ -86,34 +87,56 @@ fn how(result: &StudyResult) -> String {
     )
 }
 
-fn claim_text(claim: &ClaimResult, color: bool) -> String {
+/// Formats the claims: for each one the verdicts, the claim and its figure.
+pub fn claims(result: &StudyResult, color: bool) -> String {
+    let title = format!("{}  {}", result.study, result.title);
+    let mut text = format!("{}\n", paint::strong(&title, color));
+    for claim in &result.claims {
+        text.push_str(&claim_head(claim, color));
+    }
+    if result.claims.is_empty() {
+        text.push_str("no claims; -v shows the measurements\n");
+    }
+    text
+}
+
+/// Formats the verdicts, the claim and its figure.
+fn claim_head(claim: &ClaimResult, color: bool) -> String {
     let word = verdict(claim.verdict, color);
     let words = match (&claim.wider, claim.is_goal()) {
         (_, true) => format!("{word} (our own goal)"),
         (None, false) => format!("as published {word}"),
         (Some(wider), false) => {
-            format!("as published {word}; more widely {}", verdict(wider.verdict, color))
+            let wider = verdict(wider.verdict, color);
+            format!("as published {word}; under modern conditions {wider}")
         }
     };
     let mut text = format!("{} {words}\n", paint::strong(&claim.id, color));
     text.push_str(&wrap::wrapped(&claim.text, 4));
-    let figures: Vec<String> = [
-        claim.published.as_ref().map(|published| format!("published {published}")),
-        claim.measured.map(|measured| match (claim.lo, claim.hi) {
-            (Some(lo), Some(hi)) => {
-                format!("measured {} [{}, {}]", number(measured), number(lo), number(hi))
-            }
-            _ => format!("measured {}", number(measured)),
-        }),
-        claim.source_check.as_ref().map(|check| format!("the article's own figures: {check}")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let measured = claim.measured.map(|measured| match (claim.lo, claim.hi) {
+        (Some(lo), Some(hi)) if says_nothing(&Ratio { ratio: measured, lo, hi }) => {
+            NOT_ENOUGH.to_owned()
+        }
+        (Some(lo), Some(hi)) => {
+            format!("measured {} [{}, {}]", number(measured), number(lo), number(hi))
+        }
+        _ => format!("measured {}", number(measured)),
+    });
+    let published = claim.published.as_ref().map(|published| format!("published {published}"));
+    let figures: Vec<String> = [measured, published].into_iter().flatten().collect();
     text.push_str(&wrap::wrapped(&figures.join("; "), 4));
-    text.push_str(&wrap::wrapped(&format!("because: {}", claim.reason), 4));
+    text
+}
+
+/// Formats a claim with its reasons.
+fn claim_text(claim: &ClaimResult, color: bool) -> String {
+    let mut text = claim_head(claim, color);
+    if let Some(check) = &claim.source_check {
+        text.push_str(&wrap::wrapped(&format!("figures of the article: {check}"), 4));
+    }
+    text.push_str(&wrap::wrapped(&format!("as published: {}", claim.reason), 4));
     if let Some(wider) = &claim.wider {
-        text.push_str(&wrap::wrapped(&format!("more widely: {}", wider.reason), 4));
+        text.push_str(&wrap::wrapped(&format!("under modern conditions: {}", wider.reason), 4));
     }
     for flip in &claim.flips {
         text.push_str(&wrap::wrapped(&flip_text(flip), 4));
@@ -165,11 +188,11 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
     let arms: Vec<&ArmResult> = result.arms.iter().filter(|arm| arm.place == *place).collect();
     let most = arms.iter().map(|arm| arm.gb_per_s).fold(0.0, f64::max);
     let mut head =
-        vec!["arm", "promises", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "marked"];
+        vec!["variant", "guarantee", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "disturbed"];
     // The part of the CPU time that the reader at the other end used.
     let has_far = arms.iter().any(|arm| arm.far_cpu_s_per_gb.is_some());
     if has_far {
-        head.insert(5, "its reader");
+        head.insert(5, "reader");
     }
     let mut rows = table(&head);
     for arm in &arms {
@@ -178,7 +201,7 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
             if arm.marked == 0 { String::new() } else { format!("{}/{taken}", arm.marked) };
         let mut row = vec![
             name(arm),
-            promise_seen(arm),
+            guarantee(arm),
             gb_per_s(arm.gb_per_s),
             bar(arm.gb_per_s, most, 8),
             number(arm.cpu_s_per_gb),
@@ -226,13 +249,13 @@ fn ratios(result: &StudyResult, place: &Place) -> String {
     let own: Vec<&RatioResult> =
         result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
     let Some(first) = own.first() else { return String::new() };
-    let mut rows = table(&["", "clock", "", "processor", "", ""]);
+    let mut rows = table(&["", "wall time", "", "CPU time", "", ""]);
     for clock in own.iter().filter(|ratio| ratio.metric == Metric::Wall) {
         let cpu = own.iter().find(|ratio| ratio.metric == Metric::Cpu && ratio.a == clock.a);
         let (figure, word) =
             cpu.map_or((String::new(), String::new()), |cpu| figure(cpu, result.noise));
         let (clock_figure, clock_word) = self::figure(clock, result.noise);
-        let promises = if clock.same_promises { "" } else { "other promises" };
+        let promises = if clock.same_promises { "" } else { "other guarantee" };
         rows.add_row([
             clock.a.clone(),
             clock_figure,
@@ -248,13 +271,13 @@ fn ratios(result: &StudyResult, place: &Place) -> String {
 fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
     let r = &ratio.ratio;
     if says_nothing(r) {
-        return (format!("from {} to {}", number(r.lo), number(r.hi)), "no information".to_owned());
+        return (NOT_ENOUGH.to_owned(), String::new());
     }
     let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
     let word = match ratio.verdict {
         Verdict::NoDifferenceShown => {
             let smallest = Outcome { ratio: *r, noise }.smallest();
-            format!("none of {:.0} %", smallest * 100.0)
+            format!("less than {:.0} %", smallest * 100.0)
         }
         word => word.to_string(),
     };
@@ -270,8 +293,8 @@ fn name(arm: &ArmResult) -> String {
 }
 
 /// Formats the guarantee of a variant, and the observed behaviour if it differs.
-fn promise_seen(arm: &ArmResult) -> String {
-    let promised = promises(arm.promises);
+fn guarantee(arm: &ArmResult) -> String {
+    let promised = guarantee_name(arm.promises);
     match arm.alias.as_deref() {
         Some("shared") if promised == "copy" => "copy, BROKEN".to_owned(),
         Some("copied") if promised == "shares" => "shares (copied here)".to_owned(),
@@ -279,7 +302,7 @@ fn promise_seen(arm: &ArmResult) -> String {
     }
 }
 
-fn promises(promises: Option<Guarantees>) -> &'static str {
+fn guarantee_name(promises: Option<Guarantees>) -> &'static str {
     match promises {
         None => "-",
         Some(Guarantees { stable: true, private: true, .. }) => "copy",
@@ -292,26 +315,26 @@ fn promises(promises: Option<Guarantees>) -> &'static str {
 fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
-            "The same arm twice in a round: {:.3} [{:.3}, {:.3}], the later sample to the earlier one: an effect of the \
-             order. \"none of 6 %\" is no difference shown where one of 6 % would have been.",
+            "One variant twice per round: ratio {:.3} [{:.3}, {:.3}], an effect of the order. \"less than \
+             6 %\" means that no difference was shown, although one of 6 % would have been.",
             aa.ratio, aa.lo, aa.hi,
         ),
-        None => "One session: no difference is shown by it.".to_owned(),
+        None => "One session cannot show a difference.".to_owned(),
     };
     let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
     let disturbed = match result.disturbed() {
         0 => String::new(),
-        count => format!(", {count} of them because of other work"),
+        count => format!(", {count} of them by other processes"),
     };
     let null = result.null_seconds.map_or(String::new(), |null| {
         let share = null / result.protocol.sample_seconds.max(f64::MIN_POSITIVE) * 100.0;
-        format!(" The harness costs {:.2} us a sample ({share:.4} %).", null * 1e6)
+        format!(" The harness takes {:.2} us per sample ({share:.4} %).", null * 1e6)
     });
     format!(
-        "{aa} {} made; by chance alone one in twenty differs.{null} {}{disturbed}; none was left out. Arms with + \
-         were added for a fair comparison. Again: {}",
+        "{aa} {}; one in twenty differs by chance.{null} {}{disturbed}; all samples count. Variants with + were \
+         added for a fair comparison. Repeat: {}",
         quantity::count(result.comparisons as u64, "comparison", "comparisons"),
-        quantity::count(marked as u64, "sample is marked", "samples are marked"),
+        quantity::count(marked as u64, "disturbed sample", "disturbed samples"),
         result.protocol.command
     )
 }
@@ -351,29 +374,32 @@ mod tests {
     const SAVED: &str = include_str!("../../../../lab/tests/data/result-1.json");
 
     #[test]
-    fn arms_that_promise_less_are_never_ranked_without_saying_so() {
+    fn variants_with_a_weaker_guarantee_are_labelled() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
         let plain = result(&saved, false);
-        assert!(!plain.contains("other promises") && !plain.contains("shares"), "{plain}");
+        assert!(!plain.contains("other guarantee") && !plain.contains("shares"), "{plain}");
         saved.arms[1].promises = Some(Guarantees::SHARED);
         saved.arms[0].alias = Some("shared".to_owned());
         let name = saved.arms[1].name.clone();
         saved.ratios.iter_mut().filter(|r| r.a == name).for_each(|r| r.same_promises = false);
         let text = result(&saved, false);
-        assert!(text.contains("other promises") && text.contains("shares = it may"), "{text}");
-        assert!(text.contains("copy, BROKEN"), "what was seen beats what is promised: {text}");
+        assert!(text.contains("other guarantee") && text.contains("shares = they may"), "{text}");
+        assert!(text.contains("copy, BROKEN"), "the observed behaviour counts: {text}");
     }
 
     #[test]
-    fn calls_that_the_kernel_counted_and_calls_that_nobody_did_are_said_to_be_so() {
+    fn calls_counted_by_the_kernel_and_uncounted_calls_are_labelled() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
-        assert!(!result(&saved, false).contains("counted"), "nobody tried");
+        assert!(!result(&saved, false).contains("counted"), "no count was tried");
         saved.arms[0].calls_per_gb = Some(5.0);
         assert!(!result(&saved, false).contains(" rw"), "counted where they are made");
         saved.arms[0].calls_kind = Some(CallsKind::ReadWrite);
         saved.arms[1].calls_uncounted = Some("this kernel has no /proc/PID/io".to_owned());
         let text = result(&saved, false);
-        assert!(text.contains(" 5 rw") && text.contains("rw = read and write calls"), "{text}");
+        assert!(
+            text.contains(" 5 rw") && text.contains("rw = only read and write calls"),
+            "{text}"
+        );
         let name = &saved.arms[1].name;
         assert!(text.contains(&format!("calls of {name} not counted: this kernel")), "{text}");
     }
@@ -392,15 +418,15 @@ mod tests {
     #[test]
     fn a_difference_that_is_not_shown_says_what_would_have_been() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
-        let ratio = |ratio, lo, hi| thalweg_core::profile::Ratio { ratio, lo, hi };
+        let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
         let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
         (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), Verdict::NoDifferenceShown);
         saved.noise = 0.03;
         let text = result(&saved, false);
-        assert!(text.contains("none of 25 %") && text.contains("an effect of the"), "{text}");
+        assert!(text.contains("less than 25 %") && text.contains("an effect of the"), "{text}");
         let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
         one.ratio = ratio(1.0, 0.2, 4.0);
-        assert!(result(&saved, false).contains("no information"));
+        assert!(result(&saved, false).contains("not enough data"));
     }
 
     #[test]

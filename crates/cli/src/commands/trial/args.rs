@@ -9,51 +9,51 @@ use thalweg_lab::trial::{Bands, bands_given, kernel_names};
 
 use crate::args::{MetricArgs, flag};
 
-/// Runs a program under each copy kernel, and says which one it gains or loses by
+/// Run a program with each copy kernel and compare its speed
 ///
-/// The program is not changed: an object that the loader loads first takes its calls of memcpy,
-/// memmove, mempcpy and memset. glibc's own copies, which no such object reaches, are tried with other
-/// thresholds. The runs are interleaved, and the program as it is (libc) is what the others are
-/// compared with. Its standard input is empty, and its output is not shown.
+/// The program is not changed: a preloaded object handles its calls of memcpy, memmove, mempcpy and memset. Copies inside
+/// glibc, which such an object cannot reach, are tried with other thresholds. The runs alternate, and are compared with the
+/// unchanged program (libc). Its standard input is empty, and its output is not shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 
-    /// Kernels to try, with commas between; all that this processor runs without it
+    /// Kernels to try, separated by commas [default: all that this CPU supports]
     #[arg(short, long, value_name = "NAMES", env = "THALWEG_KERNELS", hide_env = true)]
     #[arg(value_delimiter = ',', value_parser = kernels())]
     pub kernels: Option<Vec<String>>,
-    /// What `tuned` is made of, by largest size: 256=mask256,16384=avx2; libc beyond
+    /// Kernels of `tuned` by largest size: 256=mask256,16384=avx2; beyond that libc
     #[arg(long, value_name = "BANDS", value_parser = bands_given)]
     pub bands: Option<Bands>,
-    /// Thresholds of glibc to try: usual (this machine's cache sizes), none, or
-    /// glibc.cpu.NAME=VALUE; may be given several times
+    /// Thresholds of glibc to try: usual, none or glibc.cpu.NAME=VALUE; may be repeated
+    ///
+    /// `usual` means the cache sizes of this machine.
     #[arg(long, value_name = "WHICH", default_value = "usual")]
     pub tunables: Vec<String>,
     #[command(flatten)]
     pub metric: MetricArgs,
-    /// Rounds; each runs every arm once, and one of them twice
+    /// Number of rounds; each runs every variant once, and one twice
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub runs: u32,
-    /// How many seconds one run may take
+    /// Limit the time of one run, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub timeout: u64,
-    /// Start this server under each kernel, and run the program, as it is, against it
+    /// Run this server with each kernel, and the unchanged program as its client
     #[arg(long, value_name = "CMD", requires = "sign")]
     pub server: Option<String>,
-    /// The server is ready when this command ends well
+    /// The server is ready when this command succeeds
     #[arg(long, value_name = "CMD", requires = "server", group = "sign")]
     pub ready: Option<String>,
-    /// The server is ready when this port of 127.0.0.1 takes connections
+    /// The server is ready when this port of 127.0.0.1 accepts connections
     #[arg(long, value_name = "PORT", requires = "server", group = "sign")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Repeats the order of the runs of an earlier trial
+    /// Seed of the random order, to repeat an earlier trial
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Print JSON
@@ -74,9 +74,13 @@ Examples:
       -- redis-benchmark -p 7777 -t get -d 16384 -n 20000
   thalweg trial --tunables glibc.cpu.x86_rep_movsb_threshold=24576 -- ./simulate
 
-With --server, wall and printed numbers are the program's, cpu and maxrss the server's.
+With --server, wall time and printed numbers are those of the program, CPU time and
+memory those of the server.
 
-Exit status: 0 done; 1 the program failed, or gave no number, as it is or in some arm; 2 usage;
-4 nothing can be preloaded into it.
+Exit status:
+  0  success
+  1  the program failed or printed no number, unchanged or in a variant
+  2  wrong usage
+  4  no object can be preloaded into the program
 
-Words that are new to you (arm, cell, round, session, regret): docs/reference/glossary.md.";
+Terms (variant, round, noise): docs/reference/glossary.md.";

@@ -21,6 +21,7 @@ use crate::{
     interrupt,
     output::{
         answer::SCHEMA,
+        quantity,
         text::{note, print, print_json},
     },
     profile::Saved,
@@ -37,6 +38,9 @@ impl Subcommand for TrialArgs {
         // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
         // be ended by it. The call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
+        if !self.json {
+            note("running each variant once to estimate the time");
+        }
         let measured = self.bands.is_none().then(measured_bands);
         let found = trial::run(&Trial {
             command: &self.command,
@@ -65,11 +69,8 @@ impl Subcommand for TrialArgs {
         if failed == 0 {
             return Ok(Exit::Done);
         }
-        let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
-        Err(Failure::new(
-            Exit::Failed,
-            format!("{words} did not run to the end and got no verdict"),
-        ))
+        let variants = quantity::count(failed as u64, "variant", "variants");
+        Err(Failure::new(Exit::Failed, format!("{variants} failed")))
     }
 }
 
@@ -118,15 +119,12 @@ fn tunables(asked: &[String]) -> Result<Tunables, Failure> {
 fn failure(error: &TrialError) -> Failure {
     let (exit, advice) = match error {
         TrialError::NoProgram { .. } | TrialError::NoKernel { .. } => (Exit::Usage, ""),
-        TrialError::NothingToTry(_) => (Exit::Usage, "; name other kernels, or --tunables usual"),
-        TrialError::Unreachable(_) => (
-            Exit::Unsupported,
-            "; nothing was measured. A kernel gets into such a program only when it is built",
-        ),
+        TrialError::NothingToTry(_) => (Exit::Usage, "; use other --kernels, or --tunables usual"),
+        TrialError::Unreachable(_) => (Exit::Unsupported, "; nothing was measured"),
         TrialError::NoObject(_) => (Exit::Unsupported, ""),
         TrialError::Folder { .. } => (Exit::Failed, ""),
         TrialError::Program(_) => (Exit::Failed, "; nothing was measured"),
-        TrialError::Cancelled(_) => (Exit::Failed, " before all rounds were run; nothing is shown"),
+        TrialError::Cancelled(_) => (Exit::Failed, " before all rounds were complete; no result"),
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

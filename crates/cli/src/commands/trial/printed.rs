@@ -15,19 +15,20 @@ const NAME: usize = 15;
 
 /// Formats the whole result.
 pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
-    let mut text = head(found);
+    let mut text = answer(found);
+    text.push_str(&head(found));
     let _ = writeln!(
         text,
         "\n{:NAME$} {:>9} {:17} {:^14} VERDICT",
-        "ARM", "VALUE", "RATIO [95 %]", "worse | better",
+        "VARIANT", "VALUE", "RATIO [95 %]", "worse | better",
     );
     for row in &found.rows {
         text.push_str(&line(row, metric, color));
     }
     if found.rows.iter().any(|row| row.setting.name == OBJECT_ALONE) {
         text.push_str(&wrapped(&format!(
-            "{OBJECT_ALONE}: libc's own functions, called through the object: what being in between \
-             costs by itself"
+            "{OBJECT_ALONE}: the functions of libc, called through the object; shows the cost of the \
+             object itself"
         )));
     }
     text.push_str(&beyond(found, color));
@@ -37,13 +38,26 @@ pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
         }
     }
     for out in &found.left_out {
-        text.push_str(&wrapped(&format!("left out: {}: {}", out.name, out.reason)));
+        text.push_str(&wrapped(&format!("not tried: {}: {}", out.name, out.reason)));
     }
     if let Some(reached) = &found.reached {
         text.push('\n');
         text.push_str(&through(reached));
     }
     text
+}
+
+/// Formats a line for each kernel or setting that makes a difference.
+fn answer(found: &TrialResult) -> String {
+    let mut text = String::new();
+    for row in &found.rows {
+        let (Some(ratio), Some(effect)) = (&row.ratio, row.effect) else { continue };
+        if effect != Effect::NoDifferenceShown {
+            let name = &row.setting.name;
+            text.push_str(&wrapped(&format!("{name}: {effect}, {} of libc", interval(ratio))));
+        }
+    }
+    if text.is_empty() { "no difference shown\n".to_owned() } else { text }
 }
 
 fn head(found: &TrialResult) -> String {
@@ -53,12 +67,10 @@ fn head(found: &TrialResult) -> String {
     if let Some(remark) = &program.remark {
         text.push_str(&wrapped(remark));
     }
-    text.push_str(&wrapped(&format!("judged by {}", found.metric)));
+    text.push_str(&wrapped(&format!("compared by {}", found.metric)));
     let rounds = found.rounds;
     let noise = found.noise * 100.0;
-    text.push_str(&wrapped(&format!(
-        "{rounds} rounds; runs of one arm differ by up to {noise:.0} %"
-    )));
+    text.push_str(&wrapped(&format!("{rounds} rounds, noise {noise:.0} %")));
     let smallest = found.rows.iter().filter_map(|row| row.smallest);
     let ends = smallest.fold(None, |ends: Option<(f64, f64)>, one| {
         let (least, most) = ends.unwrap_or((one, one));
@@ -66,9 +78,7 @@ fn head(found: &TrialResult) -> String {
     });
     if let Some((least, most)) = ends.map(|(least, most)| (least * 100.0, most * 100.0)) {
         let upto = if most - least < 1.0 { String::new() } else { format!(" to {most:.0}") };
-        text.push_str(&wrapped(&format!(
-            "the smallest difference that they could have shown: {least:.0}{upto} %, by arm"
-        )));
+        text.push_str(&wrapped(&format!("smallest detectable difference: {least:.0}{upto} %")));
     }
     text
 }
@@ -80,7 +90,7 @@ fn beyond(found: &TrialResult, color: bool) -> String {
     let mut text = String::new();
     for (row, beyond) in rows {
         if text.is_empty() {
-            let _ = writeln!(text, "\nAGAINST {OBJECT_ALONE}");
+            let _ = writeln!(text, "\nCOMPARED WITH {OBJECT_ALONE}");
         }
         let line =
             format!("{:NAME$} {:17} {}", row.setting.name, interval(&beyond.ratio), beyond.effect);
@@ -100,7 +110,7 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
         let _ = write!(text, "{name:NAME$}");
     }
     if let Some(failed) = &row.failed {
-        return wrapped(&format!("{} no verdict: {failed}", text.trim_end()));
+        return wrapped(&format!("{} failed: {failed}", text.trim_end()));
     }
     let value = row.value.map_or("-".to_owned(), |value| number(value.median, &metric.what));
     let _ = write!(text, " {value:>9}");
@@ -115,7 +125,7 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
 
 fn through(reached: &Reached) -> String {
     let mut text = wrapped(&format!(
-        "Through the object in one run, counted apart: {}, {}, in {}",
+        "Calls through the object in one separate run: {}, {}, in {}",
         quantity::count(reached.calls, "call", "calls"),
         quantity::bytes(reached.bytes),
         quantity::count(reached.processes, "process", "processes"),
@@ -128,8 +138,8 @@ fn through(reached: &Reached) -> String {
         );
     } else {
         text.push_str(&wrapped(
-            "No call was reached: no kernel can make a difference here, and what the table shows of \
-             kernels is the noise.",
+            "No call goes through the object: no kernel can make a difference, and differences in the \
+             table are noise.",
         ));
     }
     for band in &reached.bands {
@@ -137,9 +147,8 @@ fn through(reached: &Reached) -> String {
     }
     text + "\n"
         + &wrapped(
-            "Not reached, and the same in every kernel's arm: copies inside libc itself (stdio, \
-             realloc, qsort), which only its thresholds reach; copies that the compiler put in line; \
-             code made at run time; static programs, and what Go copies, in what it starts.",
+            "Not reached by any kernel: copies inside libc (stdio, realloc, qsort), which only its \
+             thresholds change; inlined copies; generated code; static programs; copies by Go.",
         )
 }
 

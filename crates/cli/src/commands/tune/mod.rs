@@ -67,15 +67,15 @@ fn sessions(assumes_idle: bool) -> Spawned {
 
 fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<Exit, Failure> {
     let Some(path) = &saved.path else {
-        let why = "there is no place for a profile: neither HOME nor THALWEG_PROFILE is set";
+        let why = "cannot save a profile: neither HOME nor THALWEG_PROFILE is set";
         return Err(Failure::new(Exit::Unsupported, why));
     };
     Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let bar = bar(args.json);
-    let told = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), told);
+    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
     bar.finish_and_clear();
-    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
     for trouble in &found.troubles {
         complain(trouble);
     }
@@ -83,12 +83,13 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         complain(&met);
     }
     if found.cells.is_empty() {
-        let why = if found.met.left_out > 0 {
-            "nothing was kept, for the machine was busy (--assume-idle keeps it); the profile is as it was"
+        let failure = Failure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
+        let was_busy = found.met.left_out > 0;
+        return Err(failure.hint(if was_busy {
+            "use --assume-idle on a busy machine"
         } else {
-            "nothing could be measured; the profile is as it was"
-        };
-        return Err(Failure::new(Exit::Failed, why));
+            ""
+        }));
     }
     // Results that cannot be saved are still shown.
     let kept = keep(&found, saved, path);
@@ -108,11 +109,16 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
             "schema": SCHEMA,
         }))?;
     } else {
-        print(&screen::survey(&found, &rows, &fresh, color))?;
+        print(&screen::advice(&advice))?;
         if kept.is_ok() {
             print(&format!("profile: {}\n", path.display()))?;
         }
-        print(&screen::advice(&advice))?;
+        let details = if args.verbose {
+            screen::survey(&found, &rows, &fresh, color)
+        } else {
+            screen::effort(&found) + "hint: -v shows all measurements\n"
+        };
+        print(&details)?;
     }
     kept?;
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
@@ -121,7 +127,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
 /// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
 pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     let saved = Saved::find(true);
-    let nowhere = || Failure::new(Exit::Unsupported, "there is no place for a profile");
+    let nowhere = || Failure::new(Exit::Unsupported, "cannot save a profile");
     let path = saved.path.as_ref().ok_or_else(nowhere)?;
     Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -134,11 +140,11 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
         stop: &interrupt::check,
     };
     let found = tune_machine::survey(&plan, &mut sessions(false), &mut |_: &Progress<'_>| {});
-    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
     if found.cells.is_empty() {
         let met = screen::other_work(&found.met);
         let why = found.troubles.iter().cloned().chain(met).collect::<Vec<_>>().join("; ");
-        return Err(Failure::new(Exit::Failed, format!("nothing could be measured: {why}")));
+        return Err(Failure::new(Exit::Failed, format!("nothing was measured: {why}")));
     }
     keep(&found, &saved, path)?;
     let sizes: std::collections::BTreeSet<u64> = found.cells.iter().map(|cell| cell.size).collect();
@@ -163,10 +169,10 @@ fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Kept, Failur
     profile.save(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let stale: Vec<String> = saved.stale.iter().map(ToString::to_string).collect();
     if !stale.is_empty() {
-        complain(&format!("the profile that was there is replaced: {}", stale.join("; ")));
+        complain(&format!("warning: replaced the old profile: {}", stale.join("; ")));
     }
     if let Some(broken) = &saved.broken {
-        complain(&format!("the profile that was there is replaced: {broken}"));
+        complain(&format!("warning: replaced the old profile: {broken}"));
     }
     Ok(Kept { profile, replaced: stale })
 }
@@ -176,8 +182,8 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     let prefer = args.objective.prefer();
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
     let bar = bar(args.json);
-    let told = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let checked = check(plan, (profile, prefer), &mut sessions(args.assume_idle), told);
+    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let checked = check(plan, (profile, prefer), &mut sessions(args.assume_idle), watch);
     bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
@@ -225,8 +231,8 @@ fn held_out(_: &Plan<'_>, _: Prefer) -> Result<Result<Vec<Held>, String>, Cancel
 fn measured(saved: &Saved) -> Result<&Profile, Failure> {
     let profile = saved.current.as_ref().filter(|profile| !profile.cells.is_empty());
     profile.ok_or_else(|| {
-        let message = format!("{}; first measure: thalweg tune", saved.describe());
-        Failure::new(Exit::Unsupported, message)
+        Failure::new(Exit::Unsupported, format!("no profile of this machine: {}", saved.describe()))
+            .hint("run `thalweg tune`")
     })
 }
 
@@ -235,7 +241,7 @@ fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
     let mut pairs: Vec<Ends> = args.pair.clone();
     for ends in &pairs {
         if let Some(folder) = ends.folders().find(|folder| !folder.is_dir()) {
-            let message = format!("--pair {ends}: {}: not a folder", folder.display());
+            let message = format!("--pair {ends}: {}: not a directory", folder.display());
             return Err(Failure::new(Exit::Usage, message));
         }
         are_possible(ends).map_err(|why| Failure::new(Exit::Usage, format!("--pair {why}")))?;
@@ -252,7 +258,7 @@ fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
     for ends in usual.iter().filter_map(|text| text.parse::<Ends>().ok()) {
         match are_possible(&ends) {
             Ok(()) => pairs.push(ends),
-            Err(why) => complain(&format!("left out: {why}")),
+            Err(why) => complain(&format!("skipped: {why}")),
         }
     }
     Ok(each(pairs))
@@ -279,11 +285,11 @@ fn bar(json: bool) -> ProgressBar {
 fn show(bar: &ProgressBar, progress: &Progress<'_>) {
     bar.set_length(progress.of as u64);
     bar.set_position(progress.done as u64);
-    let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
+    let doing = if progress.scouting { "trying tunings of" } else { "measuring" };
     let left = quantity::duration(progress.left);
     let (ends, load) = (progress.ends, progress.load.name());
     let other = progress
         .other_work
-        .map_or_else(String::new, |busy| format!(" (other work keeps {busy} busy)"));
+        .map_or_else(String::new, |busy| format!(" (other processes keep {busy} busy)"));
     bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}{other}"));
 }

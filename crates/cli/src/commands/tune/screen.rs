@@ -24,6 +24,7 @@ use thalweg_measure::{
 
 use crate::output::{
     paint, quantity,
+    ratio::{NOT_ENOUGH, says_nothing},
     table::{render, table},
 };
 
@@ -31,7 +32,7 @@ use crate::output::{
 pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool) -> String {
     let mut text = String::new();
     for (title, rows) in by_title(rows) {
-        let mut lines = table(&["  SIZE", "CHOSEN", "BEST OF THE OTHERS", "TIME/OTHER", ""]);
+        let mut lines = table(&["  SIZE", "CHOSEN", "SECOND BEST", "RATIO", ""]);
         for row in rows {
             lines.add_row([
                 format!("  {}", Size(row.size)),
@@ -54,14 +55,18 @@ pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool
         let sizes: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
         let _ = writeln!(
             text,
-            "left out on {pair}: {}: no budget or no room (--budget gives more time)",
+            "not measured on {pair}: {}: not enough time or space (use --budget)",
             sizes.join(", ")
         );
     }
+    text + &effort(found)
+}
+
+/// Returns text such as `6 sessions in 2:01`.
+pub fn effort(found: &SurveyResult) -> String {
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
     let sessions = quantity::count(found.sessions as u64, "session", "sessions");
-    let _ = writeln!(text, "{sessions} in {}", quantity::duration(took));
-    text
+    format!("{sessions} in {}\n", quantity::duration(took))
 }
 
 /// Describes the sessions for the idle machine that other work disturbed; `None` if there were none.
@@ -71,14 +76,14 @@ pub fn other_work(met: &Met) -> Option<String> {
     let most = most.as_ref().filter(|_| count > 0)?;
     let mut became = Vec::new();
     if *as_loaded > 0 {
-        became.push(format!("{as_loaded} are kept as ones of the busy machine"));
+        became.push(format!("{as_loaded} count as those of a busy machine"));
     }
     if *left_out > 0 {
-        became.push(format!("{left_out} are not kept"));
+        became.push(format!("{left_out} are discarded"));
     }
     let became = became.join(", ");
     Some(format!(
-        "other work met {count} of {of} sessions meant for the idle machine (up to {most} busy): {became}"
+        "warning: other processes (up to {most}) disturbed {count} of {of} sessions for the idle machine: {became}"
     ))
 }
 
@@ -98,6 +103,9 @@ fn by_title(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
 }
 
 fn with_interval(ratio: &Ratio) -> String {
+    if says_nothing(ratio) {
+        return NOT_ENOUGH.to_owned();
+    }
     format!("{:.2}x [{:.2}, {:.2}]", ratio.ratio, ratio.lo, ratio.hi)
 }
 
@@ -106,7 +114,7 @@ fn word(verdict: Verdict, noise: f64) -> String {
         Verdict::Faster => "faster".to_owned(),
         Verdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
         // The planner optimizes another metric, or accepts a small loss for a safer mechanism.
-        Verdict::Slower => "slower, and chosen for what else it saves".to_owned(),
+        Verdict::Slower => "slower, chosen for another reason".to_owned(),
     }
 }
 
@@ -114,10 +122,10 @@ fn word(verdict: Verdict, noise: f64) -> String {
 fn kernels(profile: &Profile) -> String {
     let copies = profile.kernel_bands(Load::Idle, Prefer::Wall);
     let fills = profile.fill_bands(Load::Idle, Prefer::Wall);
-    from_now_on("copies in memory", &copies) + &from_now_on("fills of memory", &fills)
+    bands_line("copies in memory", &copies) + &bands_line("fills of memory", &fills)
 }
 
-fn from_now_on(what: &str, found: &[Band]) -> String {
+fn bands_line(what: &str, found: &[Band]) -> String {
     let bands: Vec<String> = found
         .iter()
         .map(|band| {
@@ -126,15 +134,15 @@ fn from_now_on(what: &str, found: &[Band]) -> String {
         .collect();
     let beyond = match found.last() {
         None => return String::new(),
-        Some(last) if last.extrapolated => format!("{} beyond (extrapolated)", last.kernel),
-        Some(_) => "libc beyond".to_owned(),
+        Some(last) if last.extrapolated => format!("beyond that {} (extrapolated)", last.kernel),
+        Some(_) => "beyond that libc".to_owned(),
     };
-    format!("{what} from now on: {}, {beyond}\n", bands.join(", "))
+    format!("{what}: {}, {beyond}\n", bands.join(", "))
 }
 
 /// Formats the advice for this machine in five lines.
 pub fn advice(lines: &[Advice]) -> String {
-    let mut text = "use here, by all that was measured:\n".to_owned();
+    let mut text = "fastest on this machine:\n".to_owned();
     for line in lines {
         let _ = writeln!(text, "  {:<10} {}", line.name(), line.text);
     }
@@ -173,7 +181,7 @@ pub fn sentinel(looks: &[Look]) -> String {
     for look in looks.iter().filter(|look| look.drifted) {
         let _ = writeln!(
             text,
-            "drifted: {} {} at {}: measured {} of the reference's time, now {}",
+            "drift: {} {} at {}: {} of the reference time when measured, now {}",
             look.pair,
             look.way,
             Size(look.size),
@@ -182,12 +190,12 @@ pub fn sentinel(looks: &[Look]) -> String {
         );
     }
     match (looks.len(), text.is_empty()) {
-        (0, _) => "sentinel: no measured pair can be tried again here\n".to_owned(),
+        (0, _) => "drift: no measured pair can be measured here\n".to_owned(),
         (count, true) => {
             let cells = quantity::count(count as u64, "entry", "entries");
-            format!("sentinel: {cells} measured again, no drift shown\n")
+            format!("drift: none in {cells}\n")
         }
-        _ => text + "the profile may be out of date: measure again with `thalweg tune`\n",
+        _ => text + "hint: the profile may be out of date; run `thalweg tune`\n",
     }
 }
 
@@ -213,7 +221,7 @@ pub fn regret(checked: &Checked) -> String {
             row.extend([String::new(), String::new()]);
             rows.add_row(row);
         };
-        other("    hindsight itself".to_owned(), &regret.floor);
+        other("    best in hindsight".to_owned(), &regret.floor);
         for (way, spread) in &regret.always {
             other(format!("    always {way}"), spread);
         }
@@ -223,11 +231,11 @@ pub fn regret(checked: &Checked) -> String {
         String::new()
     } else {
         let sizes = quantity::count(unscored as u64, "size", "sizes");
-        format!("not scored: {sizes}: too few rounds (--budget gives more), or the choice failed\n")
+        format!("without a score: {sizes} (too few rounds, or the choice failed; use --budget)\n")
     };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
     format!(
-        "regret on sizes the profile has not seen (time over that of the best way in hindsight)\n\
+        "regret on sizes that are not in the profile (time beyond that of the best method)\n\
          {}{unscored}{}\n",
         render(&rows),
         quantity::duration(took)
@@ -240,7 +248,7 @@ pub fn held_out(held: &[Held]) -> String {
         return String::new();
     }
     let mut rows =
-        table(&["  SIZES OF", "IN", "REGRET", "HINDSIGHT ITSELF", "ALWAYS LIBC", "BEST"]);
+        table(&["  SIZES OF", "IN", "REGRET", "BEST IN HINDSIGHT", "ALWAYS LIBC", "BEST"]);
     let percent = |x: f64| format!("{:+.1} %", x * 100.0);
     for one in held {
         let point = &one.point;
@@ -255,7 +263,7 @@ pub fn held_out(held: &[Held]) -> String {
         ]);
     }
     format!(
-        "regret of `tuned` on distributions of sizes that tuning did not use (google/fleetbench)\n{}",
+        "regret of `tuned` on other distributions of sizes (google/fleetbench)\n{}",
         render(&rows)
     )
 }

@@ -18,7 +18,7 @@ use crate::{
     args::ProgressArgs,
     exit::advice,
     interrupt,
-    output::text::{complain, say},
+    output::text::{complain, hint, print_line},
     progress::{Counting, Meter},
 };
 
@@ -58,7 +58,7 @@ impl Unsorted {
         let mut lines = std::mem::take(self).lines;
         lines.sort_unstable();
         for (_, line) in &lines {
-            say(line);
+            print_line(line);
         }
     }
 }
@@ -100,7 +100,12 @@ impl Events for Findings {
     fn event(&self, event: &Event<'_>) {
         if let Event::Failed(error) = event {
             let advice = error.errno().map_or("", advice);
-            self.with_meter(|meter| meter.suspend(|| complain(&format!("{error}{advice}"))));
+            self.with_meter(|meter| {
+                meter.suspend(|| {
+                    complain(&error.to_string());
+                    hint(advice);
+                });
+            });
         }
     }
 
@@ -113,7 +118,7 @@ impl Events for Findings {
             Some(unsorted) => {
                 unsorted.lock().unwrap_or_else(PoisonError::into_inner).add(finding.path(), line);
             }
-            None => self.with_meter(|meter| meter.suspend(|| say(&line))),
+            None => self.with_meter(|meter| meter.suspend(|| print_line(&line))),
         }
     }
 
@@ -137,13 +142,13 @@ impl Events for Findings {
 fn noun(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
-        FileType::Directory => "a folder",
+        FileType::Directory => "a directory",
         FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a FIFO",
         FileType::Socket => "a socket",
         FileType::BlockDevice => "a block device",
         FileType::CharacterDevice => "a character device",
-        FileType::Unknown => "of a kind that its file system does not tell",
+        FileType::Unknown => "a file of unknown type",
     }
 }
 
@@ -165,12 +170,10 @@ fn difference(how: &DifferenceKind) -> String {
         }
         DifferenceKind::Size(source, here) => format!("{source} bytes in the source, {here} here"),
         DifferenceKind::Byte(at) => format!("first difference at byte {at}"),
-        DifferenceKind::Hash(line) => {
-            format!("its hash is another than in line {line} of the manifest")
-        }
-        DifferenceKind::Target => "the link says something else".to_owned(),
-        DifferenceKind::Device => "another device".to_owned(),
-        DifferenceKind::Attributes(which) => format!("other {}", which.join(", ")),
+        DifferenceKind::Hash(line) => format!("hash differs from line {line} of the manifest"),
+        DifferenceKind::Target => "different link target".to_owned(),
+        DifferenceKind::Device => "different device number".to_owned(),
+        DifferenceKind::Attributes(which) => format!("different {}", which.join(", ")),
     }
 }
 

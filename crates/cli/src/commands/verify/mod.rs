@@ -21,6 +21,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         quantity,
+        summary_words::{count, time_and_rate},
         text::{keep, note, print},
     },
 };
@@ -55,19 +56,18 @@ impl Subcommand for VerifyArgs {
         let findings = Findings::of(self.shown, &sources);
         let found = compare(&sources, &destination, &options, &findings);
         findings.finish(found.as_ref().map_or(0, |found| found.bytes));
-        conclude(self, &found.map_err(|error| begun_in_vain(&error))?)
+        conclude(self, &found.map_err(|error| not_started(&error))?)
     }
 }
 
 /// Executes `verify --manifest M DST`.
 fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let [destination] = args.paths.as_slice() else {
-        return Err(Failure::new(Exit::Usage, "with --manifest only DST is named"));
+        return Err(Failure::new(Exit::Usage, "--manifest requires a single operand, DST"));
     };
     let is_input = path.as_os_str() == "-";
     if args.attributes && is_input {
-        let message =
-            "attributes are in a file beside that of the manifest, and standard input has none";
+        let message = "--attributes cannot be used with a manifest on standard input";
         return Err(Failure::new(Exit::Usage, message));
     }
     let second = TreeAttributes::beside(path);
@@ -91,18 +91,18 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let manifest = Manifest::parse(&text);
     let found = check(&manifest, destination, &options, &findings);
     findings.finish(found.as_ref().map_or(0, |found| found.bytes));
-    let mut found = found.map_err(|error| begun_in_vain(&error))?;
+    let mut found = found.map_err(|error| not_started(&error))?;
     if let Some(attributes) = attributes.filter(|_| !found.stopped) {
         let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
         let here = TreeAttributes::of(destination, (options.jobs, &own), &findings);
-        let (here, account) = here.map_err(|error| begun_in_vain(&error))?;
+        let (here, account) = here.map_err(|error| not_started(&error))?;
         attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
         found.add(account);
         findings.flush();
     }
     let has_bare = || manifest.lines.iter().any(|(_, stated)| stated.is_bare());
     if found.differ > 0 && !args.shown.quiet && has_bare() {
-        note("hint: digests of 32 digits are read as XXH128; MD5 is not supported");
+        note("hint: hashes of 32 digits are read as XXH128; MD5 is not supported");
     }
     conclude(args, &found)
 }
@@ -121,12 +121,11 @@ fn operands(args: &VerifyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
         return Ok((sources, folder.clone()));
     }
     let destination = sources.pop().filter(|_| !sources.is_empty());
-    let missing =
-        || Failure::new(Exit::Usage, "nothing to compare with: thalweg verify SRC... DST");
+    let missing = || Failure::new(Exit::Usage, "missing destination: thalweg verify SRC... DST");
     Ok((sources, destination.ok_or_else(missing)?))
 }
 
-fn begun_in_vain(error: &Error) -> Failure {
+fn not_started(error: &Error) -> Failure {
     let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
     Failure::new(exit, error.to_string())
 }
@@ -139,40 +138,38 @@ fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
         keep(print(&line(found)));
     }
     if found.stopped {
-        return Err(Failure::new(Exit::Failed, "interrupted; not everything was compared"));
+        return Err(Failure::new(Exit::Failed, "interrupted; some files were not compared"));
     }
     Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
 }
 
-/// Returns text such as `3 files the same, 1.2 GiB in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
+/// Returns text such as `1 file differs, 2 missing, 3 files equal (1.2 GiB) in 0.6 s, 2.0 GiB/s`.
 fn line(found: &Comparison) -> String {
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
-    let mut parts = vec![format!(
-        "{} the same, {} in {}: {}",
-        quantity::count(found.same, "file", "files"),
-        quantity::bytes(found.bytes),
-        quantity::duration(took),
-        quantity::rate(found.bytes, took)
-    )];
+    let mut parts = Vec::new();
     for (number, one, many) in [
-        (found.dirs, "folder on both sides", "folders on both sides"),
-        (found.others, "link or special file the same", "links and special files the same"),
-        (found.differ, "differs", "differ"),
-        (found.attributes, "has other attributes", "have other attributes"),
+        (found.differ, "entry differs", "entries differ"),
+        (found.attributes, "entry with different attributes", "entries with different attributes"),
         (found.missing, "missing", "missing"),
         (found.extra, "extra", "extra"),
-        (
-            found.not_named,
-            "link or special file not in the manifest",
-            "links and special files not in the manifest",
-        ),
-        (found.error_count, "could not be compared", "could not be compared"),
+        (found.error_count, "not compared because of an error", "not compared because of errors"),
     ] {
         if number > 0 {
-            parts.push(quantity::count(number, one, many));
+            parts.push(count(number, one, many));
         }
     }
-    parts.join("; ") + "\n"
+    let equal = count(found.same, "file equal", "files equal");
+    let bytes = quantity::bytes(found.bytes);
+    parts.push(format!("{equal} ({bytes}){}", time_and_rate(found.bytes, took)));
+    for (number, one, many) in [
+        (found.others, "link or special file equal", "links and special files equal"),
+        (found.not_named, "link or special file not listed", "links and special files not listed"),
+    ] {
+        if number > 0 {
+            parts.push(count(number, one, many));
+        }
+    }
+    parts.join(", ") + "\n"
 }
 
 fn answer(found: &Comparison) -> Value {

@@ -257,7 +257,11 @@ impl FileSink<'_> {
     }
 }
 
-fn give(folder: &TreeDirectory, name: &CStr, attributes: &EntryAttributes) -> Result<(), FetchError> {
+fn give(
+    folder: &TreeDirectory,
+    name: &CStr,
+    attributes: &EntryAttributes,
+) -> Result<(), FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)

@@ -3,24 +3,28 @@
 use clap::Args;
 use std::{ffi::OsString, path::PathBuf};
 
-const CHOSEN: &str = "What is copied of SRC";
+const CHOSEN: &str = "Filters";
 
 /// Patterns of what is left out, and a list of names.
 #[derive(Args, Debug, Default)]
 pub struct Chosen {
-    /// Leave out what matches, as a line of .gitignore in SRC would: '*.o', /build, dir/, '!kept';
-    /// the last pattern that matches decides
+    /// Exclude entries that match this pattern, in the syntax of .gitignore
+    ///
+    /// Examples: '*.o', /build, dir/, '!keep'. The last matching pattern decides.
     #[arg(long, value_name = "PATTERN", help_heading = CHOSEN)]
     pub exclude: Vec<OsString>,
-    /// The same with every line of a file, before all --exclude; - is standard input
+    /// Read patterns from this file; `-` is standard input
+    ///
+    /// They precede the patterns of --exclude.
     #[arg(long, value_name = "FILE", help_heading = CHOSEN)]
     pub exclude_from: Vec<PathBuf>,
-    /// Copy only what this file names, one path in SRC a line, and keep these paths below DST; - is
-    /// standard input
+    /// Copy only the paths listed in this file; `-` is standard input
+    ///
+    /// One path per line, relative to SRC. The paths are kept below DST.
     #[arg(long, value_name = "FILE", help_heading = CHOSEN)]
     #[arg(conflicts_with_all = ["parents", "no_target_directory"])]
     pub files_from: Option<PathBuf>,
-    /// In these files a NUL ends a line, not a newline
+    /// Lines of these files end with NUL, not newline
     #[arg(short = '0', long, help_heading = CHOSEN)]
     pub from0: bool,
 }

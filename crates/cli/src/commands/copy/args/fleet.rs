@@ -6,23 +6,24 @@ use thalweg_core::quantity::{parse_duration, parse_some_bytes};
 
 use crate::commands::copy::shard::Shard;
 
-const FLEET: &str = "On many machines";
+const FLEET: &str = "Several machines";
 
 /// Which of many processes this is.
 #[derive(Args, Debug)]
 pub struct Fleet {
-    /// Work on this copy together with all who run the same command, on machines that share SRC and DST:
-    /// as rank R of N, from 0 on (R/N), or as Open MPI, PMI, Slurm or a Kubernetes Indexed Job say
-    /// (auto). list, or no value, says what they say here. DST is the new folder itself, or with -T one
-    /// that is there
+    /// Share this copy with other processes, as rank R of N (R/N), or by the scheduler (auto)
+    ///
+    /// Run the same command on all machines; they must share SRC and DST. Ranks count from 0. `auto` takes the rank from
+    /// Open MPI, PMI, Slurm or a Kubernetes Indexed Job. `list`, or no value, prints what they provide here. DST is the
+    /// new directory itself; with -T it may exist.
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,
-    /// How long to wait for the plan, which rank 0 makes
+    /// Wait this long for the plan, which rank 0 makes
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "10m")]
     pub wait: Duration,
-    /// Bytes of a task; what rank 0 says counts
+    /// Set the bytes per task; rank 0 decides
     #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,

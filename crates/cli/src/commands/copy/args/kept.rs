@@ -22,47 +22,47 @@ pub struct Kept {
 /// The flags as they are parsed.
 #[derive(Args)]
 struct Flags {
-    /// Everything: -dR --preserve=all
+    /// Same as -dR --preserve=all
     #[arg(short, long)]
     archive: bool,
-    /// Copy symbolic links as links, and keep hard links: -P --preserve=links
+    /// Same as -P --preserve=links
     #[arg(short = 'd')]
     links: bool,
-    /// Copy symbolic links as links
+    /// Never follow symbolic links in the source
     #[arg(short = 'P', long)]
     no_dereference: bool,
-    /// Follow every symbolic link of the source
+    /// Always follow symbolic links in the source
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// Follow symbolic links named on the command line only
+    /// Follow symbolic links on the command line only
     #[arg(short = 'H')]
     dereference_args: bool,
-    /// Keep these attributes; without a list mode (with ACLs), ownership and timestamps
+    /// Preserve attributes; without LIST mode, ownership and timestamps
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = Abbreviated::<Attribute>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "mode,ownership,timestamps")]
     preserve: Vec<Attribute>,
-    /// Do not keep these
+    /// Do not preserve these attributes
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Abbreviated::<Attribute>::new())]
     #[arg(require_equals = true, hide_possible_values = true)]
     no_preserve: Vec<Attribute>,
 }
 
-/// What can be kept.
+/// Attributes that can be preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attribute {
-    /// Permissions and ACLs; an ACL that the destination refuses is an error
+    /// Permissions and ACLs; a refused ACL is an error
     Mode,
     /// Owner and group
     Ownership,
-    /// Times of access and modification
+    /// Access and modification time
     Timestamps,
     /// Hard links between copied files
     Links,
-    /// SELinux label
+    /// SELinux context
     Context,
-    /// Extended attributes; one that the destination refuses is an error
+    /// Extended attributes; a refused attribute is an error
     Xattr,
-    /// All of them; extended attributes that the destination refuses are counted
+    /// All of them; refused extended attributes are only counted
     All,
 }
 

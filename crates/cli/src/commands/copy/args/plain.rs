@@ -26,8 +26,8 @@ const WORDS: [Word; 21] = [
     ("--reflink=always", |args| args.reflink = Reflink::Always),
     ("--reflink=auto", |args| args.reflink = Reflink::Auto),
     ("--reflink=never", |args| args.reflink = Reflink::Never),
-    ("-v", |args| args.verbose = true),
-    ("--verbose", |args| args.verbose = true),
+    ("-v", |args| args.verbose = args.verbose.saturating_add(1)),
+    ("--verbose", |args| args.verbose = args.verbose.saturating_add(1)),
     ("-T", |args| args.no_target_directory = true),
     ("--no-target-directory", |args| args.no_target_directory = true),
 ];

@@ -28,21 +28,23 @@ impl Choice {
         let is_dash = |path: &&Path| path.as_os_str() == "-";
         let operands = || sources.iter().map(PathBuf::as_path).chain([destination]);
         if chosen.is_part() && operands().any(|path| is_dash(&path)) {
-            return usage("--exclude and --files-from make no sense with - as SRC or DST");
+            return usage(
+                "--exclude and --files-from cannot be used with standard input or output",
+            );
         }
         let lists = chosen.exclude_from.iter().chain(&chosen.files_from).map(PathBuf::as_path);
         if lists.filter(is_dash).count() > 1 {
-            return usage("standard input can be one list only");
+            return usage("standard input can be only one of the lists");
         }
         let filter = patterns::of(chosen)?;
         let Some(list) = &chosen.files_from else { return Ok(Self { filter, names: None }) };
         let [folder] = sources else {
-            return usage("--files-from takes one SRC: the folder that the names are in");
+            return usage("--files-from requires a single SRC, the directory of the listed files");
         };
         let there = std::fs::metadata(folder);
         if !there.map_err(|e| Failure::of_io("stat", &shown(folder).to_string(), &e))?.is_dir() {
-            let why = "not a folder; --files-from names what is in one";
-            return Err(Failure::new(Exit::Usage, format!("'{}': {why}", shown(folder))));
+            let message = format!("--files-from: '{}': not a directory", shown(folder));
+            return Err(Failure::new(Exit::Usage, message));
         }
         let names = names::of(list, args, folder)?;
         Ok(Self { filter, names: Some((folder.clone(), names)) })

@@ -49,7 +49,7 @@ pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, F
 /// inside.
 fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
     if line.contains(&0) {
-        return Err("has a NUL in it (-0 if NULs end the names); expected are paths in");
+        return Err("contains NUL (use -0 for lines that end with NUL); expected a path in");
     }
     let mut name = PathBuf::new();
     for part in Path::new(OsStr::from_bytes(line)).components() {
@@ -57,9 +57,9 @@ fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
             Component::Normal(part) => name.push(part),
             Component::CurDir => {}
             Component::RootDir | Component::Prefix(_) => {
-                return Err("is absolute; expected are paths in");
+                return Err("is absolute; expected a path in");
             }
-            Component::ParentDir => return Err("has '..' in it, which may lead out of"),
+            Component::ParentDir => return Err("contains '..', which may leave"),
         }
     }
     Ok(name)
