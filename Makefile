@@ -52,7 +52,7 @@ ARCHIVE := $(dir $(BIN))libthalweg_c.a
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build programs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs docs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ lint: ## formatting, clippy, arrows between crates, licences and sources, shell 
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 	@tests/setup/version
+
+docs: ## build the pages for a browser, with a search, into target/book
+	@tests/setup/docs
 
 study bench: programs ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
 	$(BIN) study $(STUDY) --allow-missing --save $(RESULTS)

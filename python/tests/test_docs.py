@@ -1,4 +1,4 @@
-"""What README.md and docs/reference/python.md print runs as it stands, and the stubs say what there is."""
+"""The programs of README.md and of pages about Python run as they stand, and the stubs match the module."""
 
 import re
 import subprocess
@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE, ROOT, Start, ended, skip
 
-PAGES = ["README.md", "docs/reference/python.md", "python/README.md"]
+# Each has a pair of programs, one that offers and one that takes.
+PAIRS = ["README.md", "docs/reference/python.md", "python/README.md", "docs/tutorials/two-processes-in-python.md"]
+PAGES = [*PAIRS, "docs/guides/arrays-between-processes.md", "docs/guides/feed-a-dataloader.md"]
 
 
 def blocks(page: str) -> list[str]:
@@ -20,7 +22,7 @@ def is_of_two(block: str) -> bool:
     return "thalweg.offer(" in block or "thalweg.take(" in block
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAIRS)
 @pytest.mark.parametrize("receiver_first", [False, True])
 def test_the_two_programs_run_in_either_order(page: str, receiver_first: bool, start: Start) -> None:
     sender, receiver = [block for block in blocks(page) if is_of_two(block)]

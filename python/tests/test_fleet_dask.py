@@ -136,7 +136,7 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
 @long
 def test_the_lines_of_the_page_survive_a_kill(start: Start, tmp_path: Path) -> None:
     tree, copy = plant(tmp_path, large=30 << 20), tmp_path / "copy"
-    [block] = blocks("docs/guides/fleet.md")
+    [block] = blocks("docs/guides/many-machines.md")
     (tmp_path / "lines.py").write_text(block)
     program = start("import runpy; runpy.run_path('lines.py', run_name='__main__')", cwd=tmp_path)
     until(lambda: list(stage(copy).glob("journal.*")) or program.poll() is not None, "a worker")

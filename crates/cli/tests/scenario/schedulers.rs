@@ -20,7 +20,7 @@ use crate::support::{
 
 /// The blocks of a language on the page about fleets.
 fn blocks(language: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/fleet.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/many-machines.md");
     let page = fs::read_to_string(page).unwrap();
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()

@@ -219,11 +219,13 @@ fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
     let back = socket.to_str().unwrap();
     let _server = Server::start(&[root.to_str().unwrap(), "--unix", back, "--log", "none"]);
     // The manual's own words.
-    let manual =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/serve.md"));
+    let manual = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/guides/serve-behind-nginx.md"
+    ));
     let manual = manual.unwrap();
     let block = manual.split("```").find(|block| block.contains("proxy_pass")).unwrap();
-    let location = block.replace("/run/site.sock", back);
+    let location = block.replace("/run/thalweg/site.sock", back);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let at = scratch.path().display();
     let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

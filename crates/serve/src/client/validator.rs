@@ -1,5 +1,5 @@
 //! Decides whether two responses are parts of one file (RFC 9110, 8.8, 13.1.5, 14.4 and 15.3.7.3).
-//! `docs/guides/fetch.md` describes the model.
+//! `docs/reference/fetch.md` describes the model.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

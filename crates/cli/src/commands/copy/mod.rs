@@ -114,7 +114,7 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
     Ok((sources, destination))
 }
 
-/// Rejects paths in an object store, by decision (docs/guides/fleet.md): their bytes arrive over TLS, which leaves no choice
+/// Rejects paths in an object store, by decision (docs/guides/many-machines.md): their bytes arrive over TLS, which leaves no choice
 /// of mechanism.
 fn expect_path(path: &Path) -> Result<(), Failure> {
     let text = path.as_os_str().as_bytes();
