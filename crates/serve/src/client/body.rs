@@ -15,7 +15,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 
 use super::{FetchError, connect::FetchConnection, deadline::NetDeadline, head::Framing};
-use crate::plans::{KnownEnd, Plans, Policy};
+use crate::plans::{KnownEnd, KnownFd, Plans, Policy};
 
 /// Settings for moving bodies.
 #[derive(Clone, Debug)]
@@ -85,9 +85,9 @@ impl ResponseBody<'_> {
         let policy = &self.way.policy;
         let mut transfer = Transfer { source, sink, len, needs: policy.needs };
         let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
-            let socket = (KnownEnd::Socket { is_internet: true }, socket);
-            let file = KnownEnd::File { device: *device, is_sealed: false };
-            plans.plan(policy, socket, (file, self.end.fd), len)
+            let socket = KnownFd { known: KnownEnd::Socket { is_internet: true }, fd: socket };
+            let known = KnownEnd::File { device: *device, is_sealed: false };
+            plans.plan(policy, socket, KnownFd { known, fd: self.end.fd }, len)
         } else {
             let facts = Facts::of(&transfer);
             Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()))
