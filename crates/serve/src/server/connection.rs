@@ -68,7 +68,7 @@ pub enum NextAction {
 const TURN: usize = 16;
 /// Maximum number of bytes that one step sends, so that one connection does not delay the others.
 const STEP: u64 = 1 << 20;
-/// Time that a client has to read the last answer. It is no timeout of [`Timeouts`], because the answer is complete.
+/// Time that a client has to read the last answer. Fixed, unlike [`Timeouts`]: all bytes are already in the kernel.
 const PARTING: Duration = Duration::from_secs(2);
 /// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -145,7 +145,7 @@ impl ServeConnection {
             ConnectionPhase::Parting => waited >= PARTING,
         };
         if is_late {
-            self.abandon(tools, "the client took nothing for too long");
+            self.abandon(tools, "timeout: the client read nothing");
             return NextAction::Close;
         }
         if waited >= Duration::from_secs(1) {
@@ -171,7 +171,7 @@ impl ServeConnection {
         let RequestRetry { mut head, left } = *retry;
         head.without_digest = true;
         self.respond(tools, head, left.max(1));
-        self.note("the digest was not known in time".to_owned());
+        self.note("the digest was not ready in time".to_owned());
     }
 
     /// Releases the memory of an answer that waits for its client.
@@ -299,7 +299,7 @@ impl ServeConnection {
         }
         tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
         self.begin(refuse(HttpStatus::UNAVAILABLE), head.line);
-        self.note("changed".to_owned());
+        self.note("file changed".to_owned());
     }
 
     /// Starts an answer that waits for a disk or a hash.
@@ -364,7 +364,7 @@ impl ServeConnection {
         }
         if self.is_gone && answering.sending.is_pending() {
             // The client has disconnected, so the result of the disk read is not needed.
-            self.cut_short(tools, "the client is gone".to_owned());
+            self.cut_short(tools, "client disconnected".to_owned());
             return Some(NextAction::Close);
         }
         let limits =

@@ -119,7 +119,7 @@ impl RunningServer {
         match answer.recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(errno)) => Err(failed(errno)),
-            Err(_) => Err(ServeError::Worker(io::Error::other("it ended at once"))),
+            Err(_) => Err(ServeError::Worker(io::Error::other("the thread ended immediately"))),
         }
     }
 

@@ -274,7 +274,7 @@ impl Sending {
                     let Some(supply) = self.body.take_supply() else { continue };
                     let errand =
                         Errand::start(supply, &way.readahead.helpers, way.readahead.waiter());
-                    let none = || Short::Supply("no thread can be started".to_owned());
+                    let none = || Short::Supply("cannot start a helper thread".to_owned());
                     self.pending = Some(PendingWork::Making(errand.ok_or_else(none)?));
                 }
                 Some(PendingWork::Making(errand)) => match errand.take() {

@@ -154,10 +154,8 @@ fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>
 
 fn options(args: &FetchArgs) -> Result<FetchOptions, Failure> {
     let headers: Result<Vec<_>, FetchError> = args.header.iter().map(|text| header(text)).collect();
-    let given = [
-        (Hash::Sha256, &args.sha256, "--sha256 says"),
-        (Hash::Blake3, &args.blake3, "--blake3 says"),
-    ];
+    let given =
+        [(Hash::Sha256, &args.sha256, "--sha256"), (Hash::Blake3, &args.blake3, "--blake3")];
     let given =
         given.into_iter().filter_map(|(hash, digits, by)| Some((hash, digits.as_ref()?, by)));
     let expected: Result<Vec<_>, FetchError> =
