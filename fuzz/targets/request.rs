@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(parts.iter().all(|part| part.from < part.to && part.to <= SIZE));
         }
         let etag = "\"tag\"".to_owned();
-        Validator { etag, modified: in_seconds(784_111_777), is_settled: true }.judge(&head);
+        Validator { etag, modified: in_seconds(784_111_777), is_settled: true }.evaluate(&head);
         assert!(accepted(head.accept_encoding.as_deref().unwrap_or_default()).count() <= 3);
     }
 });

@@ -27,6 +27,13 @@ pub enum KnownEnd {
     Socket { is_internet: bool },
 }
 
+/// An endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownFd<'f> {
+    pub known: KnownEnd,
+    pub fd: BorrowedFd<'f>,
+}
+
 /// The plans of one thread. All of them are made by one policy.
 #[derive(Debug, Default)]
 pub struct Plans {
@@ -52,17 +59,16 @@ impl Plans {
     pub fn plan(
         &mut self,
         policy: &Policy,
-        source: (KnownEnd, BorrowedFd<'_>),
-        sink: (KnownEnd, BorrowedFd<'_>),
+        source: KnownFd<'_>,
+        sink: KnownFd<'_>,
         len: u64,
     ) -> Arc<Plan> {
         // If the user has declared the machine busy, that applies regardless of this thread's load.
         let load = self.load.max(policy.request.load);
-        let bands = self.made.entry((source.0, sink.0, load == Load::Loaded)).or_default();
+        let bands = self.made.entry((source.known, sink.known, load == Load::Loaded)).or_default();
         let ends = &mut self.ends;
-        let mut end = |(known, fd): (KnownEnd, _)| {
-            ends.entry(known).or_insert_with(|| facts(known, fd)).clone()
-        };
+        let mut end =
+            |end: KnownFd<'_>| ends.entry(end.known).or_insert_with(|| facts(end)).clone();
         let facts =
             || Facts { source: end(source), sink: end(sink), len: None, needs: policy.needs };
         let request = Request { load, ..policy.request.clone() };
@@ -71,8 +77,9 @@ impl Plans {
 }
 
 /// Returns the facts that hold for every such endpoint.
-fn facts(known: KnownEnd, fd: BorrowedFd<'_>) -> EndFacts {
-    match End::of(fd) {
+fn facts(end: KnownFd<'_>) -> EndFacts {
+    let known = end.known;
+    match End::of(end.fd) {
         Ok(end) if matches!(known, KnownEnd::File { is_sealed: true, .. }) => EndFacts::of(&end),
         Ok(end) => EndFacts::of(&end).of_any_file(),
         Err(_) => EndFacts::MEMORY,
@@ -138,8 +145,9 @@ mod tests {
             for (len, is_loaded) in lens.iter().chain(&lens).zip(loads.iter().cycle()) {
                 let load = if *is_loaded { Load::Loaded } else { Load::Idle };
                 plans.set_load(load);
-                let ends = (KnownEnd::File { device: 1, is_sealed: false }, KnownEnd::Socket { is_internet: false });
-                let kept = plans.plan(&policy, (ends.0, file.as_fd()), (ends.1, socket.as_fd()), *len);
+                let source = KnownFd { known: KnownEnd::File { device: 1, is_sealed: false }, fd: file.as_fd() };
+                let sink = KnownFd { known: KnownEnd::Socket { is_internet: false }, fd: socket.as_fd() };
+                let kept = plans.plan(&policy, source, sink, *len);
                 let facts = Facts { len: Some(*len), ..facts.clone() };
                 let request = Request { load, ..policy.request.clone() };
                 let made = Plan::make(&facts, &request, policy.profile.as_ref());

@@ -151,6 +151,6 @@ fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
     fetch(&[&format!("{url}large"), "x"]).expect(4).expect_said("wget -r");
     fetch(&[&format!("{url}3")]).expect(0);
     are_equal(&root.join("3"), &scratch.join("3"));
-    fetch(&["--hash", &format!("{url}3")]).expect(4).expect_said("tells no hashes");
+    fetch(&["--hash", &format!("{url}3")]).expect(4).expect_said("sends no hashes");
     are_equal(&root.join("3"), &scratch.join("3"));
 }

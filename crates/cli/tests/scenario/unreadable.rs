@@ -108,7 +108,7 @@ fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command
     assert!(!scratch.join("one").exists());
     for files in [4, 0] {
         let ran = fetch().expect(3);
-        ran.expect_said("dst/closed': the server answers 403");
+        ran.expect_said("dst/closed': the server returned 403");
         ran.expect_said("1 entry failed");
         assert_eq!(ran.json()["files"], files);
         assert_eq!(names(&dst), ["a", "open", "shut", "z"]);
@@ -122,6 +122,6 @@ fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command
     let dst = scratch.join("other");
     let ran = run(thalweg().args(["fetch", "-r", &served.url]).arg(&dst));
     mode(&root.join("shut"), 0o755);
-    ran.expect(3).expect_said("other/shut': the server may not read this folder");
+    ran.expect(3).expect_said("other/shut': the server has no permission to read this directory");
     assert_eq!(names(&dst), ["a", "closed", "open", "shut", "z"]);
 }

@@ -60,6 +60,6 @@ fn decoded(head: &ResponseHead, names: [&FetchUrl; 2]) -> Result<(), FetchError>
     if is_plain || names.iter().any(|name| name.is_named_after(encoding)) {
         return Ok(());
     }
-    let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
+    let why = format!("Content-Encoding is {encoding}, which was not requested");
     Err(FetchError::Broken(why))
 }

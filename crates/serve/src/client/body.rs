@@ -15,7 +15,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 
 use super::{FetchError, connect::FetchConnection, deadline::NetDeadline, head::Framing};
-use crate::plans::{KnownEnd, Plans, Policy};
+use crate::plans::{KnownEnd, KnownFd, Plans, Policy};
 
 /// Settings for moving bodies.
 #[derive(Clone, Debug)]
@@ -85,9 +85,9 @@ impl ResponseBody<'_> {
         let policy = &self.way.policy;
         let mut transfer = Transfer { source, sink, len, needs: policy.needs };
         let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
-            let socket = (KnownEnd::Socket { is_internet: true }, socket);
-            let file = KnownEnd::File { device: *device, is_sealed: false };
-            plans.plan(policy, socket, (file, self.end.fd), len)
+            let socket = KnownFd { known: KnownEnd::Socket { is_internet: true }, fd: socket };
+            let known = KnownEnd::File { device: *device, is_sealed: false };
+            plans.plan(policy, socket, KnownFd { known, fd: self.end.fd }, len)
         } else {
             let facts = Facts::of(&transfer);
             Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()))
@@ -139,10 +139,11 @@ impl ResponseBody<'_> {
                 return self.trailers(came).map(|()| came);
             }
             if want.is_some_and(|want| left > want - came) {
-                return Err(FetchError::broken("more bytes come than it said"));
+                return Err(FetchError::broken("the body is longer than announced"));
             }
-            let end =
-                came.checked_add(left).ok_or_else(|| FetchError::broken("a chunk without end"))?;
+            let end = came
+                .checked_add(left)
+                .ok_or_else(|| FetchError::broken("the total size of the chunks overflows"))?;
             while came < end {
                 if self.connection.unused().is_empty() {
                     self.more(came)?;
@@ -164,7 +165,7 @@ impl ResponseBody<'_> {
                 Ok(Status::Partial) if self.connection.unused().len() < LONGEST_LINE => {
                     self.more(came)?;
                 }
-                _ => return Err(FetchError::broken("a chunk without a size")),
+                _ => return Err(FetchError::broken("invalid chunk size")),
             }
         }
     }
@@ -174,7 +175,7 @@ impl ResponseBody<'_> {
             self.more(came)?;
         }
         if !self.connection.unused().starts_with(b"\r\n") {
-            return Err(FetchError::broken("a chunk that is longer than it said"));
+            return Err(FetchError::broken("a chunk is longer than its size"));
         }
         self.connection.take(2);
         Ok(())
@@ -188,7 +189,7 @@ impl ResponseBody<'_> {
                 match unused.windows(2).position(|pair| pair == b"\r\n") {
                     Some(length) => break length,
                     None if unused.len() < LONGEST_LINE => self.more(came)?,
-                    None => return Err(FetchError::broken("a trailer that does not end")),
+                    None => return Err(FetchError::broken("a trailer line is too long")),
                 }
             };
             self.connection.take(length + 2);
@@ -196,14 +197,14 @@ impl ResponseBody<'_> {
                 return Ok(());
             }
         }
-        Err(FetchError::broken("trailers that do not end"))
+        Err(FetchError::broken("too many trailer lines"))
     }
 
     fn more(&mut self, came: u64) -> Result<(), FetchError> {
         match self.connection.fill(&self.deadline)? {
             0 => Err(FetchError::Short {
                 got: quantity::exact(came),
-                want: "an unknown number".to_owned(),
+                want: "an unknown number of bytes".to_owned(),
             }),
             _ => Ok(()),
         }

@@ -90,7 +90,7 @@ impl FetchConnection {
             Wire::Plain(socket) if open.used == open.have => {
                 Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
             }
-            _ => Err(FetchError::broken("the proxy sends more than its answer")),
+            _ => Err(FetchError::broken("the proxy sent data before the TLS handshake")),
         }
     }
 
@@ -144,9 +144,9 @@ impl FetchConnection {
                     }
                 }
                 None if self.fill(deadline)? == 0 => {
-                    let why = "it closed the connection without an answer".to_owned();
+                    let why = "the server closed the connection without a response".to_owned();
                     return Err(FetchError::Network {
-                        doing: "hear",
+                        doing: "read from",
                         host: self.host.clone(),
                         why,
                     });
@@ -241,7 +241,7 @@ fn dial(
         let why = why.split(" (os error").next().unwrap_or_default().to_owned();
         FetchError::Unreached { doing, host: name.to_owned(), why }
     };
-    let found = (host, port).to_socket_addrs().map_err(|e| failed("find", &e))?;
+    let found = (host, port).to_socket_addrs().map_err(|e| failed("resolve", &e))?;
     let mut last = None;
     for address in found {
         (deadline.check)()?;
@@ -249,7 +249,7 @@ fn dial(
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);
-                socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
+                socket.set_nonblocking(true).map_err(|e| failed("set up the connection to", &e))?;
                 return Ok(socket);
             }
             Err(error) => last = Some(error),

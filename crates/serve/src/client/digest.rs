@@ -43,7 +43,7 @@ impl Expected {
         let text = list.find_map(|member| member.strip_prefix("sha-256=:"))?;
         let bytes = STANDARD.decode(text.split(':').next()?).ok()?;
         let digest = Digest::of(&bytes).filter(|digest| digest.bytes().len() == 32)?;
-        Some(Self { hash: Hash::Sha256, or: None, digest, by: "the server says" })
+        Some(Self { hash: Hash::Sha256, or: None, digest, by: "the server" })
     }
 
     /// Reads the file, compares its digest, and returns the name of the hash that matches. `from_device`: drops the

@@ -25,13 +25,13 @@ pub enum FetchError {
     #[error("cannot {doing} {host}: {why}")]
     Unreached { doing: &'static str, host: String, why: String },
     /// TLS certificate verification failed.
-    #[error("{host} is not to be trusted: {why}")]
+    #[error("TLS connection to {host} failed: {why}")]
     Untrusted { host: String, why: String },
     /// The server sent nothing for this long.
-    #[error("nothing came from {host} for {}", quantity::duration(*.waited))]
+    #[error("{host} sent nothing for {}", quantity::duration(*.waited))]
     Stalled { host: String, waited: Duration },
     /// The server answered with an error status.
-    #[error("the server answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
+    #[error("the server returned {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
     Status {
         status: u16,
         reason: String,
@@ -39,16 +39,16 @@ pub enum FetchError {
         after: Option<Duration>,
     },
     /// The proxy answered with an error status.
-    #[error("the proxy answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
+    #[error("the proxy returned {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
     Proxy { status: u16, reason: String },
     /// The response contradicts itself or the request.
-    #[error("the server's answer makes no sense: {0}")]
+    #[error("invalid response: {0}")]
     Broken(String),
     /// The connection ended before the body did.
-    #[error("the connection ended early: {got} of {want} came")]
+    #[error("the connection closed early: received {got} of {want}")]
     Short { got: String, want: String },
     /// The file was a different version in each of several responses.
-    #[error("the file changes on the server while it is fetched")]
+    #[error("the file keeps changing on the server")]
     Changing,
     /// Moving bytes from the connection or into the file failed.
     #[error("{}", .0.between("the connection", "the destination"))]
@@ -57,16 +57,16 @@ pub enum FetchError {
     #[error("{0}")]
     Destination(DestinationError),
     /// The file is complete, but its digest differs from the expected one.
-    #[error("its {hash} is {got}, and not {want} as {by}; nothing was published")]
+    #[error("{hash} is {got}, but expected {want} (from {by}); the file was not saved")]
     Differs { hash: &'static str, got: String, want: String, by: &'static str },
     /// An entry of a tree's list cannot be created at its path.
     #[error("{0}")]
     Listed(String),
     /// The server now has another version of the file than its list describes.
-    #[error("not as the list says: {0}; the same command fetches a new list")]
+    #[error("differs from the server's list: {0}; run the same command again to fetch a new list")]
     OutOfDate(String),
     /// The server lists the directory itself, but may not read its entries.
-    #[error("the server may not read this folder")]
+    #[error("the server has no permission to read this directory")]
     Shut,
     /// The caller cancelled the fetch.
     #[error("interrupted")]

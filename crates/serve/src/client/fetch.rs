@@ -54,10 +54,9 @@ pub struct FetchFailure {
 }
 
 /// Warning for a body that ends with the connection.
-const UNKNOWN_LENGTH: &str =
-    "the server did not say how long the file is: it may have been cut short";
-const CHANGED: &str = "the file has changed on the server, or a response does not identify it: all \
-                       of it is fetched again";
+const UNKNOWN_LENGTH: &str = "the server did not send the file's size; the file may be incomplete";
+const CHANGED: &str = "the file changed on the server, or a response does not identify its version; \
+                       restarting from byte 0";
 /// A file that changed more often than this during a fetch is likely to change again.
 const MOST_CHANGES: u32 = 2;
 
@@ -75,17 +74,17 @@ impl ListedFile<'_> {
         let want = self.size;
         let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
         match size {
-            None => return out_of_date("the server does not say how long it is".to_owned()),
+            None => return out_of_date("its size is unknown".to_owned()),
             Some(size) if size != want => {
                 let (size, want) = (quantity::exact(size), quantity::exact(want));
-                return out_of_date(format!("{size} and not {want}"));
+                return out_of_date(format!("its size is {size}, not {want}"));
             }
             Some(_) => {}
         }
         let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         match head.get("etag") {
             Some(own) if strong(own) == strong(self.etag) => Ok(()),
-            _ => out_of_date("its tag is another".to_owned()),
+            _ => out_of_date("its entity tag is different".to_owned()),
         }
     }
 }
@@ -363,8 +362,7 @@ impl FileFetch<'_> {
             self.expected.extend(sent);
         }
         if self.options.verify && self.expected.is_empty() {
-            let why =
-                "--verify has nothing to compare with: the server tells no digest; give --sha256";
+            let why = "--verify: the server sends no digest to compare with; give --sha256";
             return Err(FetchError::Unsupported(why.to_owned()));
         }
         Ok(())
@@ -374,7 +372,7 @@ impl FileFetch<'_> {
         if let (Some(size), end) = (self.size, self.download.done().end())
             && size != end
         {
-            return Err(FetchError::broken(format!("{end} bytes of a file of {size}")));
+            return Err(FetchError::broken(format!("received {end} of {size} bytes")));
         }
         let Some(file) = self.download.file() else { return Ok(()) };
         let check_cancelled = || self.watcher.check_cancelled();

@@ -52,10 +52,10 @@ impl ResponseHead {
         lenient.allow_obsolete_multiline_headers_in_responses(true);
         let parsed = lenient.parse_response(&mut response, bytes);
         let length =
-            match parsed.map_err(|error| FetchError::broken(format!("its head: {error}")))? {
+            match parsed.map_err(|error| FetchError::broken(format!("response head: {error}")))? {
                 httparse::Status::Complete(length) if length <= LONGEST => length,
                 httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
-                _ => return Err(FetchError::broken("its head does not end")),
+                _ => return Err(FetchError::broken("the response head is too long")),
             };
         let text = |value: &[u8]| unfolded(value.iter().map(|byte| char::from(*byte)).collect());
         let pairs = response.headers.iter();
@@ -92,18 +92,21 @@ impl ResponseHead {
             // intermediary may have hidden one response in another (RFC 9112, 6.3 and 11.2).
             if self.all("content-length").next().is_some() {
                 return Err(FetchError::broken(
-                    "Content-Length beside Transfer-Encoding, which say two ends of one body",
+                    "both Content-Length and Transfer-Encoding are present",
                 ));
             }
             // HTTP/1.0 does not know chunks, so another server added this header (RFC 9112, 6.1).
             if self.is_old {
-                return Err(FetchError::broken("Transfer-Encoding in an answer of HTTP/1.0"));
+                return Err(FetchError::broken("Transfer-Encoding in an HTTP/1.0 response"));
             }
             let coded: Vec<&str> =
                 self.all("transfer-encoding").flat_map(|list| list.split(',')).collect();
             return match &coded[..] {
                 [one] if one.trim().eq_ignore_ascii_case("chunked") => Ok(Framing::Chunked),
-                _ => Err(FetchError::broken(format!("Transfer-Encoding: {}", coded.join(",")))),
+                _ => Err(FetchError::broken(format!(
+                    "unsupported Transfer-Encoding: {}",
+                    coded.join(",")
+                ))),
             };
         }
         if matches!(self.status, 204 | 304) {
@@ -115,7 +118,7 @@ impl ResponseHead {
             decimal(first.trim()).filter(|_| lengths.all(|other| other.trim() == first.trim()));
         length.map(Framing::Length).ok_or_else(|| {
             let all: Vec<&str> = self.all("content-length").collect();
-            FetchError::broken(format!("Content-Length: {}", all.join(", ")))
+            FetchError::broken(format!("invalid Content-Length: {}", all.join(", ")))
         })
     }
 

@@ -37,10 +37,12 @@ impl Netrc {
             opened => opened.map_err(|error| FetchError::Usage(error.to_string()))?,
         };
         if stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(usage("it belongs to another user; --no-netrc does without it"));
+            return Err(usage("it belongs to another user; use --no-netrc to ignore it"));
         }
         if stat.st_mode & 0o077 != 0 {
-            return Err(usage("others may read it: chmod 600, or --no-netrc to do without it"));
+            return Err(usage(
+                "other users can read it; run chmod 600, or use --no-netrc to ignore it",
+            ));
         }
         let text = std::io::read_to_string(file).map_err(|error| usage(&error.to_string()))?;
         Self::parse(&text).map_err(|why| usage(&why))
@@ -57,7 +59,7 @@ impl Netrc {
     fn parse(text: &str) -> Result<Self, String> {
         let (mut entries, mut words) = (Vec::<NetrcEntry>::new(), NetrcWords(text));
         while let Some(word) = words.next_word()? {
-            let mut value = || words.next_word()?.ok_or_else(|| format!("nothing behind '{word}'"));
+            let mut value = || words.next_word()?.ok_or_else(|| format!("no value after '{word}'"));
             match word.as_str() {
                 "machine" => {
                     entries.push(NetrcEntry { machine: Some(value()?), ..NetrcEntry::default() });
@@ -74,7 +76,7 @@ impl Netrc {
                         _ => {}
                     }
                 }
-                _ => return Err("a word that has no meaning there".to_owned()),
+                _ => return Err("unknown keyword".to_owned()),
             }
         }
         Ok(Self(entries))
@@ -115,7 +117,7 @@ impl NetrcWords<'_> {
                 letter => word.push(letter),
             }
         }
-        Err("a quote that does not end".to_owned())
+        Err("unterminated quote".to_owned())
     }
 
     /// Skips a macro, which ends at an empty line.

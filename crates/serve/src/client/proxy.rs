@@ -70,14 +70,14 @@ impl HttpProxy {
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         // The value may hold a password, so messages do not repeat it.
         let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
-        let url = Url::parse(&full).map_err(|_| usage("no URL of a proxy"))?;
+        let url = Url::parse(&full).map_err(|_| usage("not a valid proxy URL"))?;
         if url.scheme() != "http" {
             let scheme = url.scheme();
-            let why = format!("{name}: proxies over http are used, and none over {scheme}");
+            let why = format!("{name}: {scheme} proxies are not supported; use an http proxy");
             return Err(FetchError::Unsupported(why));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| usage("no URL of a proxy"))?;
+        let host = host.ok_or_else(|| usage("not a valid proxy URL"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let has_user = !url.username().is_empty() || url.password().is_some();

@@ -79,7 +79,7 @@ pub fn header(text: &str) -> Result<(String, String), FetchError> {
         || !name.bytes().all(is_token)
         || value.bytes().any(|byte| byte < b' ' && byte != b'\t')
     {
-        return Err(usage("not a name and a value on one line"));
+        return Err(usage("invalid name or value"));
     }
     let ours = [
         "host",
@@ -91,7 +91,7 @@ pub fn header(text: &str) -> Result<(String, String), FetchError> {
         "accept-encoding",
     ];
     if ours.contains(&&*name.to_ascii_lowercase()) {
-        return Err(usage("fetch says this itself"));
+        return Err(usage("fetch sets this header itself"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }

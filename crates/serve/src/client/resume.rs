@@ -80,10 +80,11 @@ pub fn status(head: &ResponseHead) -> FetchError {
 
 fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, FetchError> {
     let Some((from, to)) = asked.range else {
-        return Err(FetchError::broken("206 to a request for all of it"));
+        return Err(FetchError::broken("status 206 for a request without Range"));
     };
     let range = head.content_range();
-    let range = range.ok_or_else(|| FetchError::broken("206 without a range that makes sense"))?;
+    let range =
+        range.ok_or_else(|| FetchError::broken("status 206 without a valid Content-Range"))?;
     let size = range.total.map(std::num::NonZero::get).or(asked.known.map(|known| known.size));
     if let Some(known) = asked.known {
         match asked.compare(known, head) {
@@ -96,14 +97,14 @@ fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, F
     if range.from != from || to.is_some_and(|to| range.to > to) {
         let (begin, end) = (range.from, range.to);
         return Err(FetchError::broken(format!(
-            "bytes {begin} to {end} came, asked for were those from {from}"
+            "received bytes {begin} to {end}, but requested bytes from {from}"
         )));
     }
     if let Framing::Length(length) = head.framing()?
         && length != range.to - range.from
     {
         return Err(FetchError::broken(format!(
-            "a range of {} bytes in {length}",
+            "the range has {} bytes, but Content-Length is {length}",
             range.to - range.from
         )));
     }

@@ -32,7 +32,7 @@ pub struct DigestList {
 
 /// The origin of a digest that was read as XXH128 because it has 32 digits.
 const BARE: &str =
-    "--sums says (32 digits without the name of a hash are read as XXH128; MD5 is not supported)";
+    "--sums; 32 digits without a hash name are read as XXH128, and MD5 is not supported";
 
 fn unsupported(hash: &str, shown: &str) -> FetchError {
     FetchError::Unsupported(format!(
@@ -78,7 +78,7 @@ impl DigestList {
         let came = body.bring(head.framing()?, None);
         if is_too_long.get() {
             let most = quantity::exact(LONGEST);
-            return Err(FetchError::broken(format!("a list of digests of more than {most}")));
+            return Err(FetchError::broken(format!("the list of digests is larger than {most}")));
         }
         let mut text = vec![0; usize::try_from(came?).unwrap_or(usize::MAX)];
         let mut read = 0;
@@ -105,15 +105,13 @@ impl DigestList {
             return Err(unsupported("MD5", &shown));
         }
         if named.any(|other| other.digest != stated.digest) {
-            return Err(FetchError::Usage(format!(
-                "--sums: lines that contradict each other about {shown}"
-            )));
+            return Err(FetchError::Usage(format!("--sums: different digests for {shown}")));
         }
         // 64 digits without a tag may be of either of two hashes.
         let is_either = stated.hash.is_none();
         let hash = stated.hash.unwrap_or(Hash::Sha256);
         let or = is_either.then_some(Hash::Blake3);
-        let by = if stated.is_bare() { BARE } else { "--sums says" };
+        let by = if stated.is_bare() { BARE } else { "--sums" };
         Ok(Expected { hash, or, digest: stated.digest, by })
     }
 
@@ -130,7 +128,7 @@ impl DigestList {
                 _ => {}
             }
         }
-        FetchError::Usage(format!("--sums: no line is about {shown}"))
+        FetchError::Usage(format!("--sums: no digest for {shown}"))
     }
 }
 
@@ -178,7 +176,7 @@ mod tests {
         }
         assert_eq!(said(&bare, "/md5/SUMS"), Ok(BARE));
         let both = format!("SHA512 (a.iso) = {digits}\nSHA256 (a.iso) = {}\n", &digits[..64]);
-        assert_eq!(said(&both, "SUMS"), Ok("--sums says"));
-        assert!(said("\u{feff}x", "SUMS").unwrap_err().contains("no line is about"));
+        assert_eq!(said(&both, "SUMS"), Ok("--sums"));
+        assert!(said("\u{feff}x", "SUMS").unwrap_err().contains("no digest for"));
     }
 }

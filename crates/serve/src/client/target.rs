@@ -48,14 +48,14 @@ impl FetchUrl {
         let why = match url.scheme() {
             "https" if !cfg!(feature = "tls") => Some("was built without https".to_owned()),
             "http" | "https" => None,
-            other => Some(format!("fetches http and https, and not {other}")),
+            other => Some(format!("does not support {other}, only http and https")),
         };
         if let Some(why) = why {
             return Err(FetchError::Unsupported(format!("'{}': this program {why}", Self(url))));
         }
         url.set_fragment(None);
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(FetchError::Usage(format!("'{url}' names no server")));
+            return Err(FetchError::Usage(format!("'{url}' has no host")));
         }
         Ok(Self(url))
     }

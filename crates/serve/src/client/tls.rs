@@ -43,8 +43,7 @@ impl TlsTrust {
         if roots.is_empty() {
             let what = self.file.as_ref().map(|file| format!("'{}'", thalweg_core::shown(file)));
             let what = what.unwrap_or_else(|| "this system".to_owned());
-            let why =
-                format!("{what} has no certificate of an authority; name a file with --cacert");
+            let why = format!("{what} has no CA certificate; give a file with --cacert");
             return Err(FetchError::Unsupported(why));
         }
         let provider = Arc::new(ring::default_provider());
@@ -81,7 +80,7 @@ impl TlsTrust {
         };
         let name = ServerName::try_from(host.to_owned());
         let name =
-            name.map_err(|_| FetchError::Usage(format!("'{host}' is no name of a server")))?;
+            name.map_err(|_| FetchError::Usage(format!("'{host}' is not a valid server name")))?;
         let untrusted = |error: rustls::Error| FetchError::Untrusted {
             host: host.to_owned(),
             why: words(&error),
@@ -172,18 +171,17 @@ fn words(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(wrong) = error else { return error.to_string() };
     let words = match wrong {
         Wrong::Expired | Wrong::ExpiredContext { .. } => {
-            "its certificate has expired (or the clock of this machine is wrong)"
+            "the certificate has expired (or this machine's clock is wrong)"
         }
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
-            "its certificate is not valid yet (or the clock of this machine is wrong)"
+            "the certificate is not valid yet (or this machine's clock is wrong)"
         }
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-            "its certificate is for another name"
+            "the certificate is for another name"
         }
-        Wrong::Revoked => "its certificate was revoked",
+        Wrong::Revoked => "the certificate was revoked",
         Wrong::UnknownIssuer => {
-            "its certificate is signed by nobody who is trusted here; --cacert FILE names another \
-             authority"
+            "the certificate is signed by an unknown authority; to trust it, use --cacert FILE"
         }
         _ => return error.to_string(),
     };

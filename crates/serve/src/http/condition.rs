@@ -28,7 +28,7 @@ pub enum ConditionOutcome {
 
 impl Validator {
     /// Evaluates the conditions in the order of RFC 9110, 13.2.2.
-    pub fn judge(&self, head: &RequestHead) -> ConditionOutcome {
+    pub fn evaluate(&self, head: &RequestHead) -> ConditionOutcome {
         let unmodified = match (&head.if_match, date(head.if_unmodified_since.as_ref())) {
             (Some(tags), _) => self.is_listed(tags, true),
             (None, Some(since)) => self.modified.is_none_or(|modified| modified <= since),
@@ -94,11 +94,11 @@ mod tests {
     use super::*;
     use crate::http::head;
 
-    fn judge(etag: &str, fields: &str) -> ConditionOutcome {
+    fn evaluate(etag: &str, fields: &str) -> ConditionOutcome {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
         let head = head::parse(request.as_bytes()).unwrap();
         Validator { etag: etag.to_owned(), modified: in_seconds(784_111_777), is_settled: true }
-            .judge(&head)
+            .evaluate(&head)
     }
 
     const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -106,7 +106,7 @@ mod tests {
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 
     #[test]
-    fn conditions_are_judged_in_their_order() {
+    fn conditions_are_evaluated_in_their_order() {
         let whole = ConditionOutcome::Content { ranges: true };
         let cases = [
             ("If-None-Match: \"a\"".to_owned(), ConditionOutcome::NotModified),
@@ -130,18 +130,18 @@ mod tests {
             (format!("If-Range: {LATER}"), ConditionOutcome::Content { ranges: false }),
         ];
         for (fields, expected) in cases {
-            assert_eq!(judge("\"a\"", &fields), expected, "{fields}");
+            assert_eq!(evaluate("\"a\"", &fields), expected, "{fields}");
         }
     }
 
     #[test]
     fn a_weak_tag_lets_nobody_go_on() {
         let whole = ConditionOutcome::Content { ranges: false };
-        assert_eq!(judge("W/\"a\"", "If-Range: \"a\""), whole);
-        assert_eq!(judge("W/\"a\"", "If-Range: W/\"a\""), whole);
-        assert_eq!(judge("W/\"a\"", &format!("If-Range: {THEN}")), whole);
-        assert_eq!(judge("W/\"a\"", "If-Match: \"a\""), ConditionOutcome::Failed);
-        assert_eq!(judge("W/\"a\"", "If-None-Match: \"a\""), ConditionOutcome::NotModified);
+        assert_eq!(evaluate("W/\"a\"", "If-Range: \"a\""), whole);
+        assert_eq!(evaluate("W/\"a\"", "If-Range: W/\"a\""), whole);
+        assert_eq!(evaluate("W/\"a\"", &format!("If-Range: {THEN}")), whole);
+        assert_eq!(evaluate("W/\"a\"", "If-Match: \"a\""), ConditionOutcome::Failed);
+        assert_eq!(evaluate("W/\"a\"", "If-None-Match: \"a\""), ConditionOutcome::NotModified);
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::{cell::RefCell, ffi::OsStr, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use rustix::fs::fstat;
 use thalweg_tree::Hash;
 
 use super::{
     archive::Archive,
     body::{AnswerBody, BodyPart, Supply},
-    digests::KnownDigest,
+    digests::{HashedFile, KnownDigest},
+    file_answer::FileAnswer,
     header::AnswerHead,
     lines::ManifestLines,
     listing::{self, Listing, ListingFormat},
@@ -23,10 +23,7 @@ use super::{
 };
 use crate::{
     http::{
-        condition,
         head::{RequestHead, RequestMethod},
-        media::{Coding, accepted, content_type},
-        range::{ByteRange, WantedRanges, wanted},
         status::HttpStatus,
     },
     manifest::{self, encoded},
@@ -41,15 +38,15 @@ pub struct PreparedAnswer {
     /// `true` if another request may follow on this connection.
     pub keep_alive: bool,
     /// If set, the answer must wait until this hash of this file has been computed.
-    pub waits: Option<(Arc<ServedFile>, Hash)>,
+    pub waits: Option<HashedFile>,
 }
 
 /// A request that is being processed.
-struct AnswerContext<'a> {
-    site: &'a Arc<ServedSite>,
+pub struct AnswerContext<'a> {
+    pub site: &'a Arc<ServedSite>,
     store: &'a RefCell<Store>,
-    head: &'a RequestHead,
-    now: SystemTime,
+    pub head: &'a RequestHead,
+    pub now: SystemTime,
     keep_alive: bool,
 }
 
@@ -112,9 +109,9 @@ impl AnswerContext<'_> {
         }
         match self.find(&target.path)? {
             ServedEntry::File(_) if target.is_folder => Err(HttpStatus::NOT_FOUND),
-            ServedEntry::File(file) => {
-                Ok(self.digits(&file).unwrap_or_else(|| self.file(&target.path, file)))
-            }
+            ServedEntry::File(file) => Ok(self
+                .digits(&file)
+                .unwrap_or_else(|| FileAnswer::of(self, &target.path, file).prepare())),
             ServedEntry::Folder(_) if !target.is_folder => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
                 let path = encoded(&target.path);
@@ -125,7 +122,7 @@ impl AnswerContext<'_> {
         }
     }
 
-    fn find(&self, path: &Path) -> Result<ServedEntry, HttpStatus> {
+    pub fn find(&self, path: &Path) -> Result<ServedEntry, HttpStatus> {
         self.site.root.find(path, Some(self.store))
     }
 
@@ -136,7 +133,7 @@ impl AnswerContext<'_> {
         if !is_of_folder {
             let index = path.join("index.html");
             if let Ok(ServedEntry::File(file)) = self.find(&index) {
-                return Ok(self.file(&index, file));
+                return Ok(FileAnswer::of(self, &index, file).prepare());
             }
         }
         if !site.listing {
@@ -152,13 +149,13 @@ impl AnswerContext<'_> {
         Ok(match question {
             "manifest" => {
                 let lines = ManifestLines::of(tree(site), fstat(fd).map_err(refusal)?);
-                self.stream((manifest::MEDIA_TYPE, None), Box::new(lines))
+                self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
             }
-            "tar" => self.stream(("application/x-tar", None), Box::new(Archive::of(tree(site)))),
-            "json" => self.stream(("application/json", None), listing(site, ListingFormat::Json)),
+            "tar" => self.stream("application/x-tar", None, Box::new(Archive::of(tree(site)))),
+            "json" => self.stream("application/json", None, listing(site, ListingFormat::Json)),
             _ => {
-                let kind = ("text/html; charset=utf-8", Some(page::POLICY));
-                self.stream(kind, listing(site, ListingFormat::Page))
+                let kind = "text/html; charset=utf-8";
+                self.stream(kind, Some(page::POLICY), listing(site, ListingFormat::Page))
             }
         })
     }
@@ -182,134 +179,15 @@ impl AnswerContext<'_> {
     }
 
     /// Returns the hash of a file, if the server offers hashes.
-    fn digest(&self, file: &ServedFile, hash: Hash) -> KnownDigest {
+    pub fn digest(&self, file: &ServedFile, hash: Hash) -> KnownDigest {
         self.site.digests.as_ref().map_or(KnownDigest::Nothing, |digests| digests.known(file, hash))
     }
 
     /// Returns an answer that waits for a hash.
-    fn later(&self, file: &Arc<ServedFile>, hash: Hash) -> PreparedAnswer {
-        let waits = Some((Arc::clone(file), hash));
+    pub fn later(&self, file: &Arc<ServedFile>, hash: Hash) -> PreparedAnswer {
+        let waits = Some(HashedFile { file: Arc::clone(file), hash });
         let (status, head, body) = (HttpStatus::OK, Vec::new(), AnswerBody::default());
         PreparedAnswer { status, head, body, keep_alive: self.keep_alive, waits }
-    }
-
-    /// Answers with a file, a part of it, or 304.
-    fn file(&self, path: &Path, file: Arc<ServedFile>) -> PreparedAnswer {
-        let (file, coding) = self.in_coding(path, file);
-        let size = file.version.size;
-        let validator = file.version.validator(self.now);
-        let described = |status| {
-            let mut head = self.header(status).with("ETag", &validator.etag);
-            if let Some(modified) = validator.modified {
-                head = head.with("Last-Modified", date(modified));
-            }
-            if self.site.precompressed {
-                head = head.with("Vary", "Accept-Encoding");
-            }
-            head
-        };
-        let ranges = match validator.judge(self.head) {
-            condition::ConditionOutcome::NotModified => {
-                return self.with(
-                    HttpStatus::NOT_MODIFIED,
-                    described(HttpStatus::NOT_MODIFIED),
-                    AnswerBody::default(),
-                );
-            }
-            condition::ConditionOutcome::Failed => {
-                return self.refuse(HttpStatus::CONDITION_FAILED);
-            }
-            condition::ConditionOutcome::Content { ranges } => ranges,
-        };
-        let range =
-            self.head.range.as_ref().filter(|_| ranges && self.head.method == RequestMethod::Get);
-        let known = || self.digest(&file, Hash::Sha256);
-        let wants_digest = self.head.wants_digest && !self.head.without_digest;
-        let digest = match wants_digest.then(known) {
-            Some(KnownDigest::NotYet) => return self.later(&file, Hash::Sha256),
-            Some(KnownDigest::Digest(digest)) => Some(digest),
-            Some(KnownDigest::Nothing) | None => None,
-        };
-        let full = |status| {
-            let mut head = described(status).with("Accept-Ranges", "bytes");
-            if let Some(digest) = &digest {
-                let text = STANDARD.encode(digest.bytes());
-                head = head.with("Repr-Digest", format_args!("sha-256=:{text}:"));
-            }
-            match coding {
-                Some(coding) => head.with("Content-Encoding", coding.name),
-                None => head,
-            }
-        };
-        // An open file caches the media type for its own name only, so a compressed variant needs a new look-up.
-        let kind = match coding {
-            Some(_) => &content_type(path),
-            None => file.kind(path),
-        };
-        let part = |stretch| BodyPart::File(Arc::clone(&file), stretch);
-        match range.map_or(WantedRanges::Whole, |range| wanted(range, size)) {
-            WantedRanges::Whole => {
-                let head = full(HttpStatus::OK).with("Content-Type", kind);
-                let whole = ByteRange { from: 0, to: size };
-                self.sized(HttpStatus::OK, head, AnswerBody::of([part(whole)]))
-            }
-            WantedRanges::Nothing => {
-                let status = HttpStatus::RANGE_UNSATISFIABLE;
-                let head = described(status).with("Content-Range", format_args!("bytes */{size}"));
-                self.sized(status, head, AnswerBody::default())
-            }
-            WantedRanges::Parts(parts) => match parts[..] {
-                [only] => {
-                    let head = full(HttpStatus::PARTIAL).with("Content-Type", kind);
-                    let head = head.with("Content-Range", content_range(only, size));
-                    self.sized(HttpStatus::PARTIAL, head, AnswerBody::of([part(only)]))
-                }
-                _ => self.several(full(HttpStatus::PARTIAL), kind, &file, &parts),
-            },
-        }
-    }
-
-    /// Answers with several ranges, each with its own part header (RFC 9110, 14.6).
-    fn several(
-        &self,
-        head: AnswerHead,
-        kind: &str,
-        file: &Arc<ServedFile>,
-        parts: &[ByteRange],
-    ) -> PreparedAnswer {
-        // A part ends after the length in its `Content-Range`, so the boundary may occur inside the file.
-        // It is derived from the entity tag, which a client cannot choose.
-        let tag: String =
-            file.version.etag(self.now).chars().filter(char::is_ascii_alphanumeric).collect();
-        let boundary = format!("thalweg{tag}");
-        let size = file.version.size;
-        let mut pieces = Vec::new();
-        for part in parts {
-            let range = content_range(*part, size);
-            let text = format!(
-                "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
-            );
-            pieces.push(BodyPart::Bytes(text.into_bytes()));
-            pieces.push(BodyPart::File(Arc::clone(file), *part));
-        }
-        pieces.push(BodyPart::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
-        let kind = format!("multipart/byteranges; boundary={boundary}");
-        self.sized(HttpStatus::PARTIAL, head.with("Content-Type", kind), AnswerBody::of(pieces))
-    }
-
-    /// Returns the compressed variant of a file, if it is served and the client accepts it. Never for range requests: their
-    /// offsets refer to the file that the client named.
-    fn in_coding(&self, path: &Path, file: Arc<ServedFile>) -> (Arc<ServedFile>, Option<Coding>) {
-        let wished = self.head.accept_encoding.as_deref();
-        let wished = wished.filter(|_| self.site.precompressed && self.head.range.is_none());
-        for coding in accepted(wished.unwrap_or_default()) {
-            let mut sibling = path.as_os_str().to_owned();
-            sibling.push(coding.suffix);
-            if let Ok(ServedEntry::File(file)) = self.find(Path::new(&sibling)) {
-                return (file, Some(coding));
-            }
-        }
-        (file, None)
     }
 
     fn text(&self, kind: &str, text: Vec<u8>) -> PreparedAnswer {
@@ -326,12 +204,12 @@ impl AnswerContext<'_> {
         )
     }
 
-    fn refuse(&self, status: HttpStatus) -> PreparedAnswer {
+    pub fn refuse(&self, status: HttpStatus) -> PreparedAnswer {
         let (head, body) = error(status, self.store.borrow_mut().date(self.now), self.connection());
         PreparedAnswer { status, head, body, keep_alive: self.keep_alive, waits: None }
     }
 
-    fn header(&self, status: HttpStatus) -> AnswerHead {
+    pub fn header(&self, status: HttpStatus) -> AnswerHead {
         let head = AnswerHead::new(status, self.store.borrow_mut().date(self.now));
         let head = head.with("X-Content-Type-Options", "nosniff");
         // HTTP/1.1 keeps connections open by default, so no header is needed.
@@ -346,18 +224,14 @@ impl AnswerContext<'_> {
         if self.keep_alive { "keep-alive" } else { "close" }
     }
 
-    fn sized(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
+    pub fn sized(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
         let head = head.with("Content-Length", body.len());
         self.with(status, head, body)
     }
 
     /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection ends the
     /// body.
-    fn stream(
-        &self,
-        (kind, policy): (&str, Option<&str>),
-        supply: Box<dyn Supply>,
-    ) -> PreparedAnswer {
+    fn stream(&self, kind: &str, policy: Option<&str>, supply: Box<dyn Supply>) -> PreparedAnswer {
         let in_chunks = !self.head.is_old;
         let keep_alive = self.keep_alive && in_chunks;
         let asked = AnswerContext { keep_alive, ..*self };
@@ -373,7 +247,7 @@ impl AnswerContext<'_> {
         asked.with(HttpStatus::OK, head, AnswerBody::made_by(supply, in_chunks))
     }
 
-    fn with(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
+    pub fn with(&self, status: HttpStatus, head: AnswerHead, body: AnswerBody) -> PreparedAnswer {
         PreparedAnswer {
             status,
             head: head.bytes(),
@@ -382,8 +256,4 @@ impl AnswerContext<'_> {
             waits: None,
         }
     }
-}
-
-fn content_range(part: ByteRange, size: u64) -> String {
-    format!("bytes {}-{}/{size}", part.from, part.to - 1)
 }

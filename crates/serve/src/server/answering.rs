@@ -16,8 +16,15 @@ pub struct Answering {
     pub began: Instant,
     pub mechanism: Option<(&'static str, u64)>,
     pub notes: Vec<String>,
-    /// The request, and the number of retries left if the file changes before the first byte is sent.
-    pub again: Option<Box<(RequestHead, usize)>>,
+    /// `None` if the answer cannot be created again.
+    pub retry: Option<Box<RequestRetry>>,
+}
+
+/// A request that is answered again if the file changes before the first byte is sent.
+pub struct RequestRetry {
+    pub head: RequestHead,
+    /// Number of attempts that are left.
+    pub left: usize,
 }
 
 /// The state of a connection.

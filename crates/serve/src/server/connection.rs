@@ -20,7 +20,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{PreparedAnswer, answer, refuse},
-    answering::{Answering, ConnectionPhase, account},
+    answering::{Answering, ConnectionPhase, RequestRetry, account},
     limits::ConnectionLimits,
     log::{LogEntry, date},
     options::Timeouts,
@@ -68,12 +68,13 @@ pub enum NextAction {
 const TURN: usize = 16;
 /// Maximum number of bytes that one step sends, so that one connection does not delay the others.
 const STEP: u64 = 1 << 20;
-/// Time that a client has to read the last answer.
+/// Time that a client has to read the last answer. Fixed, unlike [`Timeouts`]: all bytes are already in the kernel.
 const PARTING: Duration = Duration::from_secs(2);
 /// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-// Number of attempts to answer with a file that changes repeatedly.
-const TRIES: usize = 3;
+/// Number of attempts to answer with a file that changes repeatedly. Each one reads the file, so there are fewer than
+/// `cadence::ATTEMPTS`.
+const MOST_READS: usize = 3;
 
 impl ServeConnection {
     /// Creates the state of a connection that was just accepted.
@@ -144,7 +145,7 @@ impl ServeConnection {
             ConnectionPhase::Parting => waited >= PARTING,
         };
         if is_late {
-            self.abandon(tools, "the client took nothing for too long");
+            self.abandon(tools, "timeout: the client read nothing");
             return NextAction::Close;
         }
         if waited >= Duration::from_secs(1) {
@@ -156,7 +157,7 @@ impl ServeConnection {
     /// Returns `true` if an answer has waited for a hash for as long as the client allows, at most an hour.
     fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
         let ConnectionPhase::Answering(answering) = &self.phase else { return false };
-        let wish = answering.again.as_ref().and_then(|again| again.0.wait);
+        let wish = answering.retry.as_ref().and_then(|retry| retry.head.wait);
         let wish = wish.map(|wish| wish.min(LONGEST_WAIT));
         answering.sending.waits_for_digest()
             && answering.began.elapsed() >= wish.unwrap_or(timeouts.digest)
@@ -166,10 +167,11 @@ impl ServeConnection {
         let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
         let is_there = !self.has_hung_up;
         answering.sending.leave_digest(is_there);
-        let Some((mut head, left)) = answering.again.take().map(|again| *again) else { return };
+        let Some(retry) = answering.retry.take() else { return };
+        let RequestRetry { mut head, left } = *retry;
         head.without_digest = true;
         self.respond(tools, head, left.max(1));
-        self.note("the digest was not known in time".to_owned());
+        self.note("the digest was not ready in time".to_owned());
     }
 
     /// Releases the memory of an answer that waits for its client.
@@ -224,7 +226,7 @@ impl ServeConnection {
             self.uncork();
         }
         match request {
-            Some(Ok(head)) => self.respond(tools, head, TRIES),
+            Some(Ok(head)) => self.respond(tools, head, MOST_READS),
             Some(Err(status)) => {
                 let request = self.input.give_up();
                 self.begin(refuse(status), request);
@@ -277,12 +279,14 @@ impl ServeConnection {
                 let digests = tools.site.digests.as_ref();
                 let wait = digests.map(|digests| digests.ask_for(what, helpers, waiter));
                 let sending = wait.map(Sending::waiting).unwrap_or_default();
-                return self.answering_later(sending, (status, keep_alive), (head, left));
+                let retry = RequestRetry { head, left };
+                return self.answering_later(sending, status, keep_alive, retry);
             }
             let buffer = tools.store.get_mut().buffer();
             match Sending::prepare(&bytes, body, buffer, &mut tools.readahead.disks) {
                 Ok(sending) if sending.is_pending() => {
-                    return self.answering_later(sending, (status, keep_alive), (head, left));
+                    let retry = RequestRetry { head, left };
+                    return self.answering_later(sending, status, keep_alive, retry);
                 }
                 Ok(sending) => return self.answering(sending, status, keep_alive, head.line),
                 Err(Short::Changed) => {}
@@ -295,19 +299,20 @@ impl ServeConnection {
         }
         tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
         self.begin(refuse(HttpStatus::UNAVAILABLE), head.line);
-        self.note("changed".to_owned());
+        self.note("file changed".to_owned());
     }
 
-    /// Starts an answer that waits for a disk or a hash. `again`: the request, and the number of retries if the file changes.
+    /// Starts an answer that waits for a disk or a hash.
     fn answering_later(
         &mut self,
         sending: Sending,
-        (status, keep_alive): (HttpStatus, bool),
-        again: (RequestHead, usize),
+        status: HttpStatus,
+        keep_alive: bool,
+        retry: RequestRetry,
     ) {
-        self.answering(sending, status, keep_alive, again.0.line.clone());
+        self.answering(sending, status, keep_alive, retry.head.line.clone());
         if let ConnectionPhase::Answering(answering) = &mut self.phase {
-            answering.again = Some(Box::new(again));
+            answering.retry = Some(Box::new(retry));
         }
     }
 
@@ -336,7 +341,7 @@ impl ServeConnection {
             began,
             mechanism,
             notes,
-            again: None,
+            retry: None,
         }));
     }
 
@@ -359,7 +364,7 @@ impl ServeConnection {
         }
         if self.is_gone && answering.sending.is_pending() {
             // The client has disconnected, so the result of the disk read is not needed.
-            self.cut_short(tools, "the client is gone".to_owned());
+            self.cut_short(tools, "client disconnected".to_owned());
             return Some(NextAction::Close);
         }
         let limits =
@@ -424,8 +429,8 @@ impl ServeConnection {
                 self.uncork();
                 Some(NextAction::Wait)
             }
-            Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
-                self.answer_anew(tools, &short);
+            Err(short) if answering.sending.total == 0 && answering.retry.is_some() => {
+                self.answer_again(tools, &short);
                 None
             }
             Err(short) => {
@@ -446,9 +451,10 @@ impl ServeConnection {
     }
 
     /// Answers again if a file changed while the answer waited for a disk. This is possible because no byte was sent.
-    fn answer_anew(&mut self, tools: &mut Tools, short: &Short) {
+    fn answer_again(&mut self, tools: &mut Tools, short: &Short) {
         let ConnectionPhase::Answering(answering) = &mut self.phase else { return };
-        let Some((head, left)) = answering.again.take().map(|again| *again) else { return };
+        let Some(retry) = answering.retry.take() else { return };
+        let RequestRetry { head, left } = *retry;
         if matches!(short, Short::Changed | Short::Again) {
             return self.respond(tools, head, left);
         }

@@ -39,6 +39,13 @@ fn key(file: &ServedFile, hash: Hash) -> DigestKey {
     (file.version, hash as u8)
 }
 
+/// A file, and the hash that is wanted of it.
+#[derive(Debug)]
+pub struct HashedFile {
+    pub file: Arc<ServedFile>,
+    pub hash: Hash,
+}
+
 /// State of the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownDigest {
@@ -114,7 +121,7 @@ impl Digests {
     /// Requests the hash of a file. The waiter's mailbox receives its token when the computation is done.
     pub fn ask_for(
         &self,
-        (file, hash): (Arc<ServedFile>, Hash),
+        HashedFile { file, hash }: HashedFile,
         helpers: &HelperPool,
         waiter: Waiter,
     ) -> DigestWait {

@@ -54,6 +54,6 @@ impl Errand {
             return None;
         }
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Some(made.ok_or_else(|| "the answer could not be made".to_owned()))
+        Some(made.ok_or_else(|| "the response could not be generated".to_owned()))
     }
 }

@@ -21,10 +21,10 @@ pub enum ServeError {
         errno: Errno,
     },
     /// The path is neither a directory nor a regular file.
-    #[error("'{}' is neither a folder nor a regular file", shown(.0))]
+    #[error("'{}': not a directory or a regular file", shown(.0))]
     Kind(PathBuf),
     /// The request would not be answered with a file.
-    #[error("'{}' would be answered by {answer}", shown(path))]
+    #[error("'{}': the server would return {answer}", shown(path))]
     Answer {
         /// Relative to the served root.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum ServeError {
         answer: String,
     },
     /// The path is a directory: its page is generated, or the client is redirected.
-    #[error("'{}' is a folder: its page is made, not moved", shown(.0))]
+    #[error("'{}' is a directory: its page is generated, without a mechanism", shown(.0))]
     Folder(PathBuf),
     /// The server cannot listen on an address.
     #[error("{}", of_io(address, "bind", error))]
@@ -43,7 +43,7 @@ pub enum ServeError {
         error: io::Error,
     },
     /// The process cannot change its user.
-    #[error("cannot become '{name}': {}; only root can", errno_name(*errno))]
+    #[error("cannot switch to user '{name}': {}; only root can", errno_name(*errno))]
     User {
         /// Name of the user.
         name: String,
@@ -51,6 +51,6 @@ pub enum ServeError {
         errno: Errno,
     },
     /// A worker thread cannot be started.
-    #[error("cannot start a worker: {0}")]
+    #[error("cannot start a worker thread: {0}")]
     Worker(io::Error),
 }

@@ -165,9 +165,9 @@ fn copies(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
 
 /// Takes over a listening socket that another process has created.
 fn handed(socket: OwnedFd, workers: usize) -> Result<Listening, ServeError> {
-    let failed = |error| failed("a socket that was handed over", error);
+    let failed = |error| failed("an inherited socket", error);
     if !socket_acceptconn(&socket).is_ok_and(|listens| listens) {
-        return Err(failed(io::Error::other("it does not listen")));
+        return Err(failed(io::Error::other("the socket is not listening")));
     }
     let address = getsockname(&socket).map_err(|errno| failed(errno.into()))?;
     let address = if let Ok(address) = SocketAddr::try_from(address.clone()) {

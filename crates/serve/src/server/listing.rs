@@ -131,7 +131,9 @@ impl Listing {
             return;
         }
         match self.format {
-            ListingFormat::Page => text.extend_from_slice(page::top(&self.path).as_bytes()),
+            ListingFormat::Page => {
+                text.extend_from_slice(page::top(&self.site.root.name, &self.path).as_bytes())
+            }
             ListingFormat::Json => text.push(b'['),
         }
     }

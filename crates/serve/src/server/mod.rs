@@ -11,6 +11,7 @@ mod digests;
 mod entry;
 mod errand;
 mod error;
+mod file_answer;
 mod header;
 mod helper_pool;
 mod lane_queue;

@@ -17,6 +17,7 @@ use std::{
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, statat,
 };
+use thalweg_core::cadence::ATTEMPTS;
 use thalweg_sys::Errno;
 
 use super::{
@@ -43,6 +44,8 @@ pub enum Follow {
 #[derive(Debug)]
 pub struct ServedRoot {
     folder: OwnedFd,
+    /// Name of the directory, for display.
+    pub name: String,
     /// If a file is served: its name in `folder`. No other name is served.
     pub only: Option<OsString>,
     follow: Follow,
@@ -59,8 +62,6 @@ pub enum ServedEntry {
     Folder(OwnedFd),
 }
 
-// A concurrent rename makes openat2(2) fail with EAGAIN, and the call must be repeated.
-const TRIES: usize = 16;
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl ServedRoot {
@@ -81,11 +82,12 @@ impl ServedRoot {
             },
             _ => return Err(ServeError::Kind(path.to_owned())),
         };
+        let name = displayed(&folder);
         let flags = PATH | OFlags::DIRECTORY;
         let folder = openat(CWD, &folder, flags, Mode::empty()).map_err(failed)?;
         // A file that the caller named through a link is served, too.
         let follow = if only.is_some() { Follow::Any } else { follow };
-        Ok(Self { folder, only, follow, must_walk: AtomicBool::new(false) })
+        Ok(Self { folder, name, only, follow, must_walk: AtomicBool::new(false) })
     }
 
     /// Finds a path below the root. A file that is open in the store is not opened again.
@@ -178,8 +180,9 @@ impl ServedRoot {
         if self.must_walk.load(Ordering::Relaxed) {
             return walk(self.folder.as_fd(), path, how);
         }
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match openat2(&self.folder, path, how, Mode::empty(), flags) {
+                // Another process renamed a directory of the path during the call.
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
                     self.must_walk.store(true, Ordering::Relaxed);
@@ -190,6 +193,13 @@ impl ServedRoot {
         }
         Err(Errno::AGAIN)
     }
+}
+
+/// Returns the name of a directory for display: `/` if it is the root of the file system.
+fn displayed(directory: &Path) -> String {
+    let absolute = directory.canonicalize();
+    let name = absolute.as_deref().unwrap_or(directory).file_name();
+    name.map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Resolves a path name by name, without `openat2`. Symbolic links are not followed.

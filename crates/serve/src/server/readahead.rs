@@ -122,7 +122,8 @@ impl Readahead {
 /// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can be
 /// started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
-    (file, stretch): (Arc<ServedFile>, ByteRange),
+    file: Arc<ServedFile>,
+    stretch: ByteRange,
     helpers: &HelperPool,
     waiter: Waiter,
 ) -> Arc<AtomicBool> {
@@ -170,7 +171,7 @@ mod tests {
         let (helpers, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));
         let stretch = ByteRange { from: 5, to: 300_000 };
         let waiter = Waiter { token: 7, mailbox: Arc::clone(&mailbox), client: None };
-        let done = ask_for((Arc::clone(&file), stretch), &helpers, waiter);
+        let done = ask_for(Arc::clone(&file), stretch, &helpers, waiter);
         io::read(&*wake, &mut [0; 8]).unwrap();
         assert!(mailbox.take() == [7] && done.load(Ordering::Acquire));
         let mut disks = Disks::default();

@@ -1,45 +1,36 @@
 //! A running server, and its shutdown.
 
 use std::{
-    cell::RefCell,
     fs, io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU8, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_core::{Profile, buffer_pool, rate_limit::RateLimit};
+use thalweg_core::{Profile, buffer_pool, cadence::RETRY_PAUSE};
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
-    accounts::Accounts,
-    addresses::Addresses,
-    digests::Digests,
     error::ServeError,
     helper_pool::HelperPool,
     listen::{Listening, listen_at},
     log::LogQueue,
-    mailbox::{Mailbox, wake},
-    name_cache::NameCache,
+    mailbox::wake,
     open::{ServedEntry, ServedRoot},
     options::{ListenAddress, ServeOptions},
-    readahead::{Disks, Readahead},
     site::ServedSite,
     tools::Tools,
     unsent::Unsent,
     waiting::WaitingMemory,
     worker::{ENDING, NOW, RUNNING, ServeWorker, WorkerParts},
 };
-use crate::{
-    http::status::HttpStatus,
-    plans::{Plans, Policy},
-};
+use crate::http::status::HttpStatus;
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
@@ -56,44 +47,19 @@ pub struct RunningServer {
 
 // Descriptors that a connection may need: its socket, its file and a pipe.
 const DESCRIPTORS: u64 = 4;
-/// Minimum memory, in bytes, for queued directories of tree walks, regardless of the budget.
-const LEAST_PATHS: u64 = 256 << 10;
-/// Size of a worker's read buffer, in bytes.
-const BUFFER: usize = 64 << 10;
 /// Buffers and pipes of finished transfers that a worker keeps for reuse.
 const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 1 << 20, pipes: 4 };
-const LOOK: Duration = Duration::from_millis(20);
 
 impl RunningServer {
     /// Starts a server.
-    pub fn start(options: ServeOptions) -> Result<Self, ServeError> {
+    pub fn start(mut options: ServeOptions) -> Result<Self, ServeError> {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or_else(processors).max(1);
         let open_files = usage::raise_open_files().ok().flatten().unwrap_or(u64::MAX);
         let most = usize::try_from(open_files / DESCRIPTORS).unwrap_or(usize::MAX).max(1);
         let most = options.max_connections.unwrap_or(most).max(1);
         let root = ServedRoot::open(&options.root, options.follow)?;
-        let request = thalweg_core::Request { stepwise: true, ..options.request };
-        let site = Arc::new(ServedSite {
-            root,
-            hidden: options.hidden,
-            listing: options.listing,
-            precompressed: options.precompressed,
-            metrics: options.metrics,
-            policy: Mutex::new(Arc::new(Policy {
-                request,
-                needs: options.needs,
-                profile: options.profile,
-            })),
-            limit: options.limit.map(RateLimit::new),
-            limit_each: options.limit_each,
-            accounts: Accounts::default(),
-            addresses: Addresses::new(options.connections_per_address, most),
-            digests: options.hash.then(Digests::default),
-            names: NameCache::new(options.memory / 8 * 5, options.hidden),
-            paths: AtomicU64::new(0),
-            most_paths: (options.memory / 4).max(LEAST_PATHS),
-        });
+        let site = Arc::new(ServedSite::new(root, &mut options, most));
         let listening = listen_at(&options.listen, options.handed, threads)?;
         if let Some(user) = &options.user {
             user.enter().map_err(|errno| ServeError::User { name: user.name(), errno })?;
@@ -112,23 +78,7 @@ impl RunningServer {
         for listeners in shared_out(listening, threads) {
             server.start_worker(|stage, wake| WorkerParts {
                 listeners,
-                tools: Tools {
-                    site: Arc::clone(&site),
-                    policy: site.policy(),
-                    plans: Plans::default(),
-                    store: RefCell::default(),
-                    readahead: Readahead {
-                        disks: Disks::default(),
-                        helpers: Arc::clone(&helpers),
-                        mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
-                        token: 0,
-                        client: None,
-                        count: 0,
-                    },
-                    log_queue: log_queue.clone(),
-                    buffer: vec![0; BUFFER],
-                    is_ending: false,
-                },
+                tools: Tools::new(&site, &helpers, &wake, log_queue.clone()),
                 timeouts: options.timeouts,
                 most,
                 waiting: WaitingMemory::within(memory),
@@ -169,7 +119,7 @@ impl RunningServer {
         match answer.recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(errno)) => Err(failed(errno)),
-            Err(_) => Err(ServeError::Worker(io::Error::other("it ended at once"))),
+            Err(_) => Err(ServeError::Worker(io::Error::other("the thread ended immediately"))),
         }
     }
 
@@ -191,7 +141,7 @@ impl RunningServer {
         let began = Instant::now();
         let is_done = |workers: &[JoinHandle<()>]| workers.iter().all(JoinHandle::is_finished);
         while !is_done(&self.workers) && began.elapsed() < grace && !is_enough() {
-            thread::sleep(LOOK);
+            thread::sleep(RETRY_PAUSE);
         }
         let finished = is_done(&self.workers);
         self.end();

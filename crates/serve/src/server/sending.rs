@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     http::range::ByteRange,
-    plans::{KnownEnd, Plans, Policy},
+    plans::{KnownEnd, KnownFd, Plans, Policy},
 };
 
 /// The last bytes of a large body. They are read, then the file's version is checked, and only then are they sent.
@@ -258,7 +258,8 @@ impl Sending {
                 None => return Ok(false),
                 Some(PendingWork::Wanted(file, stretch)) => {
                     let done = readahead::ask_for(
-                        (file, stretch),
+                        file,
+                        stretch,
                         &way.readahead.helpers,
                         way.readahead.waiter(),
                     );
@@ -273,7 +274,7 @@ impl Sending {
                     let Some(supply) = self.body.take_supply() else { continue };
                     let errand =
                         Errand::start(supply, &way.readahead.helpers, way.readahead.waiter());
-                    let none = || Short::Supply("no thread can be started".to_owned());
+                    let none = || Short::Supply("cannot start a helper thread".to_owned());
                     self.pending = Some(PendingWork::Making(errand.ok_or_else(none)?));
                 }
                 Some(PendingWork::Making(errand)) => match errand.take() {
@@ -334,7 +335,7 @@ impl Sending {
                 }
                 Some(BodyPart::File(file, stretch)) if fits => {
                     let begin = self.out.len();
-                    if !read(&file, stretch, &mut self.out, (disks, may_wait))? {
+                    if !read(&file, stretch, &mut self.out, disks, may_wait)? {
                         self.out.cut(begin);
                         self.body.parts.push_front(BodyPart::File(Arc::clone(&file), stretch));
                         self.pending = Some(PendingWork::Wanted(file, stretch));
@@ -412,8 +413,10 @@ impl LargePart {
         let moving = self.moving.get_or_insert_with(|| {
             let stretch = ByteRange { from: self.at, to };
             let (device, is_sealed) = (self.file.version.device(), self.file.is_sealed());
-            let file = (KnownEnd::File { device, is_sealed }, self.file.as_fd());
-            let socket = (KnownEnd::Socket { is_internet: way.is_internet }, way.socket.as_fd());
+            let known = KnownEnd::File { device, is_sealed };
+            let file = KnownFd { known, fd: self.file.as_fd() };
+            let known = KnownEnd::Socket { is_internet: way.is_internet };
+            let socket = KnownFd { known, fd: way.socket.as_fd() };
             OwnedTransfer::new(moving::TransferJob {
                 file: Arc::clone(&self.file),
                 socket: Rc::clone(way.socket),
@@ -476,7 +479,8 @@ fn read(
     file: &ServedFile,
     stretch: ByteRange,
     into: &mut SendBuffer,
-    (disks, may_wait): (&mut Disks, bool),
+    disks: &mut Disks,
+    may_wait: bool,
 ) -> Result<bool, Short> {
     let len = stretch.len() as usize;
     let room = into.room(len);

@@ -22,11 +22,11 @@ impl Short {
     pub fn words(&self) -> String {
         let errno = |errno: Errno| std::io::Error::from(errno);
         match self {
-            Self::Changed => "changed".to_owned(),
-            Self::Client(error) => format!("the client is gone: {}", errno(*error)),
+            Self::Changed => "file changed".to_owned(),
+            Self::Client(error) => format!("client disconnected: {}", errno(*error)),
             Self::File(error) => format!("cannot read the file: {}", errno(*error)),
             Self::Supply(error) => error.clone(),
-            Self::Again => "not known".to_owned(),
+            Self::Again => "digest not ready".to_owned(),
         }
     }
 }

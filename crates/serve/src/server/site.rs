@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use thalweg_core::{Profile, rate_limit::RateLimit};
+use thalweg_core::{Profile, Request, rate_limit::RateLimit};
 
 use super::{
     accounts::Accounts, addresses::Addresses, digests::Digests, name_cache::NameCache,
-    open::ServedRoot,
+    open::ServedRoot, options::ServeOptions,
 };
 use crate::plans::Policy;
 
@@ -39,7 +39,32 @@ pub struct ServedSite {
     pub most_paths: u64,
 }
 
+/// Minimum memory, in bytes, for queued directories of tree walks, regardless of the budget.
+const LEAST_PATHS: u64 = 256 << 10;
+
 impl ServedSite {
+    /// Creates the state of a server of at most `most` connections. Takes the profile out of the options.
+    pub fn new(root: ServedRoot, options: &mut ServeOptions, most: usize) -> Self {
+        let request = Request { stepwise: true, ..options.request.clone() };
+        let (needs, profile) = (options.needs, options.profile.take());
+        Self {
+            root,
+            hidden: options.hidden,
+            listing: options.listing,
+            precompressed: options.precompressed,
+            metrics: options.metrics,
+            policy: Mutex::new(Arc::new(Policy { request, needs, profile })),
+            limit: options.limit.map(RateLimit::new),
+            limit_each: options.limit_each,
+            accounts: Accounts::default(),
+            addresses: Addresses::new(options.connections_per_address, most),
+            digests: options.hash.then(Digests::default),
+            names: NameCache::new(options.memory / 8 * 5, options.hidden),
+            paths: AtomicU64::new(0),
+            most_paths: (options.memory / 4).max(LEAST_PATHS),
+        }
+    }
+
     /// Returns the current rules for choosing mechanisms.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.lock().unwrap_or_else(PoisonError::into_inner))

@@ -1,8 +1,15 @@
 //! State shared by the connections of one worker.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, os::fd::OwnedFd, sync::Arc};
 
-use super::{log::LogQueue, readahead::Readahead, site::ServedSite, store::Store};
+use super::{
+    helper_pool::HelperPool,
+    log::LogQueue,
+    mailbox::Mailbox,
+    readahead::{Disks, Readahead},
+    site::ServedSite,
+    store::Store,
+};
 use crate::plans::{Plans, Policy};
 
 /// Resources for answering requests.
@@ -20,7 +27,36 @@ pub struct Tools {
     pub is_ending: bool,
 }
 
+/// Size of a worker's read buffer, in bytes.
+const BUFFER: usize = 64 << 10;
+
 impl Tools {
+    /// Creates the resources of a worker. `wake`: the eventfd on which it waits.
+    pub fn new(
+        site: &Arc<ServedSite>,
+        helpers: &Arc<HelperPool>,
+        wake: &Arc<OwnedFd>,
+        log_queue: Option<LogQueue>,
+    ) -> Self {
+        Self {
+            site: Arc::clone(site),
+            policy: site.policy(),
+            plans: Plans::default(),
+            store: RefCell::default(),
+            readahead: Readahead {
+                disks: Disks::default(),
+                helpers: Arc::clone(helpers),
+                mailbox: Arc::new(Mailbox::new(Arc::clone(wake))),
+                token: 0,
+                client: None,
+                count: 0,
+            },
+            log_queue,
+            buffer: vec![0; BUFFER],
+            is_ending: false,
+        }
+    }
+
     /// Discards the plans if the profile has changed.
     pub fn look_at_policy(&mut self) {
         let policy = self.site.policy();

@@ -137,7 +137,7 @@ impl TreeWalk {
                         return Ok(WalkStep::Later);
                     }
                     Err(_) => {
-                        (turn.go_on)().map_err(|_| "the client is gone".to_owned())?;
+                        (turn.go_on)().map_err(|_| "client disconnected".to_owned())?;
                         let path = self.open.take().map(|open| open.path).unwrap_or_default();
                         return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                     }
@@ -171,7 +171,7 @@ impl TreeWalk {
             let held = self.waiting.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {
-                return Err("directories that wait need more memory than is allowed".to_owned());
+                return Err("queued directories exceed --memory".to_owned());
             }
         }
         Ok(WalkStep::Entry(entry))

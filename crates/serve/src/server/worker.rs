@@ -246,7 +246,7 @@ impl ServeWorker {
             let is_stuck = connection.is_stuck();
             self.parts.tools.site.accounts.parked.fetch_add(1, Ordering::Relaxed);
             if is_stuck {
-                let why = "the client took nothing, and its memory was needed";
+                let why = "the client read nothing, and its memory was needed";
                 connection.abandon(&mut self.parts.tools, why);
                 self.close(token as u32 as usize);
             }
@@ -292,7 +292,7 @@ impl ServeWorker {
     fn close_all(&mut self) {
         for index in 0..self.slots.len() {
             if let Some(connection) = &mut self.slots[index].connection {
-                connection.abandon(&mut self.parts.tools, "the server has ended");
+                connection.abandon(&mut self.parts.tools, "the server stopped");
             }
             self.close(index);
         }

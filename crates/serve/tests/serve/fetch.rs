@@ -95,7 +95,7 @@ fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
     assert!(matches!(failed.error, FetchError::Network { doing: "connect to", .. }), "{failed:?}");
     assert!(failed.kept);
     let news = watcher.0.into_inner().unwrap();
-    assert!(news.iter().any(|news| news.contains("again in")), "{news:?}");
+    assert!(news.iter().any(|news| news.contains("retrying in")), "{news:?}");
 }
 
 #[test]

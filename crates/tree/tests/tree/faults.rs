@@ -10,7 +10,7 @@ use support::{Listener, contents, large, names, noise, problems, recursive};
 use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
-    fault::{Call, Effect, ScriptRun, Rule, Script},
+    fault::{Call, Effect, Rule, Script, ScriptRun},
 };
 use thalweg_tree::{CopyOptions, Ending, Fsync, Halt, Hash, Target, TreeReport, When};
 

@@ -95,7 +95,7 @@ fn publish(
         Some(Ok(ParsedLine::Entry(top))) => {
             root.publish(&install.attributes(&top.meta), whole, fsync)
         }
-        _ => Err(FetchError::broken("its list has changed here")),
+        _ => Err(FetchError::broken("the stored list has changed")),
     }
 }
 
@@ -149,13 +149,13 @@ fn take_in_once(
     let (mut connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {
-            no_list(target, &format!("it answers {status}"))
+            no_list(target, &format!("it returned {status}"))
         }
         error => error,
     })?;
     let kind = head.get("content-type").unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
-        return Err(no_list(target, "what it answers is none"));
+        return Err(no_list(target, "the response is not a list"));
     }
     let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
     let (most, is_too_long) = (options.most_list, Cell::new(false));
@@ -175,9 +175,7 @@ fn take_in_once(
     match body.bring(head.framing()?, None) {
         Err(FetchError::Cancelled) if is_too_long.get() => {
             let most = quantity::exact(most);
-            Err(FetchError::broken(format!(
-                "its list has more than {most}; --max-list allows more"
-            )))
+            Err(FetchError::broken(format!("the list is larger than {most}; raise --max-list")))
         }
         Err(error) => Err(error),
         Ok(_) => Ok(from.as_folder()),
@@ -186,8 +184,8 @@ fn take_in_once(
 
 fn no_list(target: &FetchUrl, why: &str) -> FetchError {
     FetchError::Unsupported(format!(
-        "'{target}' gives no list of a folder ({why}): trees come from `thalweg serve` only; of \
-         other servers, `wget -r` follows the links of their pages"
+        "'{target}' does not list a directory ({why}): -r needs `thalweg serve` at the other end; \
+         for other servers, use `wget -r`"
     ))
 }
 

@@ -64,7 +64,8 @@ pub fn parse(line: &[u8]) -> Result<ParsedLine, String> {
             (path, ListedKind::Folder, meta)
         }
         ManifestLine::Link { path, target, meta } => {
-            let target = CString::new(decoded(&target)).map_err(|_| "a link with a NUL in it")?;
+            let target =
+                CString::new(decoded(&target)).map_err(|_| "the link target contains NUL")?;
             (path, ListedKind::Link(target), meta)
         }
     };
@@ -73,7 +74,7 @@ pub fn parse(line: &[u8]) -> Result<ParsedLine, String> {
         path.split(|byte| *byte == b'/').try_for_each(check_name)?;
     }
     if meta.mode > 0o7777 || meta.nanos >= 1_000_000_000 {
-        return Err("a mode or a time that no file has".to_owned());
+        return Err("invalid mode or time".to_owned());
     }
     Ok(ParsedLine::Entry(ListedEntry { path, kind, meta, is_unread }))
 }
@@ -84,10 +85,10 @@ fn decoded(text: &str) -> Vec<u8> {
 
 fn check_name(name: &[u8]) -> Result<(), String> {
     let wrong = match name {
-        b"" => "a path that begins or ends with a slash, or has two in a row",
-        b"." | b".." => "a path that leads elsewhere: it has '.' or '..' in it",
-        name if name.contains(&0) => "a name with a NUL in it",
-        name if name.len() > LONGEST_NAME => "a name of more than 255 bytes",
+        b"" => "the path contains an empty name",
+        b"." | b".." => "the path contains '.' or '..'",
+        name if name.contains(&0) => "the name contains NUL",
+        name if name.len() > LONGEST_NAME => "the name is longer than 255 bytes",
         _ => return Ok(()),
     };
     Err(wrong.to_owned())

@@ -86,7 +86,9 @@ impl InstallPolicy {
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
                 FileType::Directory => {
-                    return Err(FetchError::listed("there already, and a folder"));
+                    return Err(FetchError::listed(
+                        "cannot overwrite directory with non-directory",
+                    ));
                 }
                 kind => kind == FileType::RegularFile,
             };
@@ -125,7 +127,7 @@ impl InstallPolicy {
         folder: &TreeDirectory,
     ) -> Result<bool, FetchError> {
         if !stays_inside(entry.folder(), target) {
-            return Err(FetchError::listed("a link that may lead out of the folder"));
+            return Err(FetchError::listed("the symbolic link may point outside the directory"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
@@ -138,7 +140,7 @@ impl InstallPolicy {
                 return Ok(true);
             }
             Some(FileType::Directory) => {
-                return Err(FetchError::listed("there already, and a folder"));
+                return Err(FetchError::listed("cannot overwrite directory with non-directory"));
             }
             Some(FileType::Symlink) => {
                 let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;

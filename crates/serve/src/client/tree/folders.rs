@@ -74,7 +74,7 @@ impl<'a> Folders<'a> {
         }
         match above.look(&name)? {
             Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
-            _ => return Err(FetchError::listed("there already, and no folder")),
+            _ => return Err(FetchError::listed("cannot overwrite non-directory with directory")),
         }
         if is_ours {
             // An earlier run may have set the final mode already, which may forbid access.
@@ -86,8 +86,7 @@ impl<'a> Folders<'a> {
 }
 
 /// The error for an entry that collides with another.
-pub const TWICE: &str =
-    "another entry of the list has this name here, where big and small letters are the same";
+pub const TWICE: &str = "another entry has this name, because the file system ignores case";
 
 impl TreeDirectory {
     /// Returns the result of stat on a name. If the existing entry matches only because the file system ignores case,

@@ -89,5 +89,5 @@ impl HashChecks {
 
 fn no_hashes(job: &TreeJob<'_>) -> FetchError {
     let server = job.base;
-    FetchError::Unsupported(format!("'{server}' tells no hashes: it has to be served with --hash"))
+    FetchError::Unsupported(format!("'{server}' sends no hashes; start the server with --hash"))
 }

@@ -45,7 +45,9 @@ impl TreeJob<'_> {
 /// Checks that a response is about the listed file.
 pub fn check_listed(head: &ResponseHead, wanted: &WantedFile) -> Result<(), FetchError> {
     if let Some(encoding) = head.get("content-encoding") {
-        return Err(FetchError::broken(format!("it comes encoded as {encoding}")));
+        return Err(FetchError::broken(format!(
+            "Content-Encoding is {encoding}, which was not requested"
+        )));
     }
     let size = match head.framing()? {
         Framing::Length(size) => Some(size),

@@ -65,9 +65,9 @@ impl EntryList {
         let (mut found, mut end) = (ListContents::default(), None);
         while let Some(line) = lines.next_line()? {
             let number = found.sums.entries + 1;
-            let wrong = |why: &str| FetchError::broken(format!("line {number} of its list: {why}"));
+            let wrong = |why: &str| FetchError::broken(format!("line {number} of the list: {why}"));
             if end.is_some() {
-                return Err(wrong("it comes after the end"));
+                return Err(wrong("an entry follows the last line"));
             }
             match parse(line).map_err(|why| wrong(&why))? {
                 ParsedLine::End(sums) => end = Some(sums),
@@ -79,7 +79,7 @@ impl EntryList {
                         found.files += 1;
                         let bytes = found.sums.bytes.checked_add(size);
                         found.sums.bytes =
-                            bytes.ok_or_else(|| wrong("more bytes than there are"))?;
+                            bytes.ok_or_else(|| wrong("the total size overflows"))?;
                     }
                     if number.is_multiple_of(4096) {
                         check_cancelled()?;
@@ -87,12 +87,12 @@ impl EntryList {
                 }
             }
         }
-        let Some(end) = end else { return Err(FetchError::broken("its list was cut short")) };
+        let Some(end) = end else { return Err(FetchError::broken("the list is incomplete")) };
         if (end.entries, end.bytes) != (found.sums.entries, found.sums.bytes) {
-            return Err(FetchError::broken("its list is not as long as its last line says"));
+            return Err(FetchError::broken("the list does not match the totals in its last line"));
         }
         if end.entries == 0 {
-            return Err(FetchError::broken("its list does not begin with the folder itself"));
+            return Err(FetchError::broken("the list does not begin with the directory itself"));
         }
         found.sums.left_out = end.left_out;
         Ok(found)
@@ -122,7 +122,7 @@ impl<'a> ListOrder<'a> {
     ) -> Result<Result<(), String>, FetchError> {
         let is_top = entry.path.is_empty();
         if is_top != (number == 1) {
-            let why = "the folder itself is its first line, and only that";
+            let why = "only the first line may be the directory itself";
             return Ok(Err(why.to_owned()));
         }
         if is_top {
@@ -131,14 +131,14 @@ impl<'a> ListOrder<'a> {
         if self.last.is_none() || entry.folder() != self.folder {
             // Searches only forwards: the entries of each directory must be contiguous.
             if !self.find(entry.folder(), number)? {
-                let why = "it is in no folder that was listed before it, or not where its turn is";
+                let why = "its directory is not listed before it, or the entries are not sorted";
                 return Ok(Err(why.to_owned()));
             }
             self.last = None;
         }
         let name = entry.name_bytes();
         if self.last.as_ref().is_some_and(|last| name <= &**last) {
-            return Ok(Err("its name comes twice, or not in order".to_owned()));
+            return Ok(Err("its name is listed twice, or the entries are not sorted".to_owned()));
         }
         self.last = Some(name.to_owned());
         Ok(Ok(()))
@@ -242,7 +242,7 @@ impl Backwards<'_> {
             let mut block = vec![0; length as usize];
             let read = io::pread(self.fd, &mut block, self.at - length);
             if read.map_err(failed("pread"))? as u64 != length {
-                return Err(FetchError::broken("its list was cut here"));
+                return Err(FetchError::broken("the stored list was truncated"));
             }
             self.at -= length;
             block.append(&mut self.rest);
@@ -256,7 +256,7 @@ fn line(line: &[u8]) -> Result<&[u8], FetchError> {
 }
 
 fn too_long() -> FetchError {
-    FetchError::broken(format!("a line of its list has more than {LONGEST_LINE} bytes"))
+    FetchError::broken(format!("a line of the list is longer than {LONGEST_LINE} bytes"))
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ impl<'a> TreeWorker<'a> {
             // The body of an error response is not the file. The files after it are requested again.
             return Err(match resume::status(&head) {
                 FetchError::Status { status: 404 | 410, .. } => {
-                    FetchError::OutOfDate("it is gone".to_owned())
+                    FetchError::OutOfDate("it no longer exists".to_owned())
                 }
                 error => error,
             });
