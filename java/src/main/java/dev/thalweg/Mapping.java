@@ -11,9 +11,9 @@ import dev.thalweg.internal.Libc;
  * What one {@link SharedMemory} has of the kernel, and how it is given back. It must not refer to the memory's segment: a
  * cleaner keeps it until that is out of reach.
  *
- * @param fd      its descriptor, which System V segments have none of
- * @param created whether its name goes with it
- * @param kept    whether the pages stay mapped when the rest is given back
+ * @param fd      its descriptor; System V segments have none
+ * @param created true if its name is removed with it
+ * @param kept    true if the pages stay mapped when the rest is released
  */
 record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size, AtomicBoolean kept)
         implements Runnable {

@@ -3,10 +3,10 @@ package dev.thalweg;
 /**
  * How new {@link SharedMemory} is made.
  *
- * @param permissions who may open it: bits of chmod(2) for reading and writing, the owner's both among them; no umask
- *                    takes any away
- * @param hugePage    bytes of each huge page that it is made of, a power of two; 0 for ordinary pages
- * @param written     whether zeros are written to all of it when it is made
+ * @param permissions permission bits of chmod(2) for reading and writing, which include both of the owner; the umask
+ *                    does not apply
+ * @param hugePage    size of the huge pages in bytes, a power of two; 0 for ordinary pages
+ * @param written     true if zeros are written to all of it at creation
  */
 public record MemoryOptions(int permissions, long hugePage, boolean written) {
     static final int OWNER_ONLY = 0600;
@@ -19,7 +19,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     /**
      * Checks them.
      *
-     * @throws IllegalArgumentException one makes no sense
+     * @throws IllegalArgumentException if one is invalid
      */
     public MemoryOptions {
         if ((permissions & ~0666) != 0 || (permissions & OWNER_ONLY) != OWNER_ONLY) {
@@ -34,7 +34,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     /**
      * The same with other permissions.
      *
-     * @param permissions as above, in octal {@code 0660} for a group
+     * @param permissions the permission bits, such as octal {@code 0660} for a group
      * @return the options
      */
     public MemoryOptions permitting(int permissions) {
@@ -47,7 +47,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
      * ({@code /sys/kernel/mm/hugepages}): none are reserved here. {@link SharedMemory#preferHugePages()} needs none.
      *
      * @return the options
-     * @throws UnsupportedOperationException the kernel has none
+     * @throws UnsupportedOperationException if the kernel has none
      */
     public MemoryOptions withHugePages() {
         return withHugePages(HugePages.usual());
@@ -56,7 +56,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     /**
      * The same of huge pages of one size.
      *
-     * @param bytes of each, one of those that {@code /sys/kernel/mm/hugepages} lists
+     * @param bytes size of each page, one of those in {@code /sys/kernel/mm/hugepages}
      * @return the options
      */
     public MemoryOptions withHugePages(long bytes) {

@@ -91,13 +91,13 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Makes new memory, zeroed, for its owner only.
      *
-     * @param kind which kind
-     * @param name a name for {@code POSIX} ({@code /name}) and {@code FILE} (a path), where nothing may be yet; a label
-     *             for {@code MEMFD}; not used for {@code SYSV}
-     * @param size bytes, at least 1
-     * @return the memory; {@link #close()} unmaps it and removes its name, others keep what they have mapped
-     * @throws IOException              the kernel refused, and why
-     * @throws IllegalArgumentException the size or the name makes no sense
+     * @param kind the kind
+     * @param name a new name for {@code POSIX} ({@code /name}) and {@code FILE} (a path); a label for {@code MEMFD};
+     *             unused for {@code SYSV}
+     * @param size size in bytes, at least 1
+     * @return the memory; {@link #close()} unmaps it and removes its name, but not the mappings of other processes
+     * @throws IOException              if a system call fails
+     * @throws IllegalArgumentException if the size or the name is invalid
      */
     public static SharedMemory create(Kind kind, String name, long size) throws IOException {
         return create(kind, name, size, MemoryOptions.USUAL);
@@ -106,16 +106,17 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Makes new memory, zeroed.
      *
-     * @param kind    which kind
-     * @param name    as above
-     * @param size    bytes, at least 1; rounded up to whole pages if these are huge
-     * @param options how it is made
-     * @return the memory; {@link #close()} unmaps it and removes its name, others keep what they have mapped
-     * @throws SystemCallException      the kernel refused, and why: {@code ENOMEM} where too few huge pages are free (the
-     *                                  message says how many there are and what sets them aside), {@code ENOSPC} where
-     *                                  the zeros of {@link MemoryOptions#prewritten()} find no room. Nothing is left of it
-     * @throws IOException              the same, of what is no system call
-     * @throws IllegalArgumentException the size or the name makes no sense, or the kind cannot be made like that
+     * @param kind    the kind
+     * @param name    the name, as for {@link #create(Kind, String, long)}
+     * @param size    size in bytes, at least 1; rounded up to whole huge pages
+     * @param options configuration
+     * @return the memory; {@link #close()} unmaps it and removes its name, but not the mappings of other processes
+     * @throws SystemCallException      if a system call fails: {@code ENOMEM} if too few huge pages are free (the
+     *                                  message contains their number and how to reserve them), {@code ENOSPC} if there
+     *                                  is no room for the zeros of {@link MemoryOptions#prewritten()}. Nothing is left
+     *                                  behind
+     * @throws IOException              if another operation fails
+     * @throws IllegalArgumentException if the size or the name is invalid, or the kind does not support the options
      */
     public static SharedMemory create(Kind kind, String name, long size, MemoryOptions options) throws IOException {
         long whole = options.sizeFor(kind, size);
@@ -146,11 +147,11 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Joins memory that somebody made.
      *
-     * @param kind which kind; a {@code MEMFD} is opened by its path under {@code /proc}
+     * @param kind the kind; a {@code MEMFD} is opened by its path under {@code /proc}
      * @param name its {@link #name()}
-     * @return the memory, as large as it is now; {@link #close()} leaves its name
-     * @throws IOException              there is none of that name, it is empty, or it is not ours to open
-     * @throws IllegalArgumentException the name makes no sense
+     * @return the memory with its current size; {@link #close()} does not remove its name
+     * @throws IOException              if the name does not exist, the memory is empty, or access is denied
+     * @throws IllegalArgumentException if the name is invalid
      */
     public static SharedMemory open(Kind kind, String name) throws IOException {
         if (kind == Kind.SYSV) {
@@ -191,7 +192,7 @@ public final class SharedMemory implements AutoCloseable {
      * program keeps to its end anyway: asked for again and again, such memory is a leak.
      *
      * @return a native segment of {@link #size()} bytes in the global scope
-     * @throws IllegalStateException it is closed
+     * @throws IllegalStateException if it is closed
      */
     public synchronized MemorySegment globalSegment() {
         check();
@@ -235,8 +236,8 @@ public final class SharedMemory implements AutoCloseable {
      * Sets all of it to zero: by the C library's memset if no process can take pages away from it (System V segments, and
      * memory files that are sealed), else by {@link MemorySegment#fill}.
      *
-     * @throws InternalError         another process has made the file shorter, or it finds no room on its file system
-     * @throws IllegalStateException it is closed
+     * @throws InternalError         if another process truncated the file, or its file system is full
+     * @throws IllegalStateException if it is closed
      */
     public void clear() {
         if (size() >= CLEARED_NATIVELY && keepsItsPages()) {
@@ -265,8 +266,8 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Touches every page now, so that no later access waits for the kernel.
      *
-     * @throws IOException           the memory is not to be had; nothing is lost, but later accesses may still wait
-     * @throws IllegalStateException it is closed
+     * @throws IOException           if memory is not available; nothing is lost, but later accesses may wait
+     * @throws IllegalStateException if it is closed
      */
     public void populate() throws IOException {
         advise(MADV_POPULATE_WRITE);
@@ -276,8 +277,8 @@ public final class SharedMemory implements AutoCloseable {
      * Asks for huge pages. The kernel gives them where its settings allow it for this kind of memory
      * ({@code /sys/kernel/mm/transparent_hugepage}); {@link MemoryOptions#withHugePages()} insists on them.
      *
-     * @throws IOException           this kernel has none, or the memory is made of huge pages anyway
-     * @throws IllegalStateException it is closed
+     * @throws IOException           if the kernel has none, or the memory consists of huge pages already
+     * @throws IllegalStateException if it is closed
      */
     public void preferHugePages() throws IOException {
         advise(MADV_HUGEPAGE);
@@ -296,9 +297,9 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Fixes the size for good: nobody can make it shorter, so that nobody can take pages away from under us.
      *
-     * @throws IOException                   the kernel refused
-     * @throws IllegalStateException         it is closed
-     * @throws UnsupportedOperationException it is not a memory file
+     * @throws IOException                   if a system call fails
+     * @throws IllegalStateException         if it is closed
+     * @throws UnsupportedOperationException if it is not a memory file
      */
     public synchronized void seal() throws IOException {
         if (kind() != Kind.MEMFD) {
@@ -322,7 +323,7 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Unmaps it, and removes its name if this object made it. Once is enough; more does no harm.
      *
-     * @throws IllegalStateException a thread is inside a bulk operation on it just now; it stays open
+     * @throws IllegalStateException if a thread is inside a bulk operation on it; it stays open
      */
     @Override
     public synchronized void close() {

@@ -14,10 +14,10 @@ public final class SystemCallException extends IOException {
     /**
      * A failure.
      *
-     * @param call  the system call, by its own name
-     * @param what  what it was about: a path, a name, a size
-     * @param errno what the kernel answered
-     * @param words the meaning of {@code errno}, and what to do about it
+     * @param call  name of the system call
+     * @param what  subject of the call: a path, a name, a size
+     * @param errno the errno
+     * @param words the meaning of {@code errno}, and advice
      */
     public SystemCallException(String call, String what, int errno, String words) {
         super(call + " failed on " + what + ": " + words);
@@ -28,7 +28,7 @@ public final class SystemCallException extends IOException {
     /**
      * The system call.
      *
-     * @return its own name
+     * @return the name
      */
     public String call() {
         return call;

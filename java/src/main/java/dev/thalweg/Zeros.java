@@ -17,7 +17,7 @@ final class Zeros {
     /**
      * Writes them, from the start.
      *
-     * @throws IOException there is no room for all of them, or the disk failed
+     * @throws IOException if there is not enough room, or the disk fails
      */
     static void write(String name, int fd, long size) throws IOException {
         // A full file system says so before anything is written. Blocks that were only set aside are no promise on every

@@ -36,8 +36,8 @@ public final class AflTarget {
          * Runs it once. It begins in the state in which the last run left the class: a target whose state grows should
          * reset it.
          *
-         * @param bytes the test case, 0 bytes or more; the array is this run's own
-         * @throws Throwable what the options call a crash, or what is expected of wrong input
+         * @param bytes the test case, 0 bytes or more; the array belongs to this run
+         * @throws Throwable a crash according to the options, or an exception that is expected for invalid input
          */
         void run(byte[] bytes) throws Throwable;
     }
@@ -45,7 +45,7 @@ public final class AflTarget {
     /**
      * What counts as a crash.
      *
-     * @param isCrash which of the things that the input throws are crashes
+     * @param isCrash selects the exceptions of the input that are crashes
      */
     public record Options(Predicate<Throwable> isCrash) {
         /** Everything that is thrown is a crash, a stack that overflowed and a memory that ran out among them. */
@@ -54,7 +54,7 @@ public final class AflTarget {
         /**
          * The same, but what is of these classes is expected.
          *
-         * @param expected classes of exceptions that a parser throws at wrong input
+         * @param expected exception classes that a parser throws for invalid input
          * @return the options
          */
         @SafeVarargs
@@ -78,8 +78,8 @@ public final class AflTarget {
     /**
      * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
      *
-     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
-     * @param input     what is fuzzed
+     * @param arguments the arguments of {@code main}; the last one is the file of the test case ({@code @@}), if any
+     * @param input     the code to fuzz
      */
     public static void run(String[] arguments, Input input) {
         run(arguments, input, Options.USUAL);
@@ -88,9 +88,9 @@ public final class AflTarget {
     /**
      * The same with {@link Options#USUAL}, {@linkplain Options#expecting expecting} some exceptions.
      *
-     * @param arguments those of {@code main}
-     * @param input     what is fuzzed
-     * @param expected  classes of exceptions that a parser throws at wrong input, which are no crashes
+     * @param arguments the arguments of {@code main}
+     * @param input     the code to fuzz
+     * @param expected  exception classes that a parser throws for invalid input, which are not crashes
      */
     @SafeVarargs
     public static void run(String[] arguments, Input input, Class<? extends Throwable>... expected) {
@@ -100,9 +100,9 @@ public final class AflTarget {
     /**
      * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
      *
-     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
-     * @param input     what is fuzzed
-     * @param options   what counts as a crash
+     * @param arguments the arguments of {@code main}; the last one is the file of the test case ({@code @@}), if any
+     * @param input     the code to fuzz
+     * @param options   definition of a crash
      */
     public static void run(String[] arguments, Input input, Options options) {
         Path file = arguments.length == 0 ? null : Path.of(arguments[arguments.length - 1]);

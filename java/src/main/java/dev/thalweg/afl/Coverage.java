@@ -28,7 +28,7 @@ public final class Coverage {
     /**
      * Counts the edge from the place that was hit before to this one.
      *
-     * @param place a number of the place, the same in every run; spread over all bits
+     * @param place number of the place, equal in every run, with all bits mixed
      */
     public static void hit(int place) {
         long at = (place ^ previous) & MASK;
@@ -69,7 +69,7 @@ public final class Coverage {
     /**
      * How often an edge was counted, modulo 256.
      *
-     * @param at its place in the map
+     * @param at index in the map
      * @return the counter
      */
     static int count(int at) {

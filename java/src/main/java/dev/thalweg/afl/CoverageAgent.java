@@ -42,8 +42,8 @@ public final class CoverageAgent {
     /**
      * Called by the JVM before {@code main}.
      *
-     * @param packages        prefixes of class names, divided by commas
-     * @param instrumentation the JVM's
+     * @param packages        prefixes of class names, separated by commas
+     * @param instrumentation the JVM's instrumentation
      */
     public static void premain(String packages, Instrumentation instrumentation) {
         String[] prefixes = packages == null ? new String[0] : packages.replace('.', '/').split(",");

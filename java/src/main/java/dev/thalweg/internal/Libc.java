@@ -85,10 +85,10 @@ public final class Libc {
         /**
          * Makes the call.
          *
-         * @param what      what it is about, for the message
-         * @param arguments as the function takes them
-         * @return what it returned, which is not -1
-         * @throws SystemCallException it returned -1
+         * @param what      subject of the call, for the message
+         * @param arguments arguments of the function
+         * @return the result, which is not -1
+         * @throws SystemCallException if it returned -1
          */
         public long on(String what, Object... arguments) throws SystemCallException {
             long got = attempt(arguments);
@@ -101,9 +101,9 @@ public final class Libc {
         /**
          * Makes the call.
          *
-         * @param arguments as the function takes them
-         * @return what it returned, or the negative errno
-         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
+         * @param arguments arguments of the function
+         * @return the result, or the negative errno
+         * @throws RuntimeException if memory among the arguments is closed, confined to another thread, or on the heap
          */
         public long attempt(Object... arguments) {
             long got;
@@ -116,9 +116,9 @@ public final class Libc {
         /**
          * Makes the call once, for calls with a timeout that must not begin anew after a signal.
          *
-         * @param arguments as the function takes them
-         * @return what it returned, or the negative errno, {@code -EINTR} among them
-         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
+         * @param arguments arguments of the function
+         * @return the result, or the negative errno, including {@code -EINTR}
+         * @throws RuntimeException if memory among the arguments is closed, confined to another thread, or on the heap
          */
         public long once(Object... arguments) {
             try (Arena arena = Arena.ofConfined()) {
@@ -283,9 +283,9 @@ public final class Libc {
      *
      * @param fd           the descriptor
      * @param events       POLLIN, POLLOUT
-     * @param milliseconds how long at most; 0 only looks
-     * @return whether the next call on it would not wait; an error and a hang-up count
-     * @throws SystemCallException no memory is left
+     * @param milliseconds maximum time; 0 returns at once
+     * @return true if the next call on it would not wait, which includes errors and hang-ups
+     * @throws SystemCallException if no memory is left
      */
     public static boolean isReady(int fd, short events, int milliseconds) throws SystemCallException {
         try (Arena scratch = Arena.ofConfined()) {
@@ -303,7 +303,7 @@ public final class Libc {
      *
      * @param memory the memory, of native kind
      * @param value  the byte
-     * @throws IllegalStateException the memory is closed
+     * @throws IllegalStateException if the memory is closed
      */
     public static void memset(MemorySegment memory, byte value) {
         long size = memory.byteSize();
@@ -321,9 +321,9 @@ public final class Libc {
     /**
      * The failure of a call, in words.
      *
-     * @param call  the call's own name
-     * @param what  what it was about
-     * @param errno what the kernel answered
+     * @param call  name of the call
+     * @param what  subject of the call
+     * @param errno the errno
      * @return the exception
      */
     public static SystemCallException failure(String call, String what, int errno) {
@@ -333,10 +333,10 @@ public final class Libc {
     /**
      * The failure of a call, in words.
      *
-     * @param call   the call's own name
-     * @param what   what it was about
-     * @param errno  what the kernel answered
-     * @param advice what is to be known of it here
+     * @param call   name of the call
+     * @param what   subject of the call
+     * @param errno  the errno
+     * @param advice additional advice
      * @return the exception
      */
     public static SystemCallException failure(String call, String what, int errno, String advice) {

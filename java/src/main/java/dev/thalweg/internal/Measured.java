@@ -15,7 +15,7 @@ public final class Measured {
      * A measured number, or what the system property {@code thalweg.NAME} says instead.
      *
      * @param name      its name
-     * @param otherwise where nothing was measured
+     * @param otherwise the value if none was measured
      * @return the number
      */
     public static long number(String name, long otherwise) {

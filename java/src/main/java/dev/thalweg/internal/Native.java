@@ -54,7 +54,7 @@ public final class Native {
     /**
      * The library, if it is there.
      *
-     * @return it, or null
+     * @return the library, or null
      */
     public static Native orNull() {
         return Holder.FOUND.library();
@@ -63,8 +63,8 @@ public final class Native {
     /**
      * The library.
      *
-     * @return it
-     * @throws UnsupportedOperationException it is not there; the message says what to do
+     * @return the result
+     * @throws UnsupportedOperationException if it was not found; the message contains advice
      */
     public static Native get() {
         Found found = Holder.FOUND;
@@ -141,7 +141,7 @@ public final class Native {
     /**
      * Takes over a string that the library handed out.
      *
-     * @param text where its pointer is
+     * @param text location of its pointer
      * @return the string
      */
     public String take(MemorySegment text) {

@@ -6,14 +6,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * A message of the handshake.
+ * A handshake message.
  *
- * @param kind   what it says
- * @param epoch  of the ring; 0 in an Ask and where none is known
- * @param reason of a Refuse; else 0
+ * @param kind   type of the message
+ * @param epoch  epoch of the ring; 0 in an Ask and if none is known
+ * @param reason reason of a Refuse; otherwise 0
  */
 record Hello(Kind kind, long epoch, int reason) {
-    /** What a message says, in the order of the numbers from 1. */
+    /** Types of messages, in the order of their numbers from 1. */
     enum Kind {
         OFFER,
         ASK,
@@ -22,7 +22,7 @@ record Hello(Kind kind, long epoch, int reason) {
         REFUSE
     }
 
-    /** Bytes of a message. */
+    /** Size of a message in bytes. */
     static final int LENGTH = 64;
 
     /** Reasons of a refusal. */
@@ -64,7 +64,7 @@ record Hello(Kind kind, long epoch, int reason) {
         return new Hello(Kind.values()[kind - 1], fields.getLong(), fields.getInt());
     }
 
-    /** Why the peer refused, for people. */
+    /** Returns the peer's reason as text. */
     String refusal() {
         return switch (reason) {
             case TAKEN -> "the peer's ring has a consumer already";

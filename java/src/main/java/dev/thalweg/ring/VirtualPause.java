@@ -26,7 +26,7 @@ final class VirtualPause {
             Thread.yield();
             return;
         }
-        // With the flag set a thread does not park.
+        // A thread with a set interrupt flag does not park.
         boolean interrupted = Thread.interrupted();
         LockSupport.parkNanos(Math.min(nanos, deadline.left()));
         if (interrupted) {

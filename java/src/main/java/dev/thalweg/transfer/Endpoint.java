@@ -37,8 +37,8 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * A file to be read, from its first byte on.
      *
      * @param path the file
-     * @return its end
-     * @throws IOException it cannot be opened
+     * @return the end
+     * @throws IOException if it cannot be opened
      */
     public static Endpoint reading(Path path) throws IOException {
         return opened(path, 0);
@@ -47,9 +47,9 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     /**
      * A new file to be written.
      *
-     * @param path where nothing may be yet
-     * @return its end
-     * @throws IOException something is there, or it cannot be made
+     * @param path a path that does not exist
+     * @return the end
+     * @throws IOException if the path exists, or the file cannot be created
      */
     public static Endpoint creating(Path path) throws IOException {
         return opened(path, O_WRONLY | O_CREAT | O_EXCL);
@@ -59,9 +59,9 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * What is there already, to be written from its first byte on: a file whose bytes are replaced one by one, a FIFO,
      * a device.
      *
-     * @param path what to write to
-     * @return its end
-     * @throws IOException it cannot be opened
+     * @param path the path
+     * @return the end
+     * @throws IOException if it cannot be opened
      */
     public static Endpoint writing(Path path) throws IOException {
         return opened(path, O_WRONLY);
@@ -79,9 +79,9 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Reads what is there, at most as much as fits; waits for the first byte.
      *
      * @param into native memory
-     * @return bytes read; 0 at the end
-     * @throws IOException the read failed; {@link java.nio.channels.ClosedByInterruptException} after an interrupt, which
-     *                     leaves the end open and the thread's interrupt status set
+     * @return number of bytes read; 0 at the end
+     * @throws IOException if the read fails; {@link java.nio.channels.ClosedByInterruptException} after an interrupt,
+     *                     which leaves the end open and the thread's interrupt status set
      */
     public long read(MemorySegment into) throws IOException {
         return using(fd -> Waiting.done(
@@ -92,7 +92,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Writes all of it.
      *
      * @param bytes native memory
-     * @throws IOException the write failed; a part may have been written. An interrupt ends it as {@link #read}
+     * @throws IOException if the write fails; some bytes may have been written. An interrupt ends it as {@link #read}
      */
     public void write(MemorySegment bytes) throws IOException {
         using(fd -> {

@@ -34,9 +34,9 @@ public final class FileChannels {
     /**
      * A way, and the reason for it.
      *
-     * @param way    how the bytes go
-     * @param buffer bytes of the buffer; {@code TRANSFER_TO} needs it where the kernel moves nothing
-     * @param why    what was measured, or that nothing was
+     * @param way    the method
+     * @param buffer size of the buffer in bytes; {@code TRANSFER_TO} needs it if the kernel cannot move the bytes
+     * @param why    the measurement, or a note that none exists
      */
     public record Choice(Way way, int buffer, String why) {
         /** Checks them. */
@@ -55,10 +55,10 @@ public final class FileChannels {
      * How {@link #transfer} would move bytes to a channel. The file system of temporary files stands for those of both
      * channels, which do not tell theirs.
      *
-     * @param sink  where bytes would go
-     * @param count how many, at least 0
-     * @return the way, and the reason
-     * @throws IOException the sink is closed
+     * @param sink  the destination
+     * @param count number of bytes, at least 0
+     * @return the choice and its reason
+     * @throws IOException if the sink is closed
      */
     public static Choice choose(WritableByteChannel sink, long count) throws IOException {
         checked("count", count);
@@ -68,17 +68,17 @@ public final class FileChannels {
     /**
      * Moves bytes by the way that {@link #choose} takes.
      *
-     * @param source   a file, open for reading; its own position stays
-     * @param position the first byte, at least 0
-     * @param count    bytes to move, at least 0; {@link Long#MAX_VALUE} for all
-     * @param sink     where they go; a file gets them at its position, or at its end if it was opened to be appended to.
-     *                 Not the same file as the source
-     * @return how many bytes the sink took: fewer than {@code count} where the file ended, or where a sink that does not
-     *         block was full. Then {@code position} and what was returned are less than the file's size: wait until it can
-     *         be written to, and go on there
-     * @throws TransferException a channel failed, was closed or the thread interrupted under way, which is its cause;
-     *                           {@link TransferException#moved()} bytes had reached the sink
-     * @throws IOException       a channel was closed before
+     * @param source   a file, open for reading; its position does not change
+     * @param position offset of the first byte, at least 0
+     * @param count    number of bytes, at least 0; {@link Long#MAX_VALUE} for all
+     * @param sink     the destination; a file receives them at its position, or at its end in append mode. Must not be
+     *                 the source file
+     * @return number of bytes that the sink accepted: fewer than {@code count} if the file ended, or if a non-blocking
+     *         sink is full. In that case {@code position} plus the result is less than the file's size: wait until the
+     *         sink is writable, and continue there
+     * @throws TransferException if a channel fails or is closed, or the thread is interrupted, which is its cause;
+     *                           {@link TransferException#moved()} bytes have reached the sink
+     * @throws IOException       if a channel was closed before
      */
     public static long transfer(FileChannel source, long position, long count, WritableByteChannel sink)
             throws IOException {
@@ -91,13 +91,13 @@ public final class FileChannels {
     /**
      * Moves bytes by a way of the caller's.
      *
-     * @param source   as above
-     * @param position as above
-     * @param count    as above
-     * @param sink     as above
-     * @param choice   how
-     * @return as above
-     * @throws TransferException as above
+     * @param source   the source, as for {@link #transfer(FileChannel, long, long, WritableByteChannel)}
+     * @param position offset of the first byte
+     * @param count    number of bytes
+     * @param sink     the destination
+     * @param choice   the method
+     * @return number of bytes that the sink accepted
+     * @throws TransferException if the transfer fails
      */
     public static long transfer(
             FileChannel source, long position, long count, WritableByteChannel sink, Choice choice)

@@ -28,9 +28,9 @@ public final class Socket extends Endpoint {
     /**
      * Connects over TCP.
      *
-     * @param to the address, already resolved
+     * @param to the resolved address
      * @return the connection
-     * @throws IOException nobody answers there
+     * @throws IOException if the connection fails
      */
     public static Socket connect(InetSocketAddress to) throws IOException {
         String name = "tcp:" + to;
@@ -50,8 +50,8 @@ public final class Socket extends Endpoint {
     /**
      * Two sockets of this machine that are connected with each other.
      *
-     * @return both, with nothing to tell them apart
-     * @throws IOException there are too many open files
+     * @return both sockets
+     * @throws IOException if too many files are open
      */
     public static Socket[] pair() throws IOException {
         try (Arena arena = Arena.ofConfined()) {
@@ -73,7 +73,7 @@ public final class Socket extends Endpoint {
     /**
      * Says that nothing more will be written: the peer reads the end of file. Reading goes on.
      *
-     * @throws IOException the connection is gone
+     * @throws IOException if the connection is lost
      */
     public void finish() throws IOException {
         using(fd -> Libc.SHUTDOWN.on(toString(), fd, SHUT_WR));
@@ -97,9 +97,9 @@ public final class Socket extends Endpoint {
         /**
          * Listens.
          *
-         * @param at the address, already resolved; port 0 takes a free one
+         * @param at the resolved address; port 0 chooses a free one
          * @return the listener
-         * @throws IOException the address is somebody else's
+         * @throws IOException if the address is in use
          */
         public static Listener open(InetSocketAddress at) throws IOException {
             String name = "tcp:" + at;
@@ -124,7 +124,7 @@ public final class Socket extends Endpoint {
         /**
          * The port.
          *
-         * @return the one that was asked for, or the free one that was found
+         * @return the requested port, or the free one that was chosen
          */
         public int port() {
             return port;
@@ -133,9 +133,9 @@ public final class Socket extends Endpoint {
         /**
          * Waits for the next connection.
          *
-         * @return it
-         * @throws IOException the listener was closed meanwhile; {@link java.nio.channels.ClosedByInterruptException}
-         *                     after an interrupt, which leaves the listener open
+         * @return the result
+         * @throws IOException if the listener is closed; {@link java.nio.channels.ClosedByInterruptException} after an
+         *                     interrupt, which leaves the listener open
          */
         public Socket accept() throws IOException {
             return end.using(fd -> {

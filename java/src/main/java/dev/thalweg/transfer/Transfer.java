@@ -48,9 +48,9 @@ public final class Transfer {
     /**
      * Everything from one end to the other, as a copy of its own: {@link Guarantee#STABLE} and {@link Guarantee#PRIVATE}.
      *
-     * @param source where the bytes are
-     * @param sink   where they go
-     * @return the transfer, not begun
+     * @param source the source of the bytes
+     * @param sink   the destination
+     * @return the transfer, not started
      */
     public static Transfer between(Endpoint source, Endpoint sink) {
         var copy = Set.copyOf(EnumSet.of(Guarantee.STABLE, Guarantee.PRIVATE));
@@ -73,7 +73,7 @@ public final class Transfer {
     /**
      * With these guarantees and no others. None allows the source's pages to be handed over as they are.
      *
-     * @param guarantees what must hold
+     * @param guarantees the required guarantees
      * @return another transfer
      */
     public Transfer needing(Guarantee... guarantees) {
@@ -84,7 +84,7 @@ public final class Transfer {
     /**
      * Taking little of this.
      *
-     * @param prefer what to save
+     * @param prefer the resource to save
      * @return another transfer
      */
     public Transfer preferring(Prefer prefer) {
@@ -95,7 +95,7 @@ public final class Transfer {
     /**
      * By this mechanism and no other. It needs the native library.
      *
-     * @param method its name in {@code thalweg list}
+     * @param method name of the mechanism in {@code thalweg list}
      * @return another transfer
      */
     public Transfer by(String method) {
@@ -106,7 +106,7 @@ public final class Transfer {
     /**
      * Watched: called now and then with the bytes moved, on the thread that runs it.
      *
-     * @param watcher answers false to stop; what it throws stops it too, and is the cause of the exception
+     * @param watcher returns false to stop; an exception stops the transfer too, and is the cause of its exception
      * @return another transfer
      */
     public Transfer watchedBy(LongPredicate watcher) {
@@ -119,8 +119,8 @@ public final class Transfer {
      * {@code thalweg plan --json} prints it.
      *
      * @return JSON
-     * @throws IOException                   an end is closed, or cannot be looked at
-     * @throws UnsupportedOperationException the native library is not there; the message says what to do
+     * @throws IOException                   if an end is closed or cannot be examined
+     * @throws UnsupportedOperationException if the native library was not found; the message contains advice
      */
     public String plan() throws IOException {
         var planner = new Planned(Native.get());
@@ -130,13 +130,14 @@ public final class Transfer {
     /**
      * Moves the bytes.
      *
-     * @return what was done; a source that ends early is no failure
-     * @throws TransferException             it failed, was stopped or interrupted, with what had arrived. After an interrupt
-     *                                       its cause is a {@link java.nio.channels.ClosedByInterruptException}, the thread's
-     *                                       interrupt status stays set and both ends stay open
-     * @throws IOException                   an end is closed
-     * @throws UnsupportedOperationException a mechanism was named or {@link Guarantee#DURABLE} asked for, and the native
-     *                                       library is not there
+     * @return the result; a source that ends early is not a failure
+     * @throws TransferException             if it fails, is stopped or interrupted; contains the number of bytes moved.
+     *                                       After an interrupt its cause is a
+     * {@link                                       java.nio.channels.ClosedByInterruptException}, the thread's interrupt
+     *                                       status stays set and both ends stay open
+     * @throws IOException                   if an end is closed
+     * @throws UnsupportedOperationException if a mechanism was named or {@link Guarantee#DURABLE} was requested, and
+     *                                       the native library was not found
      */
     public Report run() throws IOException {
         Native library = Native.orNull();

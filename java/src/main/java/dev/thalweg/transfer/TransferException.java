@@ -32,7 +32,7 @@ public final class TransferException extends IOException {
     /**
      * How far it came.
      *
-     * @return bytes that reached the sink
+     * @return number of bytes that reached the sink
      */
     public long moved() {
         return moved;
@@ -41,7 +41,7 @@ public final class TransferException extends IOException {
     /**
      * What the kernel answered.
      *
-     * @return an errno, as in {@code <errno.h>}, or 0 where no call of ours failed
+     * @return an errno, as in {@code <errno.h>}; 0 if no system call failed
      */
     public int errno() {
         return errno;
