@@ -6,7 +6,7 @@ import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
 
-/** Pages that an administrator has reserved: what there is of them, and why there are not enough. */
+/** Huge pages that an administrator has reserved, and the reasons of failures. */
 final class HugePages {
     private static final int EPERM = 1;
     private static final int ENOMEM = 12;
@@ -17,7 +17,7 @@ final class HugePages {
 
     private HugePages() {}
 
-    /** Bytes of the usual one. */
+    /** Default size in bytes. */
     static long usual() {
         try {
             for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
@@ -26,12 +26,12 @@ final class HugePages {
                 }
             }
         } catch (IOException | NumberFormatException unknown) {
-            // As if it named none.
+            // Treated as if the file named none.
         }
         throw new UnsupportedOperationException("this kernel has no huge pages: /proc/meminfo names no " + USUAL);
     }
 
-    /** Of so many bytes each, how many nobody has yet; -1 where the kernel does not say. */
+    /** Returns the number of free huge pages of this size; -1 if the kernel does not report it. */
     static long free(long bytes) {
         return number(folder(bytes).resolve("free_hugepages"));
     }
@@ -48,7 +48,7 @@ final class HugePages {
         }
     }
 
-    /** The same refusal, with what there is and what would help. */
+    /** Returns the failure with the number of pages and advice. */
     static SystemCallException explained(SystemCallException refused, SharedMemory.Kind kind, long size, long page) {
         String pages = size / page + " huge pages of " + (page >> 10) + " KiB";
         String advice = switch (refused.errno()) {

@@ -1,7 +1,7 @@
 package dev.thalweg;
 
 /**
- * How new {@link SharedMemory} is made.
+ * Configuration of new {@link SharedMemory}.
  *
  * @param permissions permission bits of chmod(2) for reading and writing, which include both of the owner; the umask
  *                    does not apply
@@ -10,14 +10,14 @@ package dev.thalweg;
  */
 public record MemoryOptions(int permissions, long hugePage, boolean written) {
     static final int OWNER_ONLY = 0600;
-    /** Above this bit the flags of both calls have the size of a huge page, as its power of two. */
+    /** From this bit on, the flags of both calls contain the size of a huge page, as its binary logarithm. */
     private static final int HUGE_SHIFT = 26;
 
-    /** For its owner only, of ordinary pages, which come when they are touched. */
+    /** Accessible by its owner only, with ordinary pages that are allocated at first access. */
     public static final MemoryOptions USUAL = new MemoryOptions(OWNER_ONLY, 0, false);
 
     /**
-     * Checks them.
+     * Checks the values.
      *
      * @throws IllegalArgumentException if one is invalid
      */
@@ -32,7 +32,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same with other permissions.
+     * Returns a copy with other permissions.
      *
      * @param permissions the permission bits, such as octal {@code 0660} for a group
      * @return the options
@@ -42,9 +42,9 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same of huge pages of this machine's usual size; {@code MEMFD} and {@code SYSV} can be. They are set aside
-     * when the memory is made, out of those that an administrator has reserved
-     * ({@code /sys/kernel/mm/hugepages}): none are reserved here. {@link SharedMemory#preferHugePages()} needs none.
+     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. They are taken
+     * at creation from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
+     * SharedMemory#preferHugePages()} needs no reserved pages.
      *
      * @return the options
      * @throws UnsupportedOperationException if the kernel has none
@@ -54,7 +54,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same of huge pages of one size.
+     * Returns a copy with huge pages of a given size.
      *
      * @param bytes size of each page, one of those in {@code /sys/kernel/mm/hugepages}
      * @return the options
@@ -64,10 +64,10 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same with zeros written to all of it when it is made, so that its file has every block and no later store
-     * finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} of ordinary pages. A file system
-     * that writes every change to a new place (btrfs) may still be full then. {@link SharedMemory#populate()} does
-     * another thing: it maps the pages, so that no later access waits.
+     * Returns a copy that writes zeros to the whole memory at creation. Its file then has every block, and no later
+     * store finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} with ordinary pages. A
+     * copy-on-write file system (btrfs) may still be full later. {@link SharedMemory#populate()} maps the pages
+     * instead, so that no later access waits.
      *
      * @return the options
      */
@@ -75,7 +75,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
         return new MemoryOptions(permissions, hugePage, true);
     }
 
-    /** The size of memory for so many bytes: whole huge pages. */
+    /** Returns the size of memory for this number of bytes, rounded up to whole huge pages. */
     long sizeFor(SharedMemory.Kind kind, long bytes) {
         boolean huge = hugePage > 0;
         if (huge && kind != SharedMemory.Kind.MEMFD && kind != SharedMemory.Kind.SYSV) {
@@ -91,7 +91,7 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
         return huge ? Math.ceilDiv(bytes, hugePage) * hugePage : bytes;
     }
 
-    /** The flag that asks for them, of memfd_create or shmget, and their size; 0 for ordinary pages. */
+    /** Returns the flags of memfd_create or shmget for huge pages and their size; 0 for ordinary pages. */
     int hugeFlags(int flag) {
         return hugePage == 0 ? 0 : flag | Long.numberOfTrailingZeros(hugePage) << HUGE_SHIFT;
     }

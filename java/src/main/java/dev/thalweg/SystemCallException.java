@@ -2,17 +2,17 @@ package dev.thalweg;
 
 import java.io.IOException;
 
-/** A system call failed: which one, on what, and what the kernel said. */
+/** A failed system call, its subject, and the kernel's reason. */
 public final class SystemCallException extends IOException {
     private static final long serialVersionUID = 1;
 
-    /** The system call, by its own name. */
+    /** The name of the system call. */
     private final String call;
-    /** What the kernel answered. */
+    /** The errno. */
     private final int errno;
 
     /**
-     * A failure.
+     * Creates the exception.
      *
      * @param call  name of the system call
      * @param what  subject of the call: a path, a name, a size
@@ -26,7 +26,7 @@ public final class SystemCallException extends IOException {
     }
 
     /**
-     * The system call.
+     * Returns the system call.
      *
      * @return the name
      */
@@ -35,7 +35,7 @@ public final class SystemCallException extends IOException {
     }
 
     /**
-     * What the kernel answered.
+     * The errno.
      *
      * @return an errno, as in {@code <errno.h>}
      */

@@ -10,7 +10,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * The common part of both ends of a ring: the two memories, the link, and waiting for the peer. The steps follow
- * {@code docs/reference/formats.md}, "Sleeping and waking"; the Rust implementation is tested with loom in all interleavings.
+ * {@code docs/reference/formats.md}, "Sleeping and waking"; the Rust implementation is tested with loom in all
+ * interleavings.
  */
 final class End implements Runnable {
     /** The way in which the peer ended. */

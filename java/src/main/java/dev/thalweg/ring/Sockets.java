@@ -101,7 +101,8 @@ final class Sockets {
     }
 
     /**
-     * Calls {@code poll(2)} until the deadline, rounded up to a millisecond. A virtual thread polls repeatedly without blocking.
+     * Calls {@code poll(2)} until the deadline, rounded up to a millisecond. A virtual thread polls repeatedly without
+     * blocking.
      */
     static long poll(MemorySegment polled, long count, Deadline deadline) {
         if (VirtualPause.isNeeded()) {

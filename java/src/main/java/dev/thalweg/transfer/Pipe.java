@@ -7,7 +7,7 @@ import java.lang.foreign.ValueLayout;
 import dev.thalweg.internal.Libc;
 
 /**
- * A pipe with both its ends.
+ * A pipe with both ends.
  *
  * @param source the reading end; at the end of file after {@code sink} is closed
  * @param sink   the writing end
@@ -18,7 +18,7 @@ public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     private static final int F_GETPIPE_SZ = 1032;
 
     /**
-     * A new pipe, of the kernel's usual capacity.
+     * Creates a pipe with the kernel's default capacity.
      *
      * @return both ends
      * @throws IOException if too many files are open
@@ -34,7 +34,7 @@ public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     }
 
     /**
-     * Bytes that it holds when full.
+     * Returns the capacity in bytes.
      *
      * @return its capacity
      * @throws IOException if both ends are closed
@@ -44,7 +44,7 @@ public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     }
 
     /**
-     * Asks for another capacity.
+     * Sets the capacity.
      *
      * @param bytes the capacity in bytes; the kernel rounds up
      * @return the new capacity in bytes

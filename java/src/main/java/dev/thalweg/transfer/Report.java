@@ -3,7 +3,7 @@ package dev.thalweg.transfer;
 import java.time.Duration;
 
 /**
- * What a transfer did.
+ * The result of a transfer.
  *
  * @param bytes     number of bytes moved
  * @param lost      number of bytes that were read from a source without an offset and not delivered

@@ -48,7 +48,7 @@ public final class Socket extends Endpoint {
     }
 
     /**
-     * Two sockets of this machine that are connected with each other.
+     * Creates two connected sockets on this machine.
      *
      * @return both sockets
      * @throws IOException if too many files are open
@@ -64,14 +64,14 @@ public final class Socket extends Endpoint {
         }
     }
 
-    /** One that nobody is at the other end of: to ask what can be done with such sockets. */
+    /** Creates a socket without a peer, to find out what is possible with such sockets. */
     static Socket unconnected() throws IOException {
         String name = "tcp, unconnected";
         return new Socket(fresh(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), name), name);
     }
 
     /**
-     * Says that nothing more will be written: the peer reads the end of file. Reading goes on.
+     * Shuts down writing: the peer reads the end of file. Reading stays possible.
      *
      * @throws IOException if the connection is lost
      */
@@ -84,7 +84,7 @@ public final class Socket extends Endpoint {
         Libc.SHUTDOWN.attempt(fd, SHUT_RDWR);
     }
 
-    /** A TCP address that others connect to. */
+    /** A TCP listener. */
     public static final class Listener implements AutoCloseable {
         private final Endpoint end;
         private final int port;
@@ -95,7 +95,7 @@ public final class Socket extends Endpoint {
         }
 
         /**
-         * Listens.
+         * Listens at an address.
          *
          * @param at the resolved address; port 0 chooses a free one
          * @return the listener
@@ -122,7 +122,7 @@ public final class Socket extends Endpoint {
         }
 
         /**
-         * The port.
+         * Returns the port.
          *
          * @return the requested port, or the free one that was chosen
          */
