@@ -6,7 +6,7 @@ use thalweg_core::{
     Cancelled, Driver, Facts, Guarantees, Info, Judgement, Kind, MECHANISMS, Mechanism, Outcome,
     Pair, Plan, Prefer, Role, Transfer, Tuning, Verdict, mechanisms::LAST_RESORT, plan::Turns,
 };
-use thalweg_sys::fault::{Counts, Script};
+use thalweg_sys::fault::{CallCounts, Script};
 
 use crate::{
     ends::{Basin, Feed, Room, Streams, pattern},
@@ -51,7 +51,7 @@ pub struct Case {
 /// What became of it.
 pub struct Done {
     pub outcome: Outcome,
-    pub calls: Counts,
+    pub calls: CallCounts,
     /// Bytes that a transfer without faults moves.
     pub due: u64,
 }
