@@ -28,7 +28,7 @@ final class HugePages {
         } catch (IOException | NumberFormatException unknown) {
             // Treated as if the file named none.
         }
-        throw new UnsupportedOperationException("this kernel has no huge pages: /proc/meminfo names no " + USUAL);
+        throw new UnsupportedOperationException("this kernel does not support huge pages: /proc/meminfo does not contain " + USUAL);
     }
 
     /** Returns the number of free huge pages of this size; -1 if the kernel does not report it. */
@@ -54,10 +54,10 @@ final class HugePages {
         String advice = switch (refused.errno()) {
             case ENOMEM -> "%d are reserved and %d of them free; an administrator reserves them by writing their number to %s"
                     .formatted(number(folder(page).resolve("nr_hugepages")), free(page), folder(page).resolve("nr_hugepages"));
-            case EPERM -> "only CAP_IPC_LOCK and the group of /proc/sys/vm/hugetlb_shm_group may; MEMFD needs neither";
+            case EPERM -> "requires CAP_IPC_LOCK or the group of /proc/sys/vm/hugetlb_shm_group; MEMFD needs neither";
             case EINVAL, ENODEV, ENOSYS -> Files.isDirectory(folder(page))
-                    ? "the kernel has pages of this size; see the limits in /proc/sys/kernel/shmmax and shmall"
-                    : "the kernel has no pages of this size; those it has are in " + folder(page).getParent();
+                    ? "the kernel supports pages of this size; see the limits in /proc/sys/kernel/shmmax and shmall"
+                    : "the kernel does not support pages of this size; the supported sizes are in " + folder(page).getParent();
             default -> "";
         };
         return advice.isEmpty() ? refused : Libc.failure(refused.call(), kind + " memory of " + pages, refused.errno(), advice);

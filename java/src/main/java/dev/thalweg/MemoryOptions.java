@@ -24,10 +24,10 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     public MemoryOptions {
         if ((permissions & ~0666) != 0 || (permissions & OWNER_ONLY) != OWNER_ONLY) {
             throw new IllegalArgumentException("permissions: " + Integer.toOctalString(permissions)
-                    + " (octal) are not 600 and bits of 666");
+                    + " (octal) must contain 600 and only bits of 666");
         }
         if (hugePage < 0 || hugePage == 1 || Long.bitCount(hugePage) > 1) {
-            throw new IllegalArgumentException("a huge page of " + hugePage + " bytes: not a power of two");
+            throw new IllegalArgumentException("a huge page of " + hugePage + " bytes: must be a power of two");
         }
     }
 
@@ -79,14 +79,14 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     long sizeFor(SharedMemory.Kind kind, long bytes) {
         boolean huge = hugePage > 0;
         if (huge && kind != SharedMemory.Kind.MEMFD && kind != SharedMemory.Kind.SYSV) {
-            throw new IllegalArgumentException(kind + " memory cannot be made of huge pages; MEMFD and SYSV can");
+            throw new IllegalArgumentException(kind + " memory cannot use huge pages; MEMFD and SYSV can");
         }
         if (written && (huge || kind == SharedMemory.Kind.SYSV)) {
             throw new IllegalArgumentException(
-                    (huge ? "huge pages" : kind + " memory") + " cannot be written to as a file: populate() it");
+                    (huge ? "huge pages" : kind + " memory") + " cannot be written as a file: use populate()");
         }
         if (bytes < 1 || huge && bytes > Long.MAX_VALUE - hugePage) {
-            throw new IllegalArgumentException("size: " + bytes + " is not at least 1 byte, or far too large");
+            throw new IllegalArgumentException("size: " + bytes + " must be at least 1 byte and fit the address space");
         }
         return huge ? Math.ceilDiv(bytes, hugePage) * hugePage : bytes;
     }

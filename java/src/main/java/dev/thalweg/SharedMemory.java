@@ -158,7 +158,7 @@ public final class SharedMemory implements AutoCloseable {
             try {
                 id = Integer.parseInt(name);
             } catch (NumberFormatException notANumber) {
-                throw new IllegalArgumentException(name + " is not the number of a System V segment", notANumber);
+                throw new IllegalArgumentException(name + " is not the id of a System V segment", notANumber);
             }
             return attached(id, sysvSize(id), false);
         }
@@ -166,7 +166,7 @@ public final class SharedMemory implements AutoCloseable {
         try {
             long size = Libc.LSEEK.on(name, fd, 0L, SEEK_END);
             if (size == 0) {
-                throw new IOException(name + " is empty: there is nothing to map");
+                throw new IOException(name + " is empty: nothing to map");
             }
             return mapped(kind, name, fd, false, size);
         } catch (IOException | RuntimeException failure) {
@@ -302,7 +302,7 @@ public final class SharedMemory implements AutoCloseable {
      */
     public synchronized void seal() throws IOException {
         if (kind() != Kind.MEMFD) {
-            throw new UnsupportedOperationException(kind() + " memory cannot be sealed; MEMFD can");
+            throw new UnsupportedOperationException(kind() + " memory cannot be sealed; use MEMFD");
         }
         check();
         try {
@@ -387,7 +387,7 @@ public final class SharedMemory implements AutoCloseable {
 
     private static String posix(String name) {
         if (name.length() < 2 || name.charAt(0) != '/' || name.indexOf('/', 1) >= 0) {
-            throw new IllegalArgumentException(name + " is not the name of a POSIX object: a slash, then no other");
+            throw new IllegalArgumentException(name + " is not the name of a POSIX object: it must begin with a slash and contain no other");
         }
         return name;
     }

@@ -32,7 +32,7 @@ final class Zeros {
                 long most = Math.min(zeros.byteSize(), size - at);
                 long wrote = Libc.PWRITE.on(name + " at " + at + " of " + size + " bytes", fd, zeros, most, at);
                 if (wrote == 0) {
-                    throw new IOException(name + " takes no more than " + at + " bytes of " + size);
+                    throw new IOException(name + " accepts only " + at + " of " + size + " bytes");
                 }
                 at += wrote;
             }

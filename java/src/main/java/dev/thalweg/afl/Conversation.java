@@ -29,13 +29,13 @@ final class Conversation {
         int hello = OPTIONS | MAP_SIZE | (Coverage.size() - 1) << 1 | (offered ? SHARED_CASE : 0);
         phase.set(Phase.GREETS);
         if (!status.write(hello)) {
-            throw new IOException("it does not read descriptor " + Supervisor.STATUS);
+            throw new IOException("the fuzzer does not read descriptor " + Supervisor.STATUS);
         }
         if (offered) {
             Integer answer = control.read();
             if (answer == null) {
                 throw new IOException(
-                        "it closed descriptor " + Supervisor.CONTROL + " instead of answering the greeting");
+                        "the fuzzer closed descriptor " + Supervisor.CONTROL + " instead of answering the greeting");
             }
             phase.setSharesInput((answer & SHARED_CASE) != 0);
         }

@@ -85,11 +85,11 @@ public final class Coverage {
             var attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
             if (attached.size() < size()) {
                 throw new IllegalStateException("the fuzzer's map has " + attached.size() + " counters and "
-                        + size() + " are wanted: set AFL_MAP_SIZE=" + size() + " for it");
+                        + size() + " are required: set AFL_MAP_SIZE=" + size() + " for it");
             }
             return attached.globalSegment().asSlice(0, size());
         } catch (IOException failure) {
-            throw new IllegalStateException("attaching the fuzzer's map, __AFL_SHM_ID=" + id, failure);
+            throw new IllegalStateException("cannot attach the fuzzer's map, __AFL_SHM_ID=" + id, failure);
         }
     }
 }

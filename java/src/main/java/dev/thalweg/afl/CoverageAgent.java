@@ -48,7 +48,7 @@ public final class CoverageAgent {
     public static void premain(String packages, Instrumentation instrumentation) {
         String[] prefixes = packages == null ? new String[0] : packages.replace('.', '/').split(",");
         if (prefixes.length == 0 || Arrays.stream(prefixes).anyMatch(String::isBlank)) {
-            System.err.println("thalweg: name what is to be counted: -javaagent:thalweg.jar=com.example,org.json");
+            System.err.println("thalweg: name the packages to count: -javaagent:thalweg.jar=com.example,org.json");
             Runtime.getRuntime().halt(2);
         }
         instrumentation.addTransformer(new Transformer(prefixes));

@@ -49,7 +49,7 @@ final class Supervisor {
                 return;
             }
             if (owed == Phase.GREETS) {
-                throw new IOException("the worker ended while it greeted the fuzzer");
+                throw new IOException("the worker ended during the greeting of the fuzzer");
             }
             early = owed == Phase.STARTS || owed == Phase.IDLE ? early + 1 : 0;
             if (!speakFor(owed, exit)) {
@@ -59,7 +59,7 @@ final class Supervisor {
                 phase.set(Phase.IDLE);
             }
         }
-        throw new IOException("the worker ended " + early + " times before it ran anything; run it without the fuzzer");
+        throw new IOException("the worker ended " + early + " times before its first run; run the target without the fuzzer");
     }
 
     private Process start() throws IOException {

@@ -441,7 +441,7 @@ public final class Consumer implements AutoCloseable {
             int sum = Frame.sum(length, number, payloadAt(position, length));
             if (sum != told) {
                 throw new RingException.Corrupt("frame " + due + ": CRC " + Integer.toHexString(told)
-                        + " told, " + Integer.toHexString(sum) + " found");
+                        + " expected, " + Integer.toHexString(sum) + " found");
             }
         }
         return length;

@@ -104,7 +104,7 @@ final class End implements Runnable {
     void enter() {
         if (!tryEnter()) {
             throw new IllegalStateException(
-                    "this end of the ring is in use by another thread; give each thread an end of its own, or a lock");
+                    "this end of the ring is in use by another thread; give each thread its own end, or use a lock");
         }
     }
 

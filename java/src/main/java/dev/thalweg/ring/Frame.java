@@ -47,7 +47,7 @@ final class Frame {
                     "frame " + due + ": " + length + " bytes of payload in " + room + " committed bytes");
         }
         if (number != due) {
-            throw new RingException.Corrupt("frame " + due + ": its number says " + Long.toUnsignedString(number));
+            throw new RingException.Corrupt("frame " + due + ": has number " + Long.toUnsignedString(number));
         }
         return (int) length;
     }

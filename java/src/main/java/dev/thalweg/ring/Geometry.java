@@ -72,7 +72,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
 
     static Geometry parse(byte[] page, Role role) throws RingException.Corrupt {
         if (page.length < LENGTH) {
-            throw new RingException.Corrupt("a page of " + page.length + " bytes: at least " + LENGTH + " wanted");
+            throw new RingException.Corrupt("page of " + page.length + " bytes: at least " + LENGTH + " required");
         }
         byte[] magic = Arrays.copyOf(page, 8);
         if (!Arrays.equals(magic, role.magic())) {
@@ -98,11 +98,11 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
     private void check() throws RingException.Corrupt {
         if (header < PAGE || header < Page.LENGTH || Integer.bitCount(header) != 1) {
             throw new RingException.Corrupt("header_len " + Integer.toUnsignedString(header)
-                    + " is no power of two and multiple of " + PAGE);
+                    + " is not a power of two and multiple of " + PAGE);
         }
         if (capacity < PAGE || capacity > MOST_CAPACITY || Long.bitCount(capacity) != 1) {
             throw new RingException.Corrupt("capacity " + Long.toUnsignedString(capacity)
-                    + " is no power of two between " + PAGE + " and " + MOST_CAPACITY);
+                    + " is not a power of two between " + PAGE + " and " + MOST_CAPACITY);
         }
     }
 

@@ -25,7 +25,7 @@ final class Handshake {
             Memory peer = orRefuse(link, geometry.epoch(), () -> {
                 Memory theirs = Memory.ofPeer(accept.only(), Role.CONSUMER, link.arena);
                 if (!theirs.geometry.agreesWith(geometry) || accept.hello.epoch() != geometry.epoch()) {
-                    throw new RingException.Corrupt("we offered " + geometry + " and they took " + theirs.geometry);
+                    throw new RingException.Corrupt("offered " + geometry + ", but the peer accepted " + theirs.geometry);
                 }
                 return theirs;
             });
@@ -43,7 +43,7 @@ final class Handshake {
             Memory peer = orRefuse(link, epoch, () -> {
                 Memory theirs = Memory.ofPeer(offer.only(), Role.PRODUCER, link.arena);
                 if (theirs.geometry.epoch() != epoch) {
-                    throw new RingException.Corrupt("the offer and its memory have different epochs");
+                    throw new RingException.Corrupt("message and memory have different epochs");
                 }
                 return theirs;
             });
@@ -52,7 +52,7 @@ final class Handshake {
             Heard ready = hear(link, Hello.Kind.READY, deadline);
             ready.drop();
             if (ready.hello.epoch() != epoch) {
-                throw new RingException.Corrupt("the last word is about another epoch");
+                throw new RingException.Corrupt("the last message has another epoch");
             }
             return new End(own, peer, link, options.waiting());
         });
@@ -74,7 +74,7 @@ final class Handshake {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors where one was due");
+            throw new RingException.Corrupt(descriptors.length + " descriptors, expected one");
         }
 
         void drop() {

@@ -28,7 +28,7 @@ public final class Held implements AutoCloseable {
      */
     public synchronized MemorySegment segment() {
         if (done) {
-            throw new IllegalStateException("the message was given back");
+            throw new IllegalStateException("the message was released");
         }
         return bytes;
     }

@@ -58,7 +58,7 @@ final class Link {
         try {
             long type = option(SO_TYPE, "SO_TYPE", 4).get(JAVA_INT, 0);
             if (type != SEQPACKET) {
-                throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, this is " + type);
+                throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, not " + type);
             }
             // From now on each message carries its sender: the other end may have been inherited.
             Libc.SETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PASSCRED, arena.allocateFrom(JAVA_INT, 1), 4);
@@ -68,8 +68,8 @@ final class Link {
             int user = peer.get(JAVA_INT, 4);
             int us = (int) Libc.GETEUID.attempt();
             if (user != us) {
-                throw new RingException.NotPermitted("process " + pid + " is of user " + Integer.toUnsignedString(user)
-                        + ", and only user " + Integer.toUnsignedString(us) + " is admitted");
+                throw new RingException.NotPermitted("process " + pid + " belongs to user " + Integer.toUnsignedString(user)
+                        + "; only user " + Integer.toUnsignedString(us) + " is admitted");
             }
             pidfd = peerPidfd();
         } catch (IOException | RuntimeException failure) {
@@ -147,8 +147,8 @@ final class Link {
                     Packet.Received got = in.received();
                     if (got.truncated()) {
                         got.drop();
-                        throw new RingException.Corrupt("a message over " + Packet.LONGEST + " bytes or with over "
-                                + Packet.MOST_DESCRIPTORS + " descriptors, or no room for them among our open files"
+                        throw new RingException.Corrupt("a message larger than " + Packet.LONGEST + " bytes or with more than "
+                                + Packet.MOST_DESCRIPTORS + " descriptors, or too many open files"
                                 + " (RLIMIT_NOFILE)");
                     }
                     if (got.bytes().length == 0) {

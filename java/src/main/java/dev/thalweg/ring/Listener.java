@@ -234,7 +234,7 @@ public final class Listener implements AutoCloseable {
         try {
             Object owner = userOf(path);
             if (!owner.equals(user)) {
-                throw new RingException.NotPermitted(path + " belongs to user " + owner + ", and is left alone");
+                throw new RingException.NotPermitted(path + " belongs to user " + owner + " and is not replaced; use another path");
             }
             Object key = keyOf(path);
             if (!isStale(path)) {

@@ -26,7 +26,7 @@ public final class Loan implements AutoCloseable {
      */
     public MemorySegment segment() {
         if (done) {
-            throw new IllegalStateException("committed or given back already");
+            throw new IllegalStateException("the loan was committed or closed already");
         }
         return producer.payload(length);
     }

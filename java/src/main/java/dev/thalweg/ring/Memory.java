@@ -89,7 +89,7 @@ final class Memory {
             long told = geometry.header() + geometry.dataOf(role);
             long size = Libc.LSEEK.on("the peer's memory", fd, 0L, SEEK_END);
             if (size != told) {
-                throw new RingException.Corrupt("memory of " + size + " bytes, told as " + told);
+                throw new RingException.Corrupt("memory of " + size + " bytes, announced as " + told);
             }
             return map(fd, role, geometry, PROT_READ, arena);
         } finally {
@@ -140,7 +140,7 @@ final class Memory {
             MemorySegment from = scratch.allocateFrom(JAVA_BYTE, fixed);
             long got = Libc.PWRITE.on("a memory file", fd, from, from.byteSize(), 0L);
             if (got != fixed.length) {
-                throw new IOException("a memory file took " + got + " bytes of " + fixed.length);
+                throw new IOException("wrote only " + got + " bytes of " + fixed.length);
             }
         }
     }

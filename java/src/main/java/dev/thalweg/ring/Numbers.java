@@ -17,7 +17,7 @@ final class Numbers {
             case "amd64" -> amd64;
             case "aarch64" -> aarch64;
             default -> throw new UnsupportedOperationException(
-                    "a ring needs system calls whose numbers are known for amd64 and aarch64, not for " + machine);
+                    "rings are supported on amd64 and aarch64 only, not on " + machine);
         };
     }
 }

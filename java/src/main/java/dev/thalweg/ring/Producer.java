@@ -310,7 +310,7 @@ public final class Producer implements AutoCloseable {
         end.enter();
         try {
             if (given != lent) {
-                throw new IllegalStateException("committed or closed already");
+                throw new IllegalStateException("the batch was committed or closed already");
             }
             check();
             if (!roomAt(at, length, null)) {
@@ -357,7 +357,7 @@ public final class Producer implements AutoCloseable {
 
     private void take(Object given) {
         if (given != lent) {
-            throw new IllegalStateException("committed or given back already");
+            throw new IllegalStateException("the loan was committed or closed already");
         }
         lent = null;
         end.check();

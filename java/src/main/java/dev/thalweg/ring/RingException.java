@@ -20,7 +20,7 @@ public abstract sealed class RingException extends IOException {
 
         PeerDied(long delivered, long partial) {
             super("the peer died: " + delivered + " delivered, " + partial
-                    + " bytes of an unfinished one left out; connect again for a new ring");
+                    + " bytes of an incomplete message discarded; connect again for a new ring");
             this.delivered = delivered;
             this.partial = partial;
         }
@@ -70,7 +70,7 @@ public abstract sealed class RingException extends IOException {
         private static final long serialVersionUID = 1;
 
         Corrupt(String what) {
-            super("corrupt: " + what + "; the ring is given up");
+            super("corrupt: " + what + "; the ring cannot be used any more");
         }
 
         private Corrupt(Corrupt first) {

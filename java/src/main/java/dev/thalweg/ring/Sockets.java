@@ -170,7 +170,7 @@ final class Sockets {
     static void checkPath(Path path) throws IOException {
         if (!fits(path)) {
             throw new IOException("the socket's path has " + bytes(path).length + " bytes; 1 to " + (ADDRESS_LENGTH - 3)
-                    + " are possible: " + path);
+                    + " are allowed: " + path);
         }
     }
 
