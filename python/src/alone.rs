@@ -52,7 +52,7 @@ impl<T> OneThread<T> {
             // A panic cannot leave the state half changed: every step of a ring is atomic.
             Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
-                "this end is in use by another thread; give each thread an end of its own, or a lock",
+                "this end is in use by another thread; give each thread its own end, or use a lock",
             )),
         }
     }

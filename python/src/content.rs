@@ -141,10 +141,10 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
 
 /// Returns the size in bytes of an array's message.
 pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
-    let words = "an array of more bytes, dimensions or fields than one message holds";
+    let words = "the array has more bytes, dimensions or fields than fit into a message";
     layout.message().ok_or_else(|| PyFailure::new("TooLarge", words).raised(py))
 }
 
 fn too_many() -> PyErr {
-    PyValueError::new_err("more bytes than there can be")
+    PyValueError::new_err("size exceeds the address space")
 }

@@ -115,7 +115,7 @@ pub fn attended<T: Send>(
     let changed = watched.changed.into_inner().unwrap_or_else(PoisonError::into_inner);
     match outcome {
         Ok(done) => Ok((done, changed)),
-        Err(_) => Err(PyFailure::new("Error", "the copy ended without an answer").raised(py)),
+        Err(_) => Err(PyFailure::new("Error", "the copy thread ended without a result").raised(py)),
     }
 }
 
@@ -159,7 +159,7 @@ fn one_of<T: Copy>(value: &Bound<'_, PyAny>, words: &[(&str, T)]) -> PyResult<Op
         return Ok(Some(*meant));
     }
     let known: Vec<&str> = words.iter().map(|(known, _)| *known).collect();
-    Err(PyValueError::new_err(format!("{word:?}: one of {}, or None", known.join(", "))))
+    Err(PyValueError::new_err(format!("{word:?} must be one of {}, or None", known.join(", "))))
 }
 
 fn numbers<'py>(py: Python<'py>, report: &TreeReport) -> PyResult<Bound<'py, PyDict>> {

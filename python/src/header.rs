@@ -126,17 +126,18 @@ impl Layout {
 
     /// Parses the header of a message of `total` bytes that begins with `front`.
     pub fn read_front(front: &[u8], total: usize) -> Result<Self, String> {
-        let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an array")?;
+        let fixed =
+            *front.first_chunk::<FIXED>().ok_or("message shorter than the header of an array")?;
         let number = |at: usize, bytes: usize| {
             fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
         if fixed[..8] != MAGIC {
             let object = if fixed[..8] == *b"THALWEGO" {
-                "an object, for receive_object"
+                "the message is an object: use receive_object"
             } else {
                 "no array"
             };
-            return Err(format!("{object}: it does not begin with THALWEGA"));
+            return Err(format!("{object}: does not begin with THALWEGA"));
         }
         if number(8, 2) != u64::from(VERSION) {
             return Err(format!("version {} of an array's header", number(8, 2)));
@@ -147,7 +148,7 @@ impl Layout {
             other => return Err(format!("encoding {other} of an element's type")),
         };
         if fixed[11] > 1 || fixed[13] != 0 {
-            return Err("flags that no header has".to_owned());
+            return Err("unknown flags in the header".to_owned());
         }
         let dimensions = usize::from(fixed[12]);
         if dimensions > MOST_DIMENSIONS {
@@ -155,14 +156,14 @@ impl Layout {
         }
         let (length, item) = (number(14, 2) as usize, number(20, 4) as usize);
         let variable = front.get(FIXED..FIXED + 8 * dimensions + length);
-        let variable = variable.ok_or("a header that is longer than its message")?.to_vec();
+        let variable = variable.ok_or("header longer than the message")?.to_vec();
         let (lengths, format) = variable.split_at(8 * dimensions);
         let lengths = lengths.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
         let shape: Option<Vec<isize>> = lengths.map(|n| isize::try_from(n).ok()).collect();
-        let format = CString::new(format).map_err(|_| "a format with a zero in it")?;
+        let format = CString::new(format).map_err(|_| "format contains NUL")?;
         checked_type(encoding, &format, item)?;
         let layout = shape.and_then(|shape| Self::new(encoding, format, item, shape));
-        let mut layout = layout.ok_or("a shape of more bytes than there can be")?;
+        let mut layout = layout.ok_or("shape exceeds the address space")?;
         layout.readonly = fixed[11] == 1;
         let (offset, bytes) = (number(16, 4), number(24, 8));
         if offset != layout.offset() as u64 {
@@ -171,7 +172,7 @@ impl Layout {
         if bytes != layout.bytes() as u64 || layout.message() != Some(total) {
             let (made, there) = (layout.bytes(), total as u64 - offset.min(total as u64));
             return Err(format!(
-                "{bytes} bytes of elements told, {there} there, {made} by the shape"
+                "{bytes} bytes of elements announced, {there} present, {made} from the shape"
             ));
         }
         Ok(layout)
@@ -182,19 +183,19 @@ impl Layout {
 fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(), &'static str> {
     let bytes = format.as_bytes();
     if !bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80) {
-        return Err("a format with control characters");
+        return Err("format contains control characters");
     }
     if encoding == Encoding::Time {
         let named = matches!(bytes, [b'<' | b'>', b'M' | b'm', b'8', ..]) && item == 8;
-        return if named { Ok(()) } else { Err("no name of a time") };
+        return if named { Ok(()) } else { Err("invalid name of a time type") };
     }
     if std::str::from_utf8(bytes).is_err() {
-        return Err("a format that is no UTF-8");
+        return Err("format is not UTF-8");
     }
     // Names are enclosed in colons. Outside of them these letters denote objects, pointers and functions.
     let outside = bytes.split(|byte| *byte == b':').step_by(2);
     if bytes.is_empty() || outside.flatten().any(|byte| matches!(byte, b'O' | b'P' | b'&' | b'X')) {
-        return Err("a format of objects or pointers, or none");
+        return Err("format of objects or pointers, or empty");
     }
     Ok(())
 }

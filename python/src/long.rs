@@ -144,9 +144,7 @@ impl Long {
             None => {
                 self.now = None;
                 let MessagePart { serial, at, .. } = part;
-                Err(Refused::Corrupt(format!(
-                    "a part of message {serial}, at {at}, which is not due"
-                )))
+                Err(Refused::Corrupt(format!("unexpected part of message {serial}, at {at}")))
             }
         }
     }
@@ -157,7 +155,7 @@ impl Long {
         let fits = left.is_none_or(|left| total as u64 <= left);
         fits.then(|| pool.room(BEFORE + total)).flatten().ok_or_else(|| {
             self.refused = Some(serial);
-            let why = format!("a message of {total} bytes: more than the memory left");
+            let why = format!("message of {total} bytes exceeds the available memory");
             Refused::TooLarge(why)
         })
     }

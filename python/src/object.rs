@@ -78,12 +78,13 @@ impl ObjectParts {
     /// Parses and validates the header of a message of `total` bytes that begins with `front`. Each byte is read
     /// once. The error is the reason why it is invalid.
     pub fn read(front: &[u8], total: usize) -> Result<Self, String> {
-        let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an object")?;
+        let fixed =
+            *front.first_chunk::<FIXED>().ok_or("message shorter than the header of an object")?;
         let number = |at: usize, bytes: usize| {
             fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
         if fixed[..8] != MAGIC {
-            return Err("no object: it does not begin with THALWEGO".to_owned());
+            return Err("not an object: does not begin with THALWEGO".to_owned());
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
             return Err(format!(
@@ -94,12 +95,12 @@ impl ObjectParts {
         }
         let (count, pickle) = (number(12, 4), number(16, 8));
         let table = front.get(FIXED..FIXED + 8 * count as usize);
-        let table = table.ok_or("a table that is longer than its message")?;
+        let table = table.ok_or("table longer than the message")?;
         let lengths: Vec<u64> =
             table.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let lengths = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX));
         let parts = Self::new(usize::try_from(pickle).unwrap_or(usize::MAX), lengths);
-        let parts = parts.ok_or("parts of more bytes than there can be")?;
+        let parts = parts.ok_or("parts exceed the address space")?;
         if parts.message() != total {
             return Err(format!("parts of {} bytes in a message of {total}", parts.message()));
         }
@@ -160,6 +161,6 @@ pub fn object_parts(py: Python<'_>, front: &[u8], total: usize) -> PyResult<Vec<
 }
 
 fn too_large(py: Python<'_>) -> PyErr {
-    PyFailure::new("TooLarge", "an object of more bytes or buffers than one message holds")
+    PyFailure::new("TooLarge", "the object has more bytes or buffers than fit into a message")
         .raised(py)
 }

@@ -165,6 +165,6 @@ impl ReadSettings {
 /// Returns the layout of an object's message as plain bytes, and the ranges of its parts.
 fn parted(message: &[u8]) -> Result<(Layout, ObjectParts), String> {
     let parts = ObjectParts::read(message, message.len())?;
-    let layout = Layout::of_bytes(message.len()).ok_or("more bytes than there can be")?;
+    let layout = Layout::of_bytes(message.len()).ok_or("size exceeds the address space")?;
     Ok((layout, parts))
 }

@@ -19,7 +19,7 @@ pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     if seconds.is_nan() || seconds < 0.0 {
         return Err(PyValueError::new_err(format!(
-            "timeout={seconds}: seconds, 0 or more, or None"
+            "timeout={seconds}: must be 0 or more seconds, or None"
         )));
     }
     // A timeout beyond the range of the clock is never.

@@ -99,7 +99,7 @@ def test_a_pool_that_breaks_twice_ends_with_what_is_left_and_the_same_call_goes_
     killing = Killing(copy, kills=2)
     with (
         ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool,
-        pytest.raises(thalweg.Incomplete, match="the pool broke.*the same call goes on") as told,
+        pytest.raises(thalweg.Incomplete, match="the pool broke.*repeat the call to continue") as told,
     ):
         thalweg.copy_tree(tree, copy, executor=pool, progress=killing, **SLOW | {"limit": 1 << 20})
     assert len(killing.killed) == 2 and told.value.folder == str(stage(copy)) and not copy.exists()

@@ -156,7 +156,7 @@ def test_without_any_worker_it_ends_with_a_list_of_files_and_one_that_comes_late
     cluster.worker()
     with cluster.client(1) as client:
         alone = Killing(copy)
-        with pytest.raises(thalweg.Incomplete, match="no worker is there") as told:
+        with pytest.raises(thalweg.Incomplete, match="no worker is available") as told:
             thalweg.copy_tree(tree, copy, executor=client, progress=alone, wait=1, **SLOW)
         assert told.value.files and told.value.folder == str(stage(copy)) and not copy.exists()
         assert all((tree / file).is_file() for file in told.value.files)

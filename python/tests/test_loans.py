@@ -1,10 +1,37 @@
 """Arrays that are written in place."""
 
 import gc
+import socket
+import threading
+import time
 
 import numpy as np
 import pytest
+import ring
 import thalweg
+from conftest import PATIENCE, Start
+
+#: A sender that sends an array, lends another one, and waits.
+LENDER = """
+import sys, time
+import numpy as np
+import thalweg
+out = thalweg.offer(sys.argv[1])
+out.send(np.arange(3))
+array = out.empty(1000)
+array[:] = 7
+print("lent", flush=True)
+time.sleep(600)
+"""
+#: A consumer that receives an array and waits.
+TAKER = """
+import sys, time
+import thalweg
+into = thalweg.take(sys.argv[1])
+into.receive()
+print("received", flush=True)
+time.sleep(600)
+"""
 
 
 def test_what_was_written_in_place_is_received_and_the_array_is_empty() -> None:
@@ -42,7 +69,7 @@ def test_without_its_array_a_loan_is_published_when_nothing_lies_over_it() -> No
     del array
     out.commit()
     assert into.receive().tolist() == [5, 5, 5]
-    with pytest.raises(ValueError, match="nothing is lent"):
+    with pytest.raises(ValueError, match="no loan"):
         out.commit()
 
 
@@ -62,7 +89,7 @@ def test_a_discarded_loan_is_not_sent() -> None:
 def test_another_array_is_not_taken_for_the_lent_one() -> None:
     out, _into = thalweg.pair()
     array = out.empty(3)
-    with pytest.raises(ValueError, match="not the array that was lent"):
+    with pytest.raises(ValueError, match="not the array"):
         out.commit(np.empty(3))
     out.discard(array)
 
@@ -100,3 +127,68 @@ def test_a_shape_that_cannot_be_is_refused(shape: object) -> None:
         out.empty(2, object)
     with pytest.raises(thalweg.TooLarge):
         out.empty(1 << 40)
+
+
+def spoiled(place: str, out: thalweg.Producer) -> ring.Consumer:
+    """Connects a consumer to `out`. Its position is then one that no consumer can have."""
+    ends = []
+
+    def ask() -> None:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.connect(place)
+        ends.append(ring.ask(link, {"wait": "block"}))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    out.open(timeout=PATIENCE)
+    asking.join()
+    return ends[0]
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before the commit", "seen after it"])
+def test_a_loan_that_the_consumer_spoils_is_corrupt_and_never_a_timeout(place: str, is_seen: bool) -> None:
+    with thalweg.offer(place, capacity=4096) as out:
+        consumer = spoiled(place, out)
+        array = out.empty(3000, np.uint8)
+        consumer.own.cursors[ring.CURSOR // 8] = 1 << 40
+        if is_seen:
+            with pytest.raises(thalweg.Corrupt):
+                out.drain(timeout=PATIENCE)
+            with pytest.raises(thalweg.Corrupt):
+                out.commit(array)
+            with pytest.raises(ValueError, match="no loan"):
+                out.commit()
+        else:
+            # The room was reserved before; the next message needs other room.
+            out.commit(array)
+        for call in (lambda: out.empty(3000, np.uint8, timeout=PATIENCE), lambda: out.send(bytes(3000), timeout=PATIENCE)):
+            with pytest.raises(thalweg.Corrupt):
+                call()
+
+
+def test_a_loan_of_a_killed_producer_is_never_received(place: str, start: Start) -> None:
+    lender = start(LENDER, place)
+    with thalweg.take(place) as into:
+        assert into.receive(timeout=PATIENCE).tolist() == [0, 1, 2]
+        assert lender.stdout is not None and lender.stdout.readline() == "lent\n"
+        assert into.try_receive() is None
+        lender.kill()
+        with pytest.raises(thalweg.PeerDied) as died:
+            into.receive(timeout=PATIENCE)
+        assert died.value.moved == 1
+
+
+def test_a_loan_for_a_killed_consumer_is_told_of_at_its_commit(place: str, start: Start) -> None:
+    taker = start(TAKER, place)
+    with thalweg.offer(place) as out:
+        out.send(np.arange(3), timeout=PATIENCE)
+        array = out.empty(3)
+        assert taker.stdout is not None and taker.stdout.readline() == "received\n"
+        taker.kill()
+        taker.wait()
+        until = time.monotonic() + PATIENCE
+        # The kernel marks the memory of the consumer a moment later.
+        with pytest.raises(thalweg.PeerDied):
+            while time.monotonic() < until:
+                out.commit(array)
+                array = out.empty(3)

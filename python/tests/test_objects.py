@@ -139,7 +139,7 @@ def test_an_array_is_no_object_and_the_other_way_round() -> None:
     out.send(np.arange(3))
     out.send_object({"an": "object"})
     out.send_bytes(b"neither")
-    with pytest.raises(thalweg.Corrupt, match="no object"):
+    with pytest.raises(thalweg.Corrupt, match="not an object"):
         into.receive_object()
     assert into.receive().tolist() == [0, 1, 2]
     with pytest.raises(thalweg.Corrupt, match="receive_object"):

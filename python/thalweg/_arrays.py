@@ -91,13 +91,13 @@ def described(dtype: Any) -> tuple[int, str, int]:
     if numpy is None:
         letter = "d" if dtype is None else dtype
         if not isinstance(letter, str) or not re.fullmatch("[@=<>]?[?bBhHiIlLqQefd]", letter):
-            raise TypeError("without numpy a dtype is a format of one character, as struct has them")
+            raise TypeError("without numpy, a dtype is a format of one character, as in struct")
         return _BUFFER, letter, struct.calcsize(letter)
     found = numpy.dtype(dtype)
     if found.kind in "mM":
         return _TIME, found.str, found.itemsize
     if found.hasobject or found.subdtype is not None:
-        raise TypeError(f"{found}: only elements of a fixed size, without objects")
+        raise TypeError(f"{found}: only elements of a fixed size without objects can be lent")
     try:
         return _BUFFER, memoryview(numpy.empty((), found)).format, found.itemsize
     except ValueError as error:
@@ -127,11 +127,11 @@ def released(array: Any, root: Any, held: int, root_held: int) -> None:
         array.release()
         return
     if root is None or array.base is not root:
-        raise ValueError("this is not the array that was lent")
+        raise ValueError("this is not the array of the loan")
     # The array and the end refer to the root. The caller refers to the array.
     if root_held > 2 or held > _held_once():
         raise BufferError(
-            "other arrays, views or variables hold the array that was lent; delete them first, or this one too and commit()"
+            "other arrays, views or variables refer to the array of the loan: delete them first, or delete all and call commit() without an argument"
         )
     # Emptied in place, so that remaining references do not see the memory of a message.
     array.__setstate__((1, (0,), array.dtype, False, b""))

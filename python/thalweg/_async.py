@@ -68,7 +68,7 @@ class _Async(ABC):
         if self._is_closed:
             raise ValueError("this end is closed")
         if self._is_used:
-            raise RuntimeError("this end is in use by another task; give each task an end of its own, or a lock")
+            raise RuntimeError("this end is in use by another task; give each task its own end, or use a lock")
         self._is_used = True
         try:
             yield

@@ -109,8 +109,8 @@ class Calling:
     def _gone(self) -> Error:
         """Returns the error for a receiver that does not listen any more."""
         if _is_ending(self.address.owner):
-            return made("PeerDied", None, "the process that made the queue is gone", 0, None)
-        return made("Closed", None, "the queue was closed by the process that made it", 0, None)
+            return made("PeerDied", None, "the process that created the queue has ended", 0, None)
+        return made("Closed", None, "the queue was closed by the process that created it", 0, None)
 
     def _called(self) -> Producer | None:
         """Connects and returns the end that sends; None if the attempt must be repeated."""
@@ -126,7 +126,7 @@ class Calling:
             listener = process_of(call)
             if listener is None:
                 # The name belongs to another user now. The key must not be sent there.
-                raise made("PeerDied", None, "the process that made the queue is gone", 0, None)
+                raise made("PeerDied", None, "the process that created the queue has ended", 0, None)
             process = watched(listener)
             try:
                 call.send(self.call)
@@ -136,7 +136,7 @@ class Calling:
                     poll.register(process, select.POLLIN)
                 told = dict(poll.poll())
                 if call.fileno() not in told:
-                    raise made("PeerDied", None, "the process that made the queue was killed", 0, None)
+                    raise made("PeerDied", None, "the process that created the queue was killed", 0, None)
                 if call.recv(1) != WELCOME:
                     # The queue was closed, or the name belongs to another queue: the next attempt shows which.
                     time.sleep(_AGAIN)

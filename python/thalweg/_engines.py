@@ -83,7 +83,7 @@ class Pool:
             broken.set_exception(error)
             return broken
         except RuntimeError as error:
-            raise Gone(f"the executor takes no more work: {error}") from error
+            raise Gone(f"the executor accepts no more work: {error}") from error
 
 
 class Dask:
@@ -91,7 +91,7 @@ class Dask:
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
-            raise TypeError("copy_tree waits: it takes a Client that is not asynchronous")
+            raise TypeError("copy_tree blocks, so it needs a Client that is not asynchronous")
         self.client = client
         self.executor: Executor = client.get_executor(pure=False, retries=2)
         self._room: tuple[float, Room | str] = (float("-inf"), "")
@@ -99,7 +99,7 @@ class Dask:
     def room(self) -> Room | str:
         status = self.client.status
         if status in ("closed", "closing"):
-            raise Gone("the Client was closed, or has lost its scheduler")
+            raise Gone("the Client was closed, or lost its scheduler")
         if status != "running":
             return "the scheduler does not answer"
         asked, room = self._room
@@ -114,7 +114,7 @@ class Dask:
         except OSError as error:
             return f"the scheduler does not answer: {error}"
         if not threads:
-            return "no worker is there"
+            return "no worker is available"
         each = [min(_EACH, most) for most in threads]
         middle = len(threads) // 2
         return Room(sum(each), len(threads) * _EACH, max(1, threads[middle] // each[middle]))
@@ -123,7 +123,7 @@ class Dask:
         try:
             return self.executor.submit(move, orders)
         except Exception as error:
-            raise Gone(f"the Client takes no more work: {error}") from error
+            raise Gone(f"the Client accepts no more work: {error}") from error
 
     def troubles(self, sights: Sights) -> list[str]:
         self.room()
@@ -166,4 +166,4 @@ def engine_of(executor: Any) -> Pool | Dask:
         client = getattr(executor, "_client", None)
         return Dask(client) if is_client(client) else Pool(executor)
     kind = type(executor).__name__
-    raise TypeError(f"executor: a concurrent.futures.Executor, a Client of dask.distributed, or None; not {kind}")
+    raise TypeError(f"executor must be a concurrent.futures.Executor, a Client of dask.distributed, or None, not {kind}")

@@ -209,7 +209,7 @@ class _Fleet:
         try:
             found = self.engine.troubles(sights)
         except (BrokenExecutor, Gone, CancelledError) as error:
-            raise self._incomplete(f"nobody answers: {error or type(error).__name__}") from error
+            raise self._incomplete(f"no worker answers: {error or type(error).__name__}") from error
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             failure = Incomplete(f"a worker cannot take part: {found[0]}{more}")
@@ -254,7 +254,7 @@ class _Fleet:
             if isinstance(room, Room):
                 return room
             if time.monotonic() >= deadline:
-                raise self._incomplete(f"{room}, for {self.wait:g} seconds")
+                raise self._incomplete(f"{room} for {self.wait:g} seconds")
             time.sleep(_LOOK)
 
     def _submitted(self, orders: Orders) -> Future[dict[str, Any]]:
@@ -270,11 +270,11 @@ class _Fleet:
         try:
             told = future.result()
         except BrokenExecutor as error:
-            why = "the pool broke: one of its processes was killed"
+            why = "the pool broke because one of its processes was killed"
             # Only once: a second death is probably caused by the work itself.
             if not self.engine.rebuild():
                 raise self._incomplete(why) from error
-            self._trouble(f"{why}; it was made anew")
+            self._trouble(f"{why}; it was recreated")
             self.flying.clear()
             return False
         except Exception as error:
@@ -291,7 +291,7 @@ class _Fleet:
         if told["end"] in ("others", "there"):
             return True
         if not told["done"]:
-            self._in_vain(f"{whose}: it could do none of what is left")
+            self._in_vain(f"{whose}: it could do none of the remaining tasks")
         return False
 
     def _trouble(self, what: str) -> None:
@@ -305,7 +305,7 @@ class _Fleet:
             status = self._status()
             done = 0 if status is None else status["done"]
             if done <= self.done:
-                raise self._incomplete(f"nothing comes of it any more: {why}")
+                raise self._incomplete(f"no progress: {why}")
             # The remaining workers continue.
             self.done, self.vain = done, 0
         # Some failures are temporary.
@@ -340,7 +340,7 @@ class _Fleet:
         with suppress(OSError):
             files = [os.fspath(path) for path in _native.fleet_left(self.destination)]
         if status is not None:
-            far = f"; {status['done']} of {status['tasks']} tasks are done, the same call goes on: {os.fspath(status['folder'])!r}"
+            far = f"; {status['done']} of {status['tasks']} tasks are done, repeat the call to continue: {os.fspath(status['folder'])!r}"
         left = f"; left: {', '.join(map(repr, files[:3]))}{' ...' if len(files) > 3 else ''}" if files else ""
         message = f"{why}{far}{left}"
         failure = Incomplete(message) if number is None else Incomplete(number, message)
@@ -373,7 +373,7 @@ def _flawed(told: dict[str, Any], report: FleetReport) -> Incomplete:
         count = told["error_count"]
         why = told["errors"][0] + (f" (and {count - 1} more)" if count > 1 else "")
     else:
-        why = f"{told['changed_count']} of the sources changed while being copied, and are there as they were at the end: {changed[0]!r}"
+        why = f"{told['changed_count']} of the sources changed during the copy; their copies have the final contents: {changed[0]!r}"
     failure = Incomplete(why) if told["errno"] is None else Incomplete(told["errno"], why)
     failure.files = tuple(changed + [os.fspath(path) for path in told["failed"]])
     failure.troubles, failure.report = report.troubles, report

@@ -26,7 +26,7 @@ class Holding:
         """Called before the next message is requested, so that a warning that raises loses no message."""
         self._held = [(message, where) for message, where in self._held if message() is not None]
         if len(self._held) > self._most:
-            words = f"{len(self._held)} received messages are in use, more than hold={self._most}; the oldest was received at {self._held[0][1]}"
+            words = f"{len(self._held)} received messages are in use, more than hold={self._most}; the oldest one was received at {self._held[0][1]}"
             level, _ = _caller()
             warnings.warn(words, RuntimeWarning, stacklevel=level)
 

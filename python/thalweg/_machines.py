@@ -99,7 +99,7 @@ def _advised(told: Tuned) -> dict[str, str]:
 def _asked(client: Any, function: Callable[..., _T], *arguments: object, **options: object) -> tuple[dict[str, _T], dict[str, str]]:
     """Returns the result of one worker of each machine, and the reasons of machines that did not answer."""
     if not is_client(client):
-        raise TypeError(f"client: a Client of dask.distributed, not {type(client).__name__}")
+        raise TypeError(f"client must be a Client of dask.distributed, not {type(client).__name__}")
     told: dict[str, Any] = client.run(who, on_error="return")
     failed = {address: str(answer) for address, answer in told.items() if isinstance(answer, Exception)}
     chosen = {answer[0]: address for address, answer in sorted(told.items()) if address not in failed}

@@ -57,21 +57,21 @@ class Sights:
     def missed(self) -> str | None:
         """Returns the reason why this process cannot take part."""
         if our_version() != self.version:
-            return f"it has thalweg {our_version()}, and the caller {self.version}"
+            return f"it has thalweg {our_version()}, the caller has {self.version}"
         try:
             inode, times, names = _seen(self.source)
         except OSError as error:
-            return f"it does not see the source: {error}"
+            return f"it cannot see the source: {error}"
         # Inode numbers of some file systems differ between machines, and a name may change now. Not all fields differ at once.
         is_same = (inode, times) == (self.inode, self.times)
         if not is_same and (names != self.names or (inode != self.inode and times[0] != self.times[0])):
-            return f"it sees another folder under the name of the source, {self.source!r}"
+            return f"it sees another directory at the path of the source, {self.source!r}"
         try:
             with open(self.nonce) as file:
                 if file.read() != self.content:
-                    return "it sees another file under the name of one of the destination"
+                    return "it sees another file at the path of a file of the destination"
         except OSError as error:
-            return f"it does not see the destination's file system: {error}"
+            return f"it cannot see the file system of the destination: {error}"
         return None
 
 

@@ -111,7 +111,7 @@ class Receiver:
                 source = self._ready()
             if source is None:
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise made("Timeout", None, "no item came", 0, None)
+                    raise made("Timeout", None, "no item arrived", 0, None)
                 if not self._wait(deadline) and not self._copy:
                     # A ring that is full of items in use looks like an idle one. The call raises TooLarge in that case.
                     for silent in list(self._sources):

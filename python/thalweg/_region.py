@@ -72,7 +72,7 @@ class Region:
         available = _native.memory_available()
         if available is not None and size > available:
             # The kernel would allocate all memory, and then kill a process.
-            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are there", 0, None)
+            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are available", 0, None)
         try:
             fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as error:
@@ -107,11 +107,11 @@ class Region:
             # O_NONBLOCK: the descriptor may refer to another file now, such as a FIFO.
             fd = os.open(name, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise made("Error", error.errno, f"the region {name} is gone, or of another user: {error.strerror}", 0, None) from None
+            raise made("Error", error.errno, f"the region {name} does not exist, or belongs to another user: {error.strerror}", 0, None) from None
         try:
             stat = os.fstat(fd)
             if identity is not None and (stat.st_dev, stat.st_ino) != identity:
-                raise made("Error", None, f"the region {name} is gone: its process has closed it", 0, None)
+                raise made("Error", None, f"the region {name} has been closed by its process", 0, None)
             if _seals(fd) & _FIXED != _FIXED:
                 words = "memory that somebody could make shorter is not mapped, since an access could end this process: Region.read copies it"
                 raise made("NotPermitted", None, words, 0, None)
@@ -154,13 +154,13 @@ class Region:
         Its type is `SharedArray` while other processes may write it, and `numpy.ndarray` once it is sealed."""
         wanted = shape if isinstance(shape, tuple) else (shape,)
         if any(length < 0 for length in wanted):
-            raise ValueError(f"a shape of {wanted}")
+            raise ValueError(f"invalid shape: {wanted}")
         numpy = _numpy()
         if numpy is None:
             letter = "d" if dtype is None else str(dtype)
             end = offset + math.prod(wanted) * struct.calcsize(letter)
             if end > self._size:
-                raise ValueError(f"a region of {self._size} bytes has none up to {end}")
+                raise ValueError(f"byte {end} is outside of the region of {self._size} bytes")
             return self.view[offset:end].cast(letter, wanted)  # type: ignore[call-overload]
         dtype = numpy.dtype(dtype or float)
         # Only this constructor of numpy keeps the buffer alive, so that the mapping cannot be closed under the array.

@@ -85,7 +85,7 @@ class Sender:
         # The first item needs a handshake, which is no lack of room: callers with short timeouts wait for it too.
         seconds = left(deadline)
         if not calling.over.wait(None if seconds is None else max(seconds, left(calling.usual_end) or 0)):
-            raise made("Timeout", None, "the process that gets does not answer", 0, None)
+            raise made("Timeout", None, "the receiving process does not answer", 0, None)
         if self._calling is calling:
             self._calling = None
         if calling.error is not None:

@@ -62,7 +62,7 @@ class _Turns:
     def not_again(self) -> None:
         """RuntimeError inside of a `get` of this thread: it holds the ring that the caller would wait for."""
         if self._owner == threading.get_ident():
-            raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it as well")
+            raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it too")
 
     def _acquired(self, deadline: float | None) -> int | None:
         seconds = left(deadline)
@@ -112,7 +112,7 @@ class _Queue:
 
     def _receiving(self) -> Receiver:
         if self._receiver is None or not self._address.is_ours():
-            words = f"only the process that made the queue, {self._address.owner}, gets from it: make one queue for each that gets"
+            words = f"only the process that created the queue, {self._address.owner}, gets from it: create one queue for each process that gets"
             raise NotPermitted(words)
         return self._receiver
 
@@ -208,7 +208,7 @@ class Queue(_Queue):
         self, maxsize: int = 0, *, capacity: int | None = None, copy: bool = True, ctx: object = None
     ) -> None:
         if maxsize > 0:
-            _absent("maxsize", "a put waits while its ring is full, which is counted in bytes (`capacity`), not in items")
+            _absent("maxsize", "a put waits while its ring is full; the ring is limited in bytes (`capacity`), not in items")
         super().__init__(capacity=capacity, copy=copy)
 
     def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
@@ -242,21 +242,21 @@ class Queue(_Queue):
 
     def qsize(self) -> int:
         """Raises NotImplementedError."""
-        _absent("qsize", "items are counted by no process; `empty` says whether there is one")
+        _absent("qsize", "items are not counted; `empty` tells if there is one")
 
     def full(self) -> bool:
         """Raises NotImplementedError."""
-        _absent("full", "whether there is room depends on the item; `put` with a timeout says so")
+        _absent("full", "the room needed depends on the item; use `put` with a timeout")
 
 
 def JoinableQueue(maxsize: int = 0, *, ctx: object = None) -> NoReturn:
     """Raises NotImplementedError."""
-    _absent("JoinableQueue", "who has got an item tells nobody when it is done with it (task_done, join)")
+    _absent("JoinableQueue", "receivers do not report that they are done with an item (task_done, join)")
 
 
 def Pipe(duplex: bool = True) -> NoReturn:
     """Raises NotImplementedError."""
-    _absent("Pipe", "only the process that made a queue gets from it; make one queue for each direction, or use thalweg.offer and take")
+    _absent("Pipe", "only the process that created a queue gets from it; create one queue for each direction, or use thalweg.offer and take")
 
 
 def _until(block: bool, timeout: float | None) -> float | None:

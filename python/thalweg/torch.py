@@ -51,7 +51,7 @@ class _Stack:
         self.tensors = tensors
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("samples that were not stacked")
+        raise TypeError("the samples were not stacked")
 
 
 def _is_plain(tensor: Any) -> bool:

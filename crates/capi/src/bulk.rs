@@ -73,7 +73,7 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Cal
         }
         wishes.only = Some(name.into_owned());
     } else if !given.knobs.is_null() {
-        return Err(CallFailure::usage("options.knobs without options.arm: whose knobs?"));
+        return Err(CallFailure::usage("options.knobs requires options.arm"));
     }
     Ok(wishes)
 }
@@ -102,7 +102,7 @@ fn tuning(arm: &Info, text: &str) -> Result<Tuning, CallFailure> {
 
 fn no_such(name: &str) -> CallFailure {
     let names: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
-    CallFailure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
+    CallFailure::usage(format!("unknown mechanism {name:?}; known: {}", names.join(", ")))
 }
 
 /// Describes the mechanism in use, and the rejected ones with reasons, as JSON. Only the sender passes
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwSt
     guarded!(error, {
         let arm = MECHANISMS.get(index).ok_or_else(|| {
             CallFailure::usage(format!(
-                "there is no mechanism number {index}: there are {}",
+                "mechanism number {index} does not exist; there are {}",
                 MECHANISMS.len()
             ))
         })?;

@@ -186,8 +186,10 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
             let sample = end.next(timeout_ns)?;
             *length = sample.len();
             let Some(into) = into.get_mut(..sample.len()) else {
-                let message =
-                    format!("the message has {} bytes, the room {room}; it waits", sample.len());
+                let message = format!(
+                    "the message has {} bytes, the buffer {room}; the message stays available",
+                    sample.len()
+                );
                 std::mem::forget(sample);
                 return Err(CallFailure::new(TwStatus::TooLarge, message));
             };

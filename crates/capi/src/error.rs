@@ -73,7 +73,7 @@ impl CallFailure {
     }
 
     pub fn timeout() -> Self {
-        Self::new(TwStatus::Timeout, "timed out: nothing is lost, call again")
+        Self::new(TwStatus::Timeout, "timed out; nothing is lost, the call can be repeated")
     }
 
     /// Builds a failure of a system call that moved no bytes.

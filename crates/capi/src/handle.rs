@@ -52,7 +52,7 @@ pub(crate) unsafe fn with<T, R>(
 fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<CallInProgress<'h>, CallFailure> {
     if handle.busy.load(Relaxed) {
         let message =
-            format!("{what}: another thread is in a call with it; use it from one at a time");
+            format!("{what}: another thread is using it; use it from one thread at a time");
         return Err(CallFailure::usage(message));
     }
     handle.busy.store(true, Relaxed);
@@ -163,7 +163,7 @@ pub(crate) unsafe fn result<'p, T: Copy>(
     none: T,
 ) -> Result<&'p mut T, CallFailure> {
     if place.is_null() {
-        let message = format!("there is no place for the {what}: the pointer is NULL");
+        let message = format!("{what}: the output pointer is NULL");
         return Err(CallFailure::usage(message));
     }
     // Written before it is borrowed, because C may not have initialised it.
@@ -214,7 +214,7 @@ fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool,
         0 => Ok(false),
         _ if start.is_null() => Err(is_null(what)),
         _ if isize::try_from(length).is_err() => {
-            Err(CallFailure::usage(format!("{what}: {length} bytes are more than there can be")))
+            Err(CallFailure::usage(format!("{what}: {length} bytes exceed the address space")))
         }
         _ => Ok(true),
     }

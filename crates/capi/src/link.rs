@@ -31,7 +31,9 @@ fn admit(who: i64) -> Result<Admit, CallFailure> {
         -1 => Ok(Admit::SameUser),
         -2 => Ok(Admit::Anyone),
         user => u32::try_from(user).map(Admit::User).map_err(|_| {
-            CallFailure::usage(format!("admit is {user}: a user id, TW_SAME_USER or TW_ANYONE"))
+            CallFailure::usage(format!(
+                "admit is {user}; it must be a user id, TW_SAME_USER or TW_ANYONE"
+            ))
         }),
     }
 }
@@ -263,7 +265,7 @@ pub unsafe extern "C" fn tw_link_receive(
         let (len, came) = handle::with(link, "link", receive)?;
         if came.len() > places {
             let message = format!(
-                "a message with {} descriptors where {places} were expected; it is lost",
+                "lost a message with {} descriptors: there was room for {places}",
                 came.len()
             );
             return Err(CallFailure::new(TwStatus::Corrupt, message));

@@ -84,5 +84,5 @@ pub unsafe extern "C" fn tw_probe_json(
 /// Builds the error for an unknown name, with the list of known ones.
 pub(crate) fn no_such(name: &str) -> CallFailure {
     let names: Vec<&str> = MECHANISMS.iter().map(|mechanism| mechanism.info().name).collect();
-    CallFailure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
+    CallFailure::usage(format!("unknown mechanism {name:?}; known: {}", names.join(", ")))
 }

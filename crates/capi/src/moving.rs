@@ -254,7 +254,7 @@ fn ended(done: &TreeReport) -> Result<(), CallFailure> {
     };
     let Some(first) = done.errors.first() else {
         if done.changed > 0 {
-            let message = "the source changed while it was copied; the copy may hold old and new";
+            let message = "the source changed during the copy; the copy may contain old and new";
             return Err(CallFailure { moved: done.bytes, ..CallFailure::new(status, message) });
         }
         return Err(stopped(done.bytes));
@@ -277,7 +277,7 @@ fn of_tree(error: &Error, status: TwStatus) -> CallFailure {
 }
 
 fn stopped(moved: u64) -> CallFailure {
-    let message = format!("stopped after {moved} bytes, as asked");
+    let message = format!("stopped after {moved} bytes, as requested");
     CallFailure { moved, ..CallFailure::new(TwStatus::Stopped, message) }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, CallFailure> {
         0 => Ok(Wait::Hybrid { spin: Duration::from_nanos(spin_ns) }),
         1 => Ok(Wait::Spin),
         2 => Ok(Wait::Block),
-        other => Err(CallFailure::usage(format!("options.wait is {other}, which is no tw_wait"))),
+        other => Err(CallFailure::usage(format!("options.wait is {other}, not a tw_wait"))),
     }
 }
 

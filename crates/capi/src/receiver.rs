@@ -96,7 +96,7 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
 fn too_large(error: Error) -> CallFailure {
     let is_large = matches!(error, Error::TooLarge { .. });
     let failure = CallFailure::from(error);
-    let hint = "; it waits: give more room, or call tw_receiver_receive_new";
+    let hint = "; the buffer stays available: provide more room, or call tw_receiver_receive_new";
     if is_large { failure.hint(hint) } else { failure }
 }
 

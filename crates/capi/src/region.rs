@@ -60,9 +60,7 @@ impl RegionMemory {
                 CallFailure::system("shmget", errno).hint(limits)
             })?,
             other => {
-                return Err(CallFailure::usage(format!(
-                    "kind is {other}, which is no tw_region_kind"
-                )));
+                return Err(CallFailure::usage(format!("kind is {other}, not a tw_region_kind")));
             }
         };
         let mut memory = Self { home, length, map: None };
@@ -131,10 +129,10 @@ impl RegionMemory {
 /// Checks that the memory has this length; an access beyond its end would raise SIGBUS.
 fn within(length: usize, most: usize) -> Result<usize, CallFailure> {
     match length {
-        _ if most == 0 => Err(CallFailure::usage("there is nothing to map: it has 0 bytes")),
+        _ if most == 0 => Err(CallFailure::usage("nothing to map: the size is 0 bytes")),
         0 => Ok(most),
         _ if length > most => {
-            let message = format!("{length} bytes are more than it has: {most}");
+            let message = format!("{length} bytes exceed its size of {most}");
             Err(CallFailure::new(TwStatus::TooLarge, message))
         }
         _ => Ok(length),
@@ -146,7 +144,7 @@ fn sharing(of: u32) -> Result<Sharing, CallFailure> {
         0 => Ok(Sharing::Read),
         1 => Ok(Sharing::Write),
         2 => Ok(Sharing::Private),
-        other => Err(CallFailure::usage(format!("sharing is {other}, which is no tw_sharing"))),
+        other => Err(CallFailure::usage(format!("sharing is {other}, not a tw_sharing"))),
     }
 }
 
@@ -313,7 +311,7 @@ pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwE
             Home::Segment(segment) => {
                 segment.remove().map_err(|errno| CallFailure::system("shmctl(IPC_RMID)", errno))
             }
-            Home::File(_) => Err(CallFailure::usage("only a TW_SYSV has to be removed")),
+            Home::File(_) => Err(CallFailure::usage("only a TW_SYSV can be removed")),
         };
         handle::with(region, "region", remove)
     })

@@ -44,7 +44,7 @@ pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Ca
 /// The descriptor must stay open while the result lives.
 pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<'f>, CallFailure> {
     if fd < 0 {
-        return Err(CallFailure::usage(format!("{what}: {fd} is no descriptor")));
+        return Err(CallFailure::usage(format!("{what}: {fd} is not a descriptor")));
     }
     // SAFETY: Not -1; the caller keeps it open.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })

@@ -310,7 +310,7 @@ fn noticed<'s>(
     all_missed: &mut u64,
 ) -> Result<Notice<'s>> {
     let Some((number, _)) = sample.split_first_chunk::<NUMBER>() else {
-        return Err(Error::corrupt("a message without its number in a broadcast"));
+        return Err(Error::corrupt("broadcast message without a number"));
     };
     let number = u64::from_le_bytes(*number);
     let missed = match *last {
@@ -321,7 +321,7 @@ fn noticed<'s>(
         None => Some(0),
     };
     let Some(missed) = missed else {
-        return Err(Error::corrupt(format!("message {number} of a broadcast comes late")));
+        return Err(Error::corrupt(format!("broadcast message {number} out of order")));
     };
     *all_missed = all_missed.saturating_add(missed);
     *last = Some(Last { before, number, missed });

@@ -31,7 +31,7 @@ pub enum Error {
         delivered: u64,
     },
     /// The peer wrote something that the format does not allow. The channel is no longer used.
-    #[error("corrupt: {}; the channel is given up", shown(.what))]
+    #[error("corrupt: {}; the channel cannot be used any more", shown(.what))]
     Corrupt {
         /// The invalid value, its position, and the allowed values.
         what: String,
@@ -121,14 +121,12 @@ impl Error {
 
 fn advice(call: &str, errno: Errno) -> &'static str {
     match errno {
-        Errno::NOENT if call != "connect" => {
-            "; the directory of the path is not there: make it first"
-        }
+        Errno::NOENT if call != "connect" => "; create the directory of the path first",
         Errno::NOENT => "; start the process that listens there first, and check the path",
         Errno::CONNREFUSED => "; the process that listened there has ended: start it again",
-        Errno::ADDRINUSE => "; another process listens there, or the name is not a socket's",
+        Errno::ADDRINUSE => "; another process listens there, or the path is not a socket",
         Errno::NAMETOOLONG => "; the path of a socket has at most 107 bytes",
-        Errno::ACCESS => "; this user may not enter or write the directory",
+        Errno::ACCESS => "; this user cannot search or write the directory",
         _ => "",
     }
 }

@@ -134,7 +134,7 @@ impl Link {
         };
         if peer.uid != wanted {
             let why = format!(
-                "process {} is of user {}, and only user {wanted} is admitted",
+                "process {} belongs to user {}; only user {wanted} is admitted",
                 peer.pid, peer.uid
             );
             return Err(Error::NotPermitted { why });

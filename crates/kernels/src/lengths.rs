@@ -31,8 +31,8 @@ pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usi
         Bound::Excluded(&at) => at,
         Bound::Unbounded => len,
     };
-    assert!(start <= end && end <= len, "the source lies outside the bytes");
+    assert!(start <= end && end <= len, "the source is outside the bytes");
     let n = end - start;
-    assert!(to <= len - n, "the sink lies outside the bytes");
+    assert!(to <= len - n, "the sink is outside the bytes");
     (start, n)
 }

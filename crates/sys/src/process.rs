@@ -35,7 +35,7 @@ pub fn signal(process: &impl AsFd, signal: Signal) -> Result<(), Errno> {
 
 /// The end of a child, and the resources used by it and the children it waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct EndedProcess {
+pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
     /// The resources used.
@@ -47,7 +47,7 @@ pub struct EndedProcess {
 
 /// Reaps a child that has ended, by `wait4(2)`; `None` if it is still running. The standard library must not wait for
 /// it afterwards: that fails with ECHILD.
-pub fn reap(child: &Child) -> Result<Option<EndedProcess>, Errno> {
+pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
     let mut status = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     let pid = child.id().cast_signed();
@@ -59,7 +59,7 @@ pub fn reap(child: &Child) -> Result<Option<EndedProcess>, Errno> {
         _ => {
             // SAFETY: zeroes are a valid rusage, and so is the result that the kernel wrote over them.
             let used = unsafe { used.assume_init() };
-            Ok(Some(EndedProcess {
+            Ok(Some(Ended {
                 status: ExitStatus::from_raw(status),
                 used: Usage::of(&used),
                 max_resident: (used.ru_maxrss as u64).saturating_mul(1024),

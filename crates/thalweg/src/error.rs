@@ -74,7 +74,7 @@ fn incomplete(report: &TreeReport) -> String {
     match report.errors.first() {
         Some(first) => format!("{first}{}", more(report.error_count)),
         None if report.changed > 0 => format!(
-            "{} of the sources changed while being copied: their copies may hold old and new bytes",
+            "{} of the sources changed during the copy: their copies may contain old and new bytes",
             report.changed
         ),
         None => format!("stopped after {} files", report.files),

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 pub fn own_descriptor(socket: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
     let number: i32 = socket.call_method0("fileno")?.extract()?;
     if number < 0 {
-        return Err(PyValueError::new_err("a closed socket"));
+        return Err(PyValueError::new_err("the socket is closed"));
     }
     // SAFETY: the number is not -1, and the borrow ends with the next line, which duplicates the descriptor. If the
     // caller passed an object that has closed it, the call fails with EBADF, or duplicates another open file, which

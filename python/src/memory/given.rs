@@ -42,7 +42,7 @@ impl HeldBuffer {
         }
         if dimensions > 0 {
             if given.view.shape.is_null() {
-                return Err(PyBufferError::new_err("a buffer without shape"));
+                return Err(PyBufferError::new_err("buffer without shape"));
             }
             // SAFETY: the pointer is not null, so it points to `ndim` values.
             given.shape =

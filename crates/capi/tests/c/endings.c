@@ -1,4 +1,5 @@
-/* Processes whose main thread has left: each must end with its last thread, and by the signals that it does not block. */
+/* Ways in which a process can wait and end: without its main thread, by a signal, with a handler that runs during a wait, by an
+ * exit hook, with a fork in a thread. */
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -110,6 +111,146 @@ static void a_signal_that_is_waited_for_ends_nothing(void)
     CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
 }
 
+static int handled, refused;
+
+/* Runs inside of the waiting call: it may not use that end. */
+static void receive_again(int unused)
+{
+    const void *message;
+    size_t length;
+    tw_error inner;
+    (void)unused;
+    handled++;
+    refused += tw_consumer_receive(consumer, TW_NOW, &message, &length, &inner) == TW_USAGE;
+}
+
+static void *open_producer(void *unused)
+{
+    tw_error own;
+    CHECK(tw_producer_open(&links[0], NULL, GUARD, &producer, &own) == TW_OK);
+    return unused;
+}
+
+/* Each end waits for the other, so each needs a thread. */
+static void open_both(void)
+{
+    pthread_t opening;
+    OK(tw_link_pair(&links[0], &links[1], &error));
+    CHECK(pthread_create(&opening, NULL, open_producer, NULL) == 0);
+    OK(tw_consumer_open(&links[1], NULL, GUARD, &consumer, &error));
+    CHECK(pthread_join(opening, NULL) == 0);
+}
+
+static void close_both(void)
+{
+    tw_producer_close(producer);
+    tw_consumer_close(consumer);
+}
+
+static void *interrupt_and_send(void *waiting)
+{
+    const struct timespec moment = { 0, 20 * 1000 * 1000 };
+    tw_error own;
+    for (int n = 0; n < 5; n++) {
+        nanosleep(&moment, NULL);
+        CHECK(pthread_kill(*(pthread_t *)waiting, SIGUSR1) == 0);
+    }
+    nanosleep(&moment, NULL);
+    CHECK(tw_producer_send(producer, "after", 5, GUARD, &own) == TW_OK);
+    return NULL;
+}
+
+static void a_handler_interrupts_no_wait_and_may_not_use_its_end(void)
+{
+    pthread_t self = pthread_self(), sending;
+    struct sigaction action, before;
+    const void *message;
+    size_t length;
+    open_both();
+    memset(&action, 0, sizeof action);
+    action.sa_handler = receive_again; /* without SA_RESTART */
+    CHECK(sigaction(SIGUSR1, &action, &before) == 0);
+    CHECK(pthread_create(&sending, NULL, interrupt_and_send, &self) == 0);
+    OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
+    CHECK(length == 5 && memcmp(message, "after", 5) == 0);
+    CHECK(pthread_join(sending, NULL) == 0);
+    CHECK(handled > 0 && refused > 0);
+    OK(tw_consumer_release(consumer, &error));
+    CHECK(sigaction(SIGUSR1, &before, NULL) == 0);
+    close_both();
+}
+
+static void send_last(void)
+{
+    OK(tw_producer_send(producer, "last", 4, GUARD, &error));
+    tw_producer_close(producer);
+}
+
+static void say_goodbye_at_exit(tw_link *link, const void *unused)
+{
+    (void)unused;
+    OK(tw_producer_open(&link, NULL, GUARD, &producer, &error));
+    CHECK(atexit(send_last) == 0);
+    exit(0);
+}
+
+static void an_exit_hook_sends_the_last_message(void)
+{
+    tw_link *link;
+    const void *message;
+    size_t length;
+    pid_t child = other_by_pair(say_goodbye_at_exit, NULL, &link);
+    OK(tw_consumer_open(&link, NULL, GUARD, &consumer, &error));
+    OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
+    CHECK(length == 4 && memcmp(message, "last", 4) == 0);
+    OK(tw_consumer_release(consumer, &error));
+    CHECK(tw_consumer_receive(consumer, GUARD, &message, &length, &error) == TW_CLOSED && error.moved == 1);
+    tw_consumer_close(consumer);
+    ended_well(child);
+}
+
+static void *wait_for_one(void *unused)
+{
+    const void *message;
+    size_t length;
+    tw_error own;
+    CHECK(tw_consumer_receive(consumer, GUARD, &message, &length, &own) == TW_OK);
+    CHECK(length == 6 && memcmp(message, "parent", 6) == 0);
+    CHECK(tw_consumer_release(consumer, &own) == TW_OK);
+    return unused;
+}
+
+static void *fork_and_send(void *unused)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        int is_armed;
+        CHECK(tw_producer_send(producer, "child", 5, TW_NOW, &error) == TW_NOT_PERMITTED);
+        CHECK(tw_producer_arm(producer, 1, &is_armed, &error) == TW_NOT_PERMITTED);
+        tw_producer_close(producer);
+        /* Its own channel works. */
+        open_both();
+        OK(tw_producer_send(producer, "own", 3, GUARD, &error));
+        close_both();
+        _exit(0);
+    }
+    ended_well(child);
+    OK(tw_producer_send(producer, "parent", 6, GUARD, &error));
+    return unused;
+}
+
+static void a_fork_in_a_thread_disturbs_no_wait_of_another(void)
+{
+    pthread_t waiting, forking;
+    open_both();
+    CHECK(pthread_create(&waiting, NULL, wait_for_one, NULL) == 0);
+    CHECK(pthread_create(&forking, NULL, fork_and_send, NULL) == 0);
+    CHECK(pthread_join(forking, NULL) == 0);
+    CHECK(pthread_join(waiting, NULL) == 0);
+    close_both();
+}
+
 int main(void)
 {
     /* A guard: the children end with this process. They cannot guard themselves, as SIGALRM may not reach them. */
@@ -117,5 +258,8 @@ int main(void)
     the_last_thread_ends_the_process();
     a_signal_ends_what_the_main_thread_left();
     a_signal_that_is_waited_for_ends_nothing();
+    a_handler_interrupts_no_wait_and_may_not_use_its_end();
+    an_exit_hook_sends_the_last_message();
+    a_fork_in_a_thread_disturbs_no_wait_of_another();
     return 0;
 }

@@ -58,7 +58,7 @@ impl fmt::Display for Choice {
             Self::Measured(cited) => {
                 write!(f, "fastest measured of those that work; {}", cited.words)
             }
-            Self::Unmeasured => f.write_str("not measured: first by what is known of it"),
+            Self::Unmeasured => f.write_str("not measured: first in the default order"),
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Pl
     let candidate = |mechanism: &dyn Mechanism| {
         let name = mechanism.info().name;
         let evidence = known.as_ref().and_then(|known| known.evidence(name, Prefer::Wall));
-        let why = "not measured: first by what is known of it";
+        let why = "not measured: first in the default order";
         let prior = Prior { saves_work: false, guess: guess(mechanism, facts), why };
         Candidate { name, fits: fitness(mechanism, facts, options), prior, evidence }
     };
@@ -116,10 +116,10 @@ fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
 fn fitness(mechanism: &dyn Mechanism, facts: &Facts, options: &Options) -> Result<(), Unfit> {
     let info = mechanism.info();
     if options.without.iter().any(|name| name == info.name) {
-        return Err(Unfit::because("left out by the caller"));
+        return Err(Unfit::because("excluded by the caller"));
     }
     if !info.gives_in_memory().cover(options.needs) {
-        return Err(Unfit::because("does not keep the promises that are needed"));
+        return Err(Unfit::because("does not give the required guarantees"));
     }
     match &facts.trusted {
         Some(why) if info.nature.wants_trust => return Err(Unfit::because(why.clone())),

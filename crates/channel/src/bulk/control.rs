@@ -191,7 +191,7 @@ impl BulkControl {
             }
             if let ControlDoor::Link { messages, .. } = &mut self.door {
                 if messages.len() as u64 > UNREAD {
-                    return Err(WaitStop::corrupt("messages that were not asked for"));
+                    return Err(WaitStop::corrupt("unexpected messages"));
                 }
                 messages.push_back(got);
             }
@@ -414,7 +414,7 @@ fn has_told(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
         1..=UNREAD => Ok(Some(())),
-        _ => Err(Error::corrupt("more notes than there is room for")),
+        _ => Err(Error::corrupt("more notes than fit")),
     }
 }
 

@@ -125,19 +125,20 @@ impl ControlMessage {
         let magic = left.u32()?;
         let version = left.u16()?;
         if magic != MAGIC {
-            return Err(Error::corrupt("the peer does not speak of bulk transfers"));
+            return Err(Error::corrupt("not a message of a bulk transfer"));
         }
         if version != VERSION {
-            let what = format!("version {version} of bulk transfers; this side knows {VERSION}");
+            let what =
+                format!("version {version} of the bulk protocol is not supported, only {VERSION}");
             return Err(Error::corrupt(what));
         }
         let kind = left.u16()?;
         let kind = ControlKind::ALL.into_iter().find(|known| *known as u16 == kind);
-        let kind = kind.ok_or_else(|| Error::corrupt("an unknown kind of message"))?;
+        let kind = kind.ok_or_else(|| Error::corrupt("message of unknown type"))?;
         let (words, knobs) = (left.u16()? as usize, left.u16()? as usize);
         let text = left.u32()? as usize;
         if words > MOST_WORDS || knobs > MOST_KNOBS {
-            return Err(Error::corrupt("a message of too many parts"));
+            return Err(Error::corrupt("message with too many parts"));
         }
         let words = (0..words).map(|_| left.u64()).collect::<Result<_>>()?;
         let mut tuning = Tuning::default();
@@ -148,7 +149,7 @@ impl ControlMessage {
         }
         let text = utf8(left.bytes(text)?)?;
         if !left.0.is_empty() {
-            return Err(Error::corrupt("bytes behind the end of a message"));
+            return Err(Error::corrupt("bytes after the end of a message"));
         }
         Ok(Self { kind, words, tuning, text })
     }
@@ -160,7 +161,7 @@ fn floor_of_char(text: &str, most: usize) -> usize {
 }
 
 fn utf8(bytes: &[u8]) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::corrupt("a text that is no UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::corrupt("text is not UTF-8"))
 }
 
 struct Reader<'b>(&'b [u8]);
@@ -168,14 +169,14 @@ struct Reader<'b>(&'b [u8]);
 impl<'b> Reader<'b> {
     fn bytes(&mut self, len: usize) -> Result<&'b [u8]> {
         let (head, rest) =
-            self.0.split_at_checked(len).ok_or_else(|| Error::corrupt("a message cut short"))?;
+            self.0.split_at_checked(len).ok_or_else(|| Error::corrupt("truncated message"))?;
         self.0 = rest;
         Ok(head)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let bytes = self.bytes(N)?;
-        bytes.try_into().map_err(|_| Error::corrupt("a message cut short"))
+        bytes.try_into().map_err(|_| Error::corrupt("truncated message"))
     }
 
     fn u16(&mut self) -> Result<u16> {

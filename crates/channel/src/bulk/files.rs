@@ -40,13 +40,13 @@ pub struct Handed {
 #[non_exhaustive]
 pub enum Problem {
     /// The sender could not read it.
-    #[error("given up by the sender: {}", shown(.why))]
+    #[error("the sender gave up: {}", shown(.why))]
     GivenUp {
         /// The sender's message.
         why: String,
     },
     /// The receiver rejected the file or could not write it.
-    #[error("not taken: {}", shown(.why))]
+    #[error("rejected by the receiver: {}", shown(.why))]
     NotTaken {
         /// The receiver's message.
         why: String,
@@ -137,7 +137,7 @@ impl FileHead {
 
     /// Parses a head. The error describes the invalid part.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let short = || "a head cut short".to_owned();
+        let short = || "truncated start of a file".to_owned();
         let (magic, rest) = bytes.split_first_chunk().ok_or_else(short)?;
         if *magic != MAGIC {
             return Err("the sender does not announce files".to_owned());
@@ -145,7 +145,9 @@ impl FileHead {
         let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let version = u32::from_le_bytes(*version);
         if version != VERSION {
-            return Err(format!("the sender speaks version {version} of files, not {VERSION}"));
+            return Err(format!(
+                "version {version} of the file protocol is not supported, only {VERSION}"
+            ));
         }
         let (len, mut rest) = rest.split_first_chunk().ok_or_else(short)?;
         let mut words = [0; 4];
@@ -154,13 +156,14 @@ impl FileHead {
             (*word, rest) = (u64::from_le_bytes(*first), after);
         }
         if u32::from_le_bytes(*len) as usize != rest.len() {
-            return Err("a name of another length than told".to_owned());
+            return Err("name length does not match".to_owned());
         }
         let name = match rest {
             [] => None,
-            name => Some(checked(name).ok_or_else(|| {
-                format!("a name that leads elsewhere: {}", shown(OsStr::from_bytes(name)))
-            })?),
+            name => Some(
+                checked(name)
+                    .ok_or_else(|| format!("invalid name: {}", shown(OsStr::from_bytes(name))))?,
+            ),
         };
         let known = |word: u64| Some(word).filter(|word| *word != UNKNOWN);
         let [size, buffer, number, total] = words;

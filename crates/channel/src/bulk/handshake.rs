@@ -75,7 +75,8 @@ impl MetPeer {
             Ok(sides) => {
                 let end = ChannelEnd::new(sides, line, options.wait);
                 if !end.sleeps_on_futexes() {
-                    let why = "no futex_waitv here, or the kernel will not mark the peer's word";
+                    let why =
+                        "futex_waitv is not supported, or the kernel cannot mark the peer's word";
                     skip("liveness word", format!("{why}; the link is polled instead"));
                 }
                 BulkControl::shared(end, limits)
@@ -155,7 +156,9 @@ impl MetPeer {
             ControlKind::Refuse => {
                 return Ok(Err(Unfit::because(format!("the receiver: {}", answer.text))));
             }
-            other => return Err(WaitStop::corrupt(format!("{other:?} for an answer to an offer"))),
+            other => {
+                return Err(WaitStop::corrupt(format!("unexpected answer to an offer: {other:?}")));
+            }
         }
         let parcel = Parcel { words: answer.words, fds };
         match outgoing.agreed(parcel, &self.ends) {
@@ -189,7 +192,7 @@ impl MetPeer {
             // A sender that keeps making offers must not prevent the deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
-                return Err(WaitStop::corrupt("offers without end"));
+                return Err(WaitStop::corrupt("too many offers"));
             }
             let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {
@@ -197,7 +200,9 @@ impl MetPeer {
                 // Belongs to a buffer that the previous mechanism did not deliver.
                 ControlKind::Memory => continue,
                 ControlKind::GiveUp => return Err(WaitStop::Refused(Unfit::because(offer.text))),
-                other => return Err(WaitStop::corrupt(format!("{other:?} instead of an offer"))),
+                other => {
+                    return Err(WaitStop::corrupt(format!("expected an offer, got {other:?}")));
+                }
             }
             let parcel = Parcel { words: offer.words, fds };
             match self.accept_one(&offer.text, &offer.tuning, parcel)? {
@@ -236,7 +241,9 @@ impl MetPeer {
             ControlKind::Withdraw => {
                 Ok(Err(Unfit::because(format!("withdrawn by the sender: {}", answer.text))))
             }
-            other => Err(WaitStop::corrupt(format!("{other:?} after an answer to an offer"))),
+            other => Err(WaitStop::corrupt(format!(
+                "unexpected message after an answer to an offer: {other:?}"
+            ))),
         }
     }
 }
@@ -257,9 +264,11 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     let why = match () {
         () if !we => "this side does not trust its peer".to_owned(),
         () if !they => "the peer does not trust this side".to_owned(),
-        () if peer.uid != us => format!("the peer is of user {}, this process of {us}", peer.uid),
+        () if peer.uid != us => {
+            format!("the peer belongs to user {}, this process to user {us}", peer.uid)
+        }
         () if peer.pid == 0 => "the peer lives in another pid namespace".to_owned(),
-        () if peer.pidfd.is_none() => "no pidfd to know the peer by".to_owned(),
+        () if peer.pidfd.is_none() => "no pidfd identifies the peer".to_owned(),
         () => return Ok(()),
     };
     Err(Unfit::because(why))

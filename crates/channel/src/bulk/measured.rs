@@ -36,15 +36,16 @@ pub fn words(known: &MatchingCells<'_>, evidence: &Evidence, facts: &Facts) -> S
 /// Returns the saved profile of this machine. The error explains why it has no data on mechanisms.
 pub fn saved_profile() -> Result<Profile, Unfit> {
     let path = Profile::default_path();
-    let path = path.ok_or_else(|| Unfit::because("there is no place for a profile"))?;
+    let path = path.ok_or_else(|| Unfit::because("no directory for a profile"))?;
     let because = |why: String| Unfit::because(format!("{}: {why}", path.display()));
     let profile = Profile::load(&path).map_err(|e| Unfit::because(e.to_string()))?;
-    let profile = profile.ok_or_else(|| because("not there; `thalweg tune` makes it".into()))?;
+    let profile =
+        profile.ok_or_else(|| because("does not exist; `thalweg tune` creates it".into()))?;
     if let Some(stale) = profile.stale().first() {
         return Err(because(format!("stale ({stale})")));
     }
     if measured_at(&profile).is_none() {
-        let why = "nothing between processes; see `thalweg tune --pair process:process`";
+        let why = "no measurements between processes; run `thalweg tune --pair process:process`";
         return Err(because(why.into()));
     }
     Ok(profile)

@@ -110,7 +110,7 @@ impl MappedBytes {
 
     /// Wraps the first `len` bytes of a private mapping. Its file must be sealed against writing.
     pub fn over(region: Region, len: usize) -> Self {
-        assert!(region.is_writable() && region.len() >= len, "a mapping too short for its bytes");
+        assert!(region.is_writable() && region.len() >= len, "mapping too short");
         Self { region: Some(region), len }
     }
 }

@@ -163,7 +163,7 @@ impl Receiver {
                 return Ok(Buffer(memory));
             }
             // After a fall-back the sender may only repeat the announced buffer.
-            let what = "another buffer than was announced".to_owned();
+            let what = "not the announced buffer".to_owned();
             return Err(self.broken(WaitStop::corrupt(what), 0));
         }
     }
@@ -184,7 +184,7 @@ impl Receiver {
                     return Ok(None);
                 }
                 other => {
-                    let what = format!("{other:?} between two buffers");
+                    let what = format!("unexpected message between buffers: {other:?}");
                     return Err(self.broken(WaitStop::corrupt(what), 0));
                 }
             }
@@ -230,7 +230,9 @@ impl Receiver {
             Say::StepDown => self.step_down(),
             // The sender gave up in the middle of a buffer.
             Say::Bye => Err(WaitStop::Gone(Gone::Died)),
-            other => Err(WaitStop::corrupt(format!("{other:?} in the middle of a buffer"))),
+            other => {
+                Err(WaitStop::corrupt(format!("unexpected message during a buffer: {other:?}")))
+            }
         }
     }
 
@@ -239,7 +241,7 @@ impl Receiver {
         self.incoming = Box::new(NoIncoming);
         let (mechanism, known) = (self.chosen.info.name, &self.meeting.skipped);
         if !known.iter().any(|skipped| skipped.mechanism == mechanism) {
-            let reason = "given up by the sender".to_owned();
+            let reason = "the sender gave up".to_owned();
             self.meeting.skipped.push(Skipped { mechanism: mechanism.to_owned(), reason });
         }
         (self.chosen, self.incoming) = self.meeting.accept()?;

@@ -119,9 +119,7 @@ impl Sender {
         self.transfer(
             |outgoing, control| {
                 let Some(own) = lent.take() else {
-                    return Err(WaitStop::Refused(Unfit::because(
-                        "the loan could not be had back",
-                    )));
+                    return Err(WaitStop::Refused(Unfit::because("cannot recover the loan")));
                 };
                 let outcome;
                 (lent, outcome) = outgoing.send_lent(own, control);

@@ -71,7 +71,7 @@ impl Frame {
         if occupied(u64::from(len)) > room {
             return format!("frame {seq}: {len} bytes of payload in {room} committed bytes");
         }
-        format!("frame {seq}: its number says {number}")
+        format!("frame {seq}: has number {number}")
     }
 
     /// Parses a header from bytes, like [`Frame::of_words`].

@@ -81,7 +81,9 @@ impl Geometry {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
         if header < size_of::<SideWords>() as u64 || !header.is_power_of_two() || header < page {
-            return Err(format!("header_len {header} is no power of two and multiple of {page}"));
+            return Err(format!(
+                "header_len {header} is not a power of two and multiple of {page}"
+            ));
         }
         if !role.is_of_ring() {
             return match (self.capacity, self.checksums) {
@@ -94,7 +96,7 @@ impl Geometry {
         let sizes = page..=MOST_CAPACITY;
         if !self.capacity.is_power_of_two() || !sizes.contains(&self.capacity) {
             return Err(format!(
-                "capacity {} is no power of two between {page} and {MOST_CAPACITY}",
+                "capacity {} is not a power of two between {page} and {MOST_CAPACITY}",
                 self.capacity
             ));
         }
@@ -132,7 +134,7 @@ impl Geometry {
     /// Parses and checks the fixed fields.
     pub fn parse(bytes: &[u8], role: Role) -> Result<Self, Fault> {
         if bytes.len() < Self::LEN {
-            return Err(format!("a page of {} bytes: at least {} wanted", bytes.len(), Self::LEN));
+            return Err(format!("page of {} bytes: at least {} required", bytes.len(), Self::LEN));
         }
         if bytes[..8] != role.magic() {
             return Err(format!("magic {:02x?} is not {role:?}'s", &bytes[..8]));

@@ -28,7 +28,7 @@ impl HelloKind {
             Self::Offer => "an offer",
             Self::Ask => "a request",
             Self::Accept => "an acceptance",
-            Self::Ready => "the last word of the sender",
+            Self::Ready => "a confirmation of the sender",
             Self::Refuse(_) => "a refusal",
         }
     }
@@ -148,7 +148,7 @@ impl Hello {
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let is_bulk = bytes.starts_with(BULK);
         if bytes.len() != Self::LEN || !(is_bulk || bytes.starts_with(RING)) {
-            return Err(format!("{} bytes that are no handshake of ours", bytes.len()));
+            return Err(format!("invalid handshake message of {} bytes", bytes.len()));
         }
         let (version, known) = (u32_at(bytes, 8), if is_bulk { BULK_VERSION } else { VERSION });
         if version != known {

@@ -89,7 +89,7 @@ impl<'a> SocketPlace<'a> {
         let stat = fstat(&there).map_err(Error::at("fstat", self.path))?;
         if stat.st_uid != geteuid().as_raw() {
             let why = format!(
-                "what has this name belongs to user {}, and is left alone; hint: another path",
+                "the existing file belongs to user {} and is not replaced; use another path",
                 stat.st_uid
             );
             return Err(Error::NotPermitted { why });

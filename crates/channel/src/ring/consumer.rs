@@ -205,7 +205,7 @@ impl Consumer {
                 if found == told {
                     return Ok(len);
                 }
-                let what = format!("frame {seq}: CRC {told:#010x} told, {found:#010x} found");
+                let what = format!("frame {seq}: CRC {told:#010x} expected, {found:#010x} found");
                 Err(Error::Corrupt { what })
             }
             None if self.end.peer.geometry.checksums => {

@@ -133,7 +133,7 @@ impl HoldKeeper {
         if head <= most {
             return Ok(());
         }
-        Err(Error::corrupt(format!("head {head}: above {most}, over messages that are held")))
+        Err(Error::corrupt(format!("head {head}: above {most}, would overwrite held messages")))
     }
 
     /// Holds the message at `at`.

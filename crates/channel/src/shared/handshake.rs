@@ -143,7 +143,7 @@ impl Party {
         let (bytes, fds) = self.receive()?;
         let hello = match Hello::parse(&bytes) {
             Ok(hello) if hello.introduction.is_some() != self.introduction.is_some() => {
-                Err(Error::corrupt("one end is of a ring, the other of a bulk transfer"))
+                Err(Error::corrupt("one end belongs to a ring, the other to a bulk transfer"))
             }
             parsed => parsed.map_err(Error::corrupt),
         };
@@ -165,14 +165,14 @@ impl Party {
         let fd = match (fds.pop(), fds.len()) {
             (Some(fd), 0) => fd,
             (_, more) => {
-                return Err(Error::corrupt(format!("{more} descriptors where one was due")));
+                return Err(Error::corrupt(format!("{more} descriptors, expected one")));
             }
         };
         let peer = SideMemory::of_peer(fd, self.role.peer())?;
         if peer.geometry.epoch == hello.epoch {
             return Ok(peer);
         }
-        Err(Error::corrupt("a message and the memory with it have different epochs"))
+        Err(Error::corrupt("message and memory have different epochs"))
     }
 
     /// Sends the peer a refusal if the check failed.
@@ -222,7 +222,7 @@ impl Offered {
                     Ok(Sides { own, peer })
                 } else {
                     let (ours, theirs) = (own.geometry.in_words(), told.in_words());
-                    Err(Error::corrupt(format!("we offered {ours} and they took {theirs}")))
+                    Err(Error::corrupt(format!("offered {ours}, but the peer accepted {theirs}")))
                 };
                 Ok(party.checked(agreed, epoch)?)
             }
@@ -261,7 +261,7 @@ impl Accepted {
         let Self { mut party, epoch, mut memory, peer } = self;
         let hello = party.hear(HelloKind::Ready)?.hello;
         if hello.epoch != epoch {
-            return Err(WaitStop::corrupt("the last message is about another epoch"));
+            return Err(WaitStop::corrupt("the last message has another epoch"));
         }
         if hello.introduction.is_some_and(|peer| !peer.shares) && memory.is_ok() {
             memory = Err(Unfit::because("the peer cannot use it"));

@@ -74,7 +74,7 @@ impl LinkLine {
                 // A closed link reports `Closed` again on the next call.
                 Ok(None) | Err(Error::Closed { .. }) => return Ok(()),
                 _ if self.unread.len() >= MOST_UNREAD => {
-                    return Err(Error::corrupt("messages that were not asked for"));
+                    return Err(Error::corrupt("unexpected messages"));
                 }
                 Ok(Some(message)) => self.unread.push_back(Ok(message)),
                 Err(error) => self.unread.push_back(Err(error)),

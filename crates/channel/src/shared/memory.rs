@@ -85,7 +85,7 @@ impl SideMemory {
         let geometry = Geometry::parse(&fixed, role).map_err(Error::corrupt)?;
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         if facts.len != (header + data) as u64 {
-            let what = format!("memory of {} bytes, told as {header} + {data}", facts.len);
+            let what = format!("memory of {} bytes, announced as {header} + {data}", facts.len);
             return Err(Error::Corrupt { what });
         }
         let mirror = Mirror::map(&fd, header, data, Access::Read);

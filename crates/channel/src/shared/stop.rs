@@ -30,7 +30,7 @@ impl WaitStop {
 
     /// The peer sent one message where another was expected.
     pub fn unexpected(heard: &str, due: &str) -> Self {
-        Self::corrupt(format!("{heard} came where {due} was due"))
+        Self::corrupt(format!("expected {due}, got {heard}"))
     }
 
     pub fn refused(call: &'static str, errno: Errno) -> Self {

@@ -227,6 +227,37 @@ fn a_signal_does_not_end_the_allocation_of_memory() {
     assert_eq!((run.value, run.fired), (Ok(()), 1));
 }
 
+extern "C" fn handler(_: libc::c_int) {}
+
+/// Signals whose handler runs during a wait, without SA_RESTART: the wait neither ends early nor loses its message.
+#[test]
+fn a_handler_that_runs_during_a_wait_does_not_end_it() {
+    // SAFETY: the action is valid, and the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as libc::sighandler_t;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+    }
+    let (sent, threads) = std::sync::mpsc::channel();
+    let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
+    let waiting = std::thread::spawn(move || {
+        // SAFETY: returns this thread's own id.
+        sent.send(unsafe { libc::pthread_self() }).unwrap();
+        let begin = Instant::now();
+        assert_eq!(consumer.receive_until(in_a_while(200)).err(), Some(Error::Timeout));
+        assert!(begin.elapsed() >= Duration::from_millis(200));
+        consumer.receive().unwrap().to_vec()
+    });
+    let thread = threads.recv().unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        // SAFETY: the thread lives until it is joined.
+        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+    }
+    producer.send(b"after the signals").unwrap();
+    assert_eq!(waiting.join().unwrap(), b"after the signals");
+}
+
 /// A million messages of all sizes, with both sides asleep at random moments.
 fn sequence(messages: u64, wait: Wait) {
     let mut dice = Dice::new(module_path!());

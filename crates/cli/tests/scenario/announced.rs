@@ -74,9 +74,9 @@ fn a_source_that_shrinks_under_way_is_a_failure_of_both_and_not_published() {
     let received = receiving.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&received.stderr);
     assert_eq!(received.status.code(), Some(1), "{said}");
-    assert!(said.contains("given up by the sender: changed while it was read"), "{said}");
+    assert!(said.contains("the sender gave up: the file changed during the copy"), "{said}");
     assert_eq!(rest.len() as u64 + 1, LEN / 2);
-    sending.finish().expect(1).expect_said("changed while it was read");
+    sending.finish().expect(1).expect_said("the file changed during the copy");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
     let good = place.more(&["good"]).remove(0);
     // Who reads it says so: the sender, or the receiver that got the open file.
     for (way, who) in
-        [("--as-bytes", "given up by the sender"), ("--wait=30s", "not taken: cannot")]
+        [("--as-bytes", "the sender gave up"), ("--wait=30s", "rejected by the receiver: cannot")]
     {
         let (received, sent) = both(
             &mut place.receive(&["--force"]),

@@ -369,7 +369,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     all.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &all));
     for ran in [received.expect(1), sent.expect(1)] {
-        ran.expect_said("'old': not taken");
+        ran.expect_said("'old': rejected by the receiver");
         ran.expect_said("--force");
         ran.expect_said("3 of 4 files failed");
         ran.expect_said("1 file");
@@ -378,7 +378,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     assert_eq!(fs::read(place.copy.join("old")).unwrap(), b"old");
     let (received, sent) = both(&mut place.receive(&["--force"]), &mut place.send_many(&[], &all));
     for ran in [received.expect(1), sent.expect(1)] {
-        ran.expect_said("'folder': not taken");
+        ran.expect_said("'folder': rejected by the receiver");
         ran.expect_said("1 of 4 files failed");
     }
     bytes::expect(&place.copy.join("old"), 2, LEN);
@@ -398,9 +398,9 @@ fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
     let sent = sent.expect(1);
     sent.expect_said("missing': no such file or directory (open: ENOENT)");
-    sent.expect_said("'mem': given up by the sender");
+    sent.expect_said("'mem': the sender gave up");
     sent.expect_said("2 of 4 files failed");
-    received.expect(1).expect_said("'mem': given up by the sender");
+    received.expect(1).expect_said("'mem': the sender gave up");
     assert_eq!(names(&place.copy), ["b", "source"]);
     bytes::expect(&place.copy.join("source"), 1, LEN);
 }

@@ -1,5 +1,5 @@
 /**
- * Shared memory of every kind that Linux has, moves between descriptors by the fastest way, and targets for an
+ * Shared memory of all kinds in Linux, transfers between descriptors by the fastest method, and targets for an
  * unmodified AFL++. System calls are made through the foreign function interface: run with
  * {@code --enable-native-access=dev.thalweg}, or {@code ALL-UNNAMED} on the class path.
  */

@@ -42,10 +42,10 @@ pub(super) fn looked_at(file: BorrowedFd<'_>) -> Result<Stat, String> {
     let flags = fcntl_getfl(file).map_err(|errno| format!("fcntl: {errno}"))?;
     let stat = fstat(file).map_err(|errno| format!("fstat: {errno}"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err("it is no regular file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     if flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::PATH) {
-        return Err("it is not open for reading only".to_owned());
+        return Err("not open for reading only".to_owned());
     }
     Ok(stat)
 }

@@ -153,7 +153,7 @@ impl Receiver {
             return Ok(data);
         }
         let data = self.recv_data(head, sink, memory, moved, watch)?;
-        data.ok_or_else(|| self.lost(Error::corrupt("an open file that was not asked for")))
+        data.ok_or_else(|| self.lost(Error::corrupt("unexpected open file")))
     }
 
     /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file
@@ -171,7 +171,7 @@ impl Receiver {
         loop {
             let count = match self.recv_into(into) {
                 Err(Error::TooLarge { .. }) => {
-                    let what = "a buffer longer than the sender had said";
+                    let what = "buffer longer than announced";
                     return Err(self.lost(Error::corrupt(what)));
                 }
                 count => count?,
@@ -195,7 +195,7 @@ impl Receiver {
             watch(&head.announced, *moved);
         }
         let tail = FileTail::parse(&self.recv_words()?);
-        let tail = tail.ok_or_else(|| self.lost(Error::corrupt("a tail that is none")))?;
+        let tail = tail.ok_or_else(|| self.lost(Error::corrupt("invalid end of a file")))?;
         Ok(Some(match (failed, tail) {
             (Some(problem), _) => Data::Failed(problem),
             (None, FileTail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
@@ -257,11 +257,11 @@ fn published(sink: &mut dyn Sink) -> Option<Problem> {
 /// Compares the received data with the announcement and the tail. Returns the problem, if any.
 fn compare(announced: &Announced, sent: &FileTail, came: &FileTail) -> Option<Problem> {
     if sent != came {
-        let why = format!("{} were sent, {} came", sent.words(), came.words());
+        let why = format!("{} were sent, {} arrived", sent.words(), came.words());
         return Some(Problem::Differs { why });
     }
     let (FileTail::Whole { bytes, .. }, Some(size)) = (came, announced.size) else { return None };
-    let why = format!("{bytes} bytes came and {size} were announced");
+    let why = format!("{bytes} bytes arrived, {size} were announced");
     (*bytes != size).then_some(Problem::NotTaken { why })
 }
 

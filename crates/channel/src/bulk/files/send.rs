@@ -209,7 +209,7 @@ fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Wa
         (ControlKind::Answer, TAKEN) => Ok(None),
         (ControlKind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
         (ControlKind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
-        _ => Err(WaitStop::corrupt("no answer where one was due")),
+        _ => Err(WaitStop::corrupt("missing answer")),
     }
 }
 

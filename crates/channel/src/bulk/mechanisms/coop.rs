@@ -236,7 +236,10 @@ impl Incoming for CoopReceiver {
         match (note.say, note.words[0]) {
             (Say::Finished, 0) => Ok(()),
             (Say::Finished, errno) => Err(WaitStop::told("process_vm_writev", errno).into()),
-            (other, _) => Err(WaitStop::corrupt(format!("{other:?} in the middle")).into()),
+            (other, _) => {
+                Err(WaitStop::corrupt(format!("unexpected message during a buffer: {other:?}"))
+                    .into())
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn made(info: &Info, tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), U
 pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     let found = fstat(&fd).map_err(|errno| unfit("fstat", errno))?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
-        return Err(Unfit::because("the peer handed over something that is no pipe"));
+        return Err(Unfit::because("the peer passed a descriptor that is not a pipe"));
     }
     without_waiting(fd)
 }

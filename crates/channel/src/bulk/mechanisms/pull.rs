@@ -134,10 +134,10 @@ impl PullReceiver {
         let ReceivedControl { message, mut fds } = control.message()?;
         let (id, len) = (message.word(0), message.word(1));
         let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory);
-        let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory where some was promised"))?;
+        let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory although some was announced"))?;
         // The pages of holes would be allocated at our expense, all at once by `populate`.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
-            let what = "memory that may shrink, or is not there, was handed over";
+            let what = "the passed memory could shrink, or is not allocated";
             return Err(WaitStop::corrupt(what));
         }
         let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
@@ -162,7 +162,7 @@ impl Incoming for PullReceiver {
     ) -> Result<(), Broken> {
         let wanted = begin.words[1];
         if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
-            return Err(WaitStop::corrupt("another memory than was announced").into());
+            return Err(WaitStop::corrupt("not the announced memory").into());
         }
         let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
         let region = region.filter(|region| region.len() >= into.len());

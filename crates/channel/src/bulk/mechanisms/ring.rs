@@ -73,7 +73,7 @@ impl Slots {
         match share {
             0 => Ok(self.slot),
             share if share <= self.slot as u64 => Ok(share as usize),
-            _ => Err(WaitStop::corrupt("more in a slot than it holds")),
+            _ => Err(WaitStop::corrupt("more bytes than fit into a slot")),
         }
     }
 
@@ -119,7 +119,8 @@ impl SlotSize {
         let (slot, number) = (INFO.knob(tuning, "slot"), INFO.knob(tuning, "slots"));
         let bytes = slot.checked_mul(number).filter(|bytes| (1..=MOST).contains(bytes));
         let bytes = bytes.ok_or_else(|| {
-            let why = format!("{number} slots of {slot} bytes are no ring (at most {MOST} bytes)");
+            let why =
+                format!("invalid ring of {number} slots of {slot} bytes (at most {MOST} bytes)");
             Unfit::because(why)
         })?;
         Ok(Self { slot: slot as usize, number, bytes: bytes as usize })
@@ -153,7 +154,7 @@ fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
     // The pages of holes would be allocated at our expense, all at once by `populate`.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
-        return Err(Unfit::because("the sender's memory may shrink, or is not there"));
+        return Err(Unfit::because("the sender's memory could shrink, or is not allocated"));
     }
     let region = Region::of_file(fd, bytes, Sharing::Write);
     let region = region.or_else(|_| Region::of_file(fd, bytes, Sharing::Read));
@@ -227,7 +228,7 @@ impl Outgoing for SlotSender {
                     match ring.count.checked_sub(emptied) {
                         Some(full) if full < ring.number => Ok(Some(emptied)),
                         Some(full) if full == ring.number => Ok(None),
-                        _ => Err(Error::corrupt("a count of slots that cannot be")),
+                        _ => Err(Error::corrupt("invalid number of slots")),
                     }
                 })?;
             }
@@ -260,7 +261,7 @@ impl Incoming for SlotReceiver {
                 match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
                     Some(0) => Ok(None),
                     Some(full) if full <= ring.number => Ok(Some(())),
-                    _ => Err(Error::corrupt("a count of slots that cannot be")),
+                    _ => Err(Error::corrupt("invalid number of slots")),
                 }
             });
             found.map_err(|stop| Broken { delivered, stop })?;

@@ -117,10 +117,10 @@ impl Outgoing for SnapshotSender {
 fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, usize), WaitStop> {
     let ReceivedControl { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
-    let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory where some was promised"))?;
+    let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory although some was announced"))?;
     // The write seal also prevents new holes; their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
-        let what = "memory that may still change, or is not there, was handed over";
+        let what = "the passed memory could change, or is not allocated";
         return Err(WaitStop::corrupt(what));
     }
     let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;

@@ -47,7 +47,7 @@ fn probe() -> Result<(), Unfit> {
     vmsplice(&pipe.writer, b"x", mode).map_err(|errno| unfit("vmsplice", errno))?;
     let mut byte = [0];
     vmsplice_out(&pipe.reader, &mut byte, mode).map_err(|errno| unfit("vmsplice", errno))?;
-    if byte == *b"x" { Ok(()) } else { Err(Unfit::because("vmsplice gave other bytes")) }
+    if byte == *b"x" { Ok(()) } else { Err(Unfit::because("vmsplice returned wrong bytes")) }
 }
 
 /// Creates a pipe if the calls work here.

@@ -31,7 +31,7 @@ impl Receiver {
         let ([file], ControlKind::File, true) =
             (&got.fds[..], got.message.kind, got.message.word(0) == size)
         else {
-            return Err(self.lost(Error::corrupt("no open file where one was announced")));
+            return Err(self.lost(Error::corrupt("no open file although one was announced")));
         };
         let (mut stopped, mut told) = (None, Instant::now());
         let before = looked_at(file.as_fd());
@@ -87,8 +87,8 @@ fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
     }
     let now = after.st_size;
     Some(if u64::try_from(now) == Ok(size) {
-        "changed while it was read".to_owned()
+        "the file changed during the copy".to_owned()
     } else {
-        format!("changed while it was read: {size} bytes were announced, now it has {now}")
+        format!("the file changed during the copy: announced {size} bytes, now {now}")
     })
 }

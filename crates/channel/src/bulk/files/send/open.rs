@@ -16,7 +16,7 @@ impl Sender {
         let distrust = self.distrust().map(|why| why.reason.clone());
         let refusal = match distrust {
             Some(why) => Some(why),
-            None if !takes => Some("the receiver takes bytes only".to_owned()),
+            None if !takes => Some("the receiver does not accept open files".to_owned()),
             None => looked_at(file).err(),
         };
         refusal.map(|why| self.skip(WAY, why)).is_none()

@@ -6,7 +6,7 @@ import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
 
-/** Pages that an administrator has reserved: what there is of them, and why there are not enough. */
+/** Huge pages that an administrator has reserved, and the reasons of failures. */
 final class HugePages {
     private static final int EPERM = 1;
     private static final int ENOMEM = 12;
@@ -17,7 +17,7 @@ final class HugePages {
 
     private HugePages() {}
 
-    /** Bytes of the usual one. */
+    /** Default size in bytes. */
     static long usual() {
         try {
             for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
@@ -26,12 +26,12 @@ final class HugePages {
                 }
             }
         } catch (IOException | NumberFormatException unknown) {
-            // As if it named none.
+            // Treated as if the file named none.
         }
-        throw new UnsupportedOperationException("this kernel has no huge pages: /proc/meminfo names no " + USUAL);
+        throw new UnsupportedOperationException("this kernel does not support huge pages: /proc/meminfo does not contain " + USUAL);
     }
 
-    /** Of so many bytes each, how many nobody has yet; -1 where the kernel does not say. */
+    /** Returns the number of free huge pages of this size; -1 if the kernel does not report it. */
     static long free(long bytes) {
         return number(folder(bytes).resolve("free_hugepages"));
     }
@@ -48,16 +48,16 @@ final class HugePages {
         }
     }
 
-    /** The same refusal, with what there is and what would help. */
+    /** Returns the failure with the number of pages and advice. */
     static SystemCallException explained(SystemCallException refused, SharedMemory.Kind kind, long size, long page) {
         String pages = size / page + " huge pages of " + (page >> 10) + " KiB";
         String advice = switch (refused.errno()) {
             case ENOMEM -> "%d are reserved and %d of them free; an administrator reserves them by writing their number to %s"
                     .formatted(number(folder(page).resolve("nr_hugepages")), free(page), folder(page).resolve("nr_hugepages"));
-            case EPERM -> "only CAP_IPC_LOCK and the group of /proc/sys/vm/hugetlb_shm_group may; MEMFD needs neither";
+            case EPERM -> "requires CAP_IPC_LOCK or the group of /proc/sys/vm/hugetlb_shm_group; MEMFD needs neither";
             case EINVAL, ENODEV, ENOSYS -> Files.isDirectory(folder(page))
-                    ? "the kernel has pages of this size; see the limits in /proc/sys/kernel/shmmax and shmall"
-                    : "the kernel has no pages of this size; those it has are in " + folder(page).getParent();
+                    ? "the kernel supports pages of this size; see the limits in /proc/sys/kernel/shmmax and shmall"
+                    : "the kernel does not support pages of this size; the supported sizes are in " + folder(page).getParent();
             default -> "";
         };
         return advice.isEmpty() ? refused : Libc.failure(refused.call(), kind + " memory of " + pages, refused.errno(), advice);

@@ -8,12 +8,12 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import dev.thalweg.internal.Libc;
 
 /**
- * What one {@link SharedMemory} has of the kernel, and how it is given back. It must not refer to the memory's segment: a
- * cleaner keeps it until that is out of reach.
+ * The kernel resources of one {@link SharedMemory}, and their release. It must not refer to the memory's segment: a
+ * cleaner holds it until the segment is unreachable.
  *
- * @param fd      its descriptor, which System V segments have none of
- * @param created whether its name goes with it
- * @param kept    whether the pages stay mapped when the rest is given back
+ * @param fd      its descriptor; System V segments have none
+ * @param created true if its name is removed with it
+ * @param kept    true if the pages stay mapped when the rest is released
  */
 record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size, AtomicBoolean kept)
         implements Runnable {
@@ -23,7 +23,7 @@ record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, lon
         this(kind, name, fd, created, address, size, new AtomicBoolean());
     }
 
-    /** Gives it back: nobody may be able to touch the memory any more, unless the pages are kept. */
+    /** Releases everything. No code may access the memory any more, unless the pages are kept. */
     @Override
     public void run() {
         if (!kept.get()) {
@@ -41,7 +41,7 @@ record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, lon
         }
     }
 
-    /** Removes what others would open it by. */
+    /** Removes the name by which other processes open it. */
     static void removeName(SharedMemory.Kind kind, String name) {
         try (Arena scratch = Arena.ofConfined()) {
             switch (kind) {

@@ -1,40 +1,40 @@
 package dev.thalweg;
 
 /**
- * How new {@link SharedMemory} is made.
+ * Configuration of new {@link SharedMemory}.
  *
- * @param permissions who may open it: bits of chmod(2) for reading and writing, the owner's both among them; no umask
- *                    takes any away
- * @param hugePage    bytes of each huge page that it is made of, a power of two; 0 for ordinary pages
- * @param written     whether zeros are written to all of it when it is made
+ * @param permissions permission bits of chmod(2) for reading and writing, which include both of the owner; the umask
+ *                    does not apply
+ * @param hugePage    size of the huge pages in bytes, a power of two; 0 for ordinary pages
+ * @param written     true if zeros are written to all of it at creation
  */
 public record MemoryOptions(int permissions, long hugePage, boolean written) {
     static final int OWNER_ONLY = 0600;
-    /** Above this bit the flags of both calls have the size of a huge page, as its power of two. */
+    /** From this bit on, the flags of both calls contain the size of a huge page, as its binary logarithm. */
     private static final int HUGE_SHIFT = 26;
 
-    /** For its owner only, of ordinary pages, which come when they are touched. */
+    /** Accessible by its owner only, with ordinary pages that are allocated at first access. */
     public static final MemoryOptions USUAL = new MemoryOptions(OWNER_ONLY, 0, false);
 
     /**
-     * Checks them.
+     * Checks the values.
      *
-     * @throws IllegalArgumentException one makes no sense
+     * @throws IllegalArgumentException if one is invalid
      */
     public MemoryOptions {
         if ((permissions & ~0666) != 0 || (permissions & OWNER_ONLY) != OWNER_ONLY) {
             throw new IllegalArgumentException("permissions: " + Integer.toOctalString(permissions)
-                    + " (octal) are not 600 and bits of 666");
+                    + " (octal) must contain 600 and only bits of 666");
         }
         if (hugePage < 0 || hugePage == 1 || Long.bitCount(hugePage) > 1) {
-            throw new IllegalArgumentException("a huge page of " + hugePage + " bytes: not a power of two");
+            throw new IllegalArgumentException("a huge page of " + hugePage + " bytes: must be a power of two");
         }
     }
 
     /**
-     * The same with other permissions.
+     * Returns a copy with other permissions.
      *
-     * @param permissions as above, in octal {@code 0660} for a group
+     * @param permissions the permission bits, such as octal {@code 0660} for a group
      * @return the options
      */
     public MemoryOptions permitting(int permissions) {
@@ -42,21 +42,21 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same of huge pages of this machine's usual size; {@code MEMFD} and {@code SYSV} can be. They are set aside
-     * when the memory is made, out of those that an administrator has reserved
-     * ({@code /sys/kernel/mm/hugepages}): none are reserved here. {@link SharedMemory#preferHugePages()} needs none.
+     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. They are taken
+     * at creation from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
+     * SharedMemory#preferHugePages()} needs no reserved pages.
      *
      * @return the options
-     * @throws UnsupportedOperationException the kernel has none
+     * @throws UnsupportedOperationException if the kernel has none
      */
     public MemoryOptions withHugePages() {
         return withHugePages(HugePages.usual());
     }
 
     /**
-     * The same of huge pages of one size.
+     * Returns a copy with huge pages of a given size.
      *
-     * @param bytes of each, one of those that {@code /sys/kernel/mm/hugepages} lists
+     * @param bytes size of each page, one of those in {@code /sys/kernel/mm/hugepages}
      * @return the options
      */
     public MemoryOptions withHugePages(long bytes) {
@@ -64,10 +64,10 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * The same with zeros written to all of it when it is made, so that its file has every block and no later store
-     * finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} of ordinary pages. A file system
-     * that writes every change to a new place (btrfs) may still be full then. {@link SharedMemory#populate()} does
-     * another thing: it maps the pages, so that no later access waits.
+     * Returns a copy that writes zeros to the whole memory at creation. Its file then has every block, and no later
+     * store finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} with ordinary pages. A
+     * copy-on-write file system (btrfs) may still be full later. {@link SharedMemory#populate()} maps the pages
+     * instead, so that no later access waits.
      *
      * @return the options
      */
@@ -75,23 +75,23 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
         return new MemoryOptions(permissions, hugePage, true);
     }
 
-    /** The size of memory for so many bytes: whole huge pages. */
+    /** Returns the size of memory for this number of bytes, rounded up to whole huge pages. */
     long sizeFor(SharedMemory.Kind kind, long bytes) {
         boolean huge = hugePage > 0;
         if (huge && kind != SharedMemory.Kind.MEMFD && kind != SharedMemory.Kind.SYSV) {
-            throw new IllegalArgumentException(kind + " memory cannot be made of huge pages; MEMFD and SYSV can");
+            throw new IllegalArgumentException(kind + " memory cannot use huge pages; MEMFD and SYSV can");
         }
         if (written && (huge || kind == SharedMemory.Kind.SYSV)) {
             throw new IllegalArgumentException(
-                    (huge ? "huge pages" : kind + " memory") + " cannot be written to as a file: populate() it");
+                    (huge ? "huge pages" : kind + " memory") + " cannot be written as a file: use populate()");
         }
         if (bytes < 1 || huge && bytes > Long.MAX_VALUE - hugePage) {
-            throw new IllegalArgumentException("size: " + bytes + " is not at least 1 byte, or far too large");
+            throw new IllegalArgumentException("size: " + bytes + " must be at least 1 byte and fit the address space");
         }
         return huge ? Math.ceilDiv(bytes, hugePage) * hugePage : bytes;
     }
 
-    /** The flag that asks for them, of memfd_create or shmget, and their size; 0 for ordinary pages. */
+    /** Returns the flags of memfd_create or shmget for huge pages and their size; 0 for ordinary pages. */
     int hugeFlags(int flag) {
         return hugePage == 0 ? 0 : flag | Long.numberOfTrailingZeros(hugePage) << HUGE_SHIFT;
     }

@@ -13,29 +13,28 @@ import dev.thalweg.internal.Measured;
 /**
  * Memory that other processes, in any language, can map too.
  *
- * <p>Four kinds, one interface: System V segments ({@code shmget}; what AFL++ uses), POSIX objects
- * ({@code shm_open}), anonymous memory files ({@code memfd_create}) and mapped files. All are made zeroed. The
- * {@linkplain #segment() segment} is bounds-checked; touching it after {@link #close()} throws
- * {@link IllegalStateException} and never ends the JVM. {@link #globalSegment()} is for memory that is never given back.
+ * <p>It has four kinds with one interface: System V segments ({@code shmget}, used by AFL++), POSIX objects ({@code
+ * shm_open}), anonymous memory files ({@code memfd_create}) and mapped files. New memory is zeroed. The {@linkplain
+ * #segment() segment} is bounds-checked. Access after {@link #close()} throws {@link IllegalStateException} and never
+ * ends the JVM. {@link #globalSegment()} is for memory that is never released.
  *
- * <p>What others do to it is another matter: who makes a mapped file or an unsealed memory file shorter takes the
- * pages away, and touching them then is an {@link InternalError}. {@link #seal()} prevents that for memory files. The
- * same happens where a file system has no room left for a page that is touched first; {@link MemoryOptions#prewritten()}
- * prevents that.
+ * <p>Other processes can affect the memory. If a process truncates a mapped file or an unsealed memory file, access to
+ * the lost pages is an {@link InternalError}. {@link #seal()} prevents that for memory files. The error also occurs if
+ * the file system is full when a page is first accessed; {@link MemoryOptions#prewritten()} prevents that.
  *
- * <p>{@link #close()} is how it ends. What nobody closes is given back, as by closing it, some time after the garbage
- * collector has found that nobody can reach it, its segment or a slice of that: so keep one of them while others are to
- * open the memory by its name, or a mere address of it is used. A JVM that ends without closing it leaves the names of {@code SYSV}, {@code POSIX} and
- * {@code FILE} memory behind.
+ * <p>{@link #close()} releases the memory. If it is not called, the memory is released some time after the garbage
+ * collector has found that the object, its segment and all slices are unreachable. Keep one of them while other
+ * processes open the memory by its name, or while a raw address of it is in use. A JVM that ends without closing {@code
+ * SYSV}, {@code POSIX} or {@code FILE} memory leaves its name behind.
  */
 public final class SharedMemory implements AutoCloseable {
-    /** The kinds of shared memory. */
+    /** Kinds of shared memory. */
     public enum Kind {
         /** A System V segment; its name is its id, in decimal. */
         SYSV,
         /** A POSIX object; its name begins with a slash. */
         POSIX,
-        /** An anonymous memory file; its name is {@code /proc/PID/fd/N}, for whoever may look there. */
+        /** An anonymous memory file; its name is {@code /proc/PID/fd/N}, for processes with access to it. */
         MEMFD,
         /** A file; its name is its path. */
         FILE
@@ -45,7 +44,7 @@ public final class SharedMemory implements AutoCloseable {
     private static final int O_CREAT = 0100;
     private static final int O_EXCL = 0200;
     private static final int O_CLOEXEC = 02000000;
-    /** Until the permissions that were asked for are set. */
+    /** Permissions until the requested ones are set. */
     private static final int OWNER_ONLY = MemoryOptions.OWNER_ONLY;
     private static final int PROT_READ_WRITE = 3;
     private static final int MAP_SHARED = 1;
@@ -61,61 +60,62 @@ public final class SharedMemory implements AutoCloseable {
     private static final int IPC_CREAT_EXCL = 03000;
     private static final int IPC_STAT = 2;
     private static final int SHM_HUGETLB = 04000;
-    // struct shmid_ds of x86-64 and aarch64: the size lies behind the permissions (asm-generic/shmbuf.h).
+    // struct shmid_ds of x86-64 and aarch64: the size follows the permissions (asm-generic/shmbuf.h).
     private static final long SHMID_DS = 112;
     private static final long SHM_SEGSZ = 48;
     private static final int SEEK_END = 2;
     private static final long CLEARED_NATIVELY = Measured.number("clear.native-from", 0);
     private static final Cleaner CLEANER = Cleaner.create();
 
-    /** What is given back, by closing or by the cleaner; it does not keep the segment. */
+    /** The resources, released by closing or by the cleaner. It does not refer to the segment. */
     private final Mapping mapping;
     private final Arena arena = Arena.ofShared();
     private final MemorySegment segment;
-    /** Gives it back once, however often it is told to. */
+    /** Releases the resources once; further calls have no effect. */
     final Cleaner.Cleanable cleanable;
     private boolean closed;
-    /** Once true it stays so: a seal is never broken. */
+    /** Once true it stays true: a seal cannot be removed. */
     private volatile boolean keepsItsPages;
 
     private SharedMemory(Mapping mapping) {
         this.mapping = mapping;
         this.segment = MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size(), arena, null);
-        // Every slice and buffer has the scope, which so is reachable for as long as anybody can touch the memory. In a
-        // JDK where slices had scopes of their own this would be wrong: there nothing is cleaned.
+        // Every slice and buffer refers to the scope. The scope is therefore reachable as long as any code can access
+        // the memory. If slices had scopes of their own in a JDK, this would be wrong: nothing is cleaned there.
         var scope = segment.scope();
         boolean shared = scope == arena.scope() && scope == segment.asSlice(0, 1).scope();
         this.cleanable = CLEANER.register(shared ? scope : SharedMemory.class, mapping);
     }
 
     /**
-     * Makes new memory, zeroed, for its owner only.
+     * Creates zeroed memory, accessible by its owner only.
      *
-     * @param kind which kind
-     * @param name a name for {@code POSIX} ({@code /name}) and {@code FILE} (a path), where nothing may be yet; a label
-     *             for {@code MEMFD}; not used for {@code SYSV}
-     * @param size bytes, at least 1
-     * @return the memory; {@link #close()} unmaps it and removes its name, others keep what they have mapped
-     * @throws IOException              the kernel refused, and why
-     * @throws IllegalArgumentException the size or the name makes no sense
+     * @param kind the kind
+     * @param name a new name for {@code POSIX} ({@code /name}) and {@code FILE} (a path); a label for {@code MEMFD};
+     *             unused for {@code SYSV}
+     * @param size size in bytes, at least 1
+     * @return the memory; {@link #close()} unmaps it and removes its name, but not the mappings of other processes
+     * @throws IOException              if a system call fails
+     * @throws IllegalArgumentException if the size or the name is invalid
      */
     public static SharedMemory create(Kind kind, String name, long size) throws IOException {
         return create(kind, name, size, MemoryOptions.USUAL);
     }
 
     /**
-     * Makes new memory, zeroed.
+     * Creates zeroed memory.
      *
-     * @param kind    which kind
-     * @param name    as above
-     * @param size    bytes, at least 1; rounded up to whole pages if these are huge
-     * @param options how it is made
-     * @return the memory; {@link #close()} unmaps it and removes its name, others keep what they have mapped
-     * @throws SystemCallException      the kernel refused, and why: {@code ENOMEM} where too few huge pages are free (the
-     *                                  message says how many there are and what sets them aside), {@code ENOSPC} where
-     *                                  the zeros of {@link MemoryOptions#prewritten()} find no room. Nothing is left of it
-     * @throws IOException              the same, of what is no system call
-     * @throws IllegalArgumentException the size or the name makes no sense, or the kind cannot be made like that
+     * @param kind    the kind
+     * @param name    the name, as for {@link #create(Kind, String, long)}
+     * @param size    size in bytes, at least 1; rounded up to whole huge pages
+     * @param options configuration
+     * @return the memory; {@link #close()} unmaps it and removes its name, but not the mappings of other processes
+     * @throws SystemCallException      if a system call fails: {@code ENOMEM} if too few huge pages are free (the
+     *                                  message contains their number and how to reserve them), {@code ENOSPC} if there
+     *                                  is no room for the zeros of {@link MemoryOptions#prewritten()}. Nothing is left
+     *                                  behind
+     * @throws IOException              if another operation fails
+     * @throws IllegalArgumentException if the size or the name is invalid, or the kind does not support the options
      */
     public static SharedMemory create(Kind kind, String name, long size, MemoryOptions options) throws IOException {
         long whole = options.sizeFor(kind, size);
@@ -144,13 +144,13 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Joins memory that somebody made.
+     * Opens existing memory.
      *
-     * @param kind which kind; a {@code MEMFD} is opened by its path under {@code /proc}
+     * @param kind the kind; a {@code MEMFD} is opened by its path under {@code /proc}
      * @param name its {@link #name()}
-     * @return the memory, as large as it is now; {@link #close()} leaves its name
-     * @throws IOException              there is none of that name, it is empty, or it is not ours to open
-     * @throws IllegalArgumentException the name makes no sense
+     * @return the memory with its current size; {@link #close()} does not remove its name
+     * @throws IOException              if the name does not exist, the memory is empty, or access is denied
+     * @throws IllegalArgumentException if the name is invalid
      */
     public static SharedMemory open(Kind kind, String name) throws IOException {
         if (kind == Kind.SYSV) {
@@ -158,7 +158,7 @@ public final class SharedMemory implements AutoCloseable {
             try {
                 id = Integer.parseInt(name);
             } catch (NumberFormatException notANumber) {
-                throw new IllegalArgumentException(name + " is not the number of a System V segment", notANumber);
+                throw new IllegalArgumentException(name + " is not the id of a System V segment", notANumber);
             }
             return attached(id, sysvSize(id), false);
         }
@@ -166,7 +166,7 @@ public final class SharedMemory implements AutoCloseable {
         try {
             long size = Libc.LSEEK.on(name, fd, 0L, SEEK_END);
             if (size == 0) {
-                throw new IOException(name + " is empty: there is nothing to map");
+                throw new IOException(name + " is empty: nothing to map");
             }
             return mapped(kind, name, fd, false, size);
         } catch (IOException | RuntimeException failure) {
@@ -176,7 +176,7 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * The memory.
+     * Returns the memory.
      *
      * @return a native segment of {@link #size()} bytes, for use by any thread until {@link #close()}
      */
@@ -185,13 +185,13 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * The memory as a segment that lives as long as the process: no access asks whether it is still there, which in a
-     * loop over single bytes is a few percent. From this call on the pages stay mapped, whatever becomes of this object;
-     * {@link #close()} still ends {@link #segment()}, closes the descriptor and removes the name. For memory that a
-     * program keeps to its end anyway: asked for again and again, such memory is a leak.
+     * Returns the memory as a segment that lives as long as the process. Accesses do not check if the memory is closed,
+     * which saves a few percent in a loop over single bytes. From this call on, the pages stay mapped until the process
+     * ends. {@link #close()} still ends {@link #segment()}, closes the descriptor and removes the name. Use it for
+     * memory that a program keeps until its end; repeated calls for new memory leak it.
      *
      * @return a native segment of {@link #size()} bytes in the global scope
-     * @throws IllegalStateException it is closed
+     * @throws IllegalStateException if it is closed
      */
     public synchronized MemorySegment globalSegment() {
         check();
@@ -199,13 +199,13 @@ public final class SharedMemory implements AutoCloseable {
         try {
             return MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size());
         } finally {
-            // The cleaner, which looks at what was just set, does not run before this.
+            // The cleaner must not run before the flag is set.
             Reference.reachabilityFence(segment);
         }
     }
 
     /**
-     * Its size.
+     * Returns the size.
      *
      * @return bytes
      */
@@ -214,7 +214,7 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Its kind.
+     * Returns the kind.
      *
      * @return the kind
      */
@@ -223,7 +223,7 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * What another process opens it by.
+     * Returns the name by which another process opens it.
      *
      * @return a number, a path or a name, by kind
      */
@@ -232,11 +232,11 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Sets all of it to zero: by the C library's memset if no process can take pages away from it (System V segments, and
-     * memory files that are sealed), else by {@link MemorySegment#fill}.
+     * Sets the whole memory to zero. Uses the C library's memset if no process can take pages away (System V segments,
+     * and sealed memory files), otherwise {@link MemorySegment#fill}.
      *
-     * @throws InternalError         another process has made the file shorter, or it finds no room on its file system
-     * @throws IllegalStateException it is closed
+     * @throws InternalError         if another process truncated the file, or its file system is full
+     * @throws IllegalStateException if it is closed
      */
     public void clear() {
         if (size() >= CLEARED_NATIVELY && keepsItsPages()) {
@@ -246,7 +246,7 @@ public final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Whether no access can be a SIGBUS, which would end the JVM inside of a downcall. */
+    /** Returns true if no access can raise SIGBUS, which would end the JVM inside of a downcall. */
     private boolean keepsItsPages() {
         if (kind() == Kind.SYSV || keepsItsPages) {
             return true;
@@ -255,7 +255,7 @@ public final class SharedMemory implements AutoCloseable {
             if (kind() == Kind.MEMFD && !closed) {
                 long seals = Libc.FCNTL.attempt(mapping.fd(), F_GET_SEALS, 0);
                 long end = Libc.LSEEK.attempt(mapping.fd(), 0L, SEEK_END);
-                // It may have been made shorter before it was sealed.
+                // It may have been truncated before it was sealed.
                 keepsItsPages = seals >= 0 && (seals & SEAL_SHRINK) != 0 && end >= size();
             }
         }
@@ -263,21 +263,21 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Touches every page now, so that no later access waits for the kernel.
+     * Accesses every page, so that no later access waits for the kernel.
      *
-     * @throws IOException           the memory is not to be had; nothing is lost, but later accesses may still wait
-     * @throws IllegalStateException it is closed
+     * @throws IOException           if memory is not available; nothing is lost, but later accesses may wait
+     * @throws IllegalStateException if it is closed
      */
     public void populate() throws IOException {
         advise(MADV_POPULATE_WRITE);
     }
 
     /**
-     * Asks for huge pages. The kernel gives them where its settings allow it for this kind of memory
-     * ({@code /sys/kernel/mm/transparent_hugepage}); {@link MemoryOptions#withHugePages()} insists on them.
+     * Requests transparent huge pages. The kernel provides them if its settings allow it for this kind of memory
+     * ({@code /sys/kernel/mm/transparent_hugepage}). {@link MemoryOptions#withHugePages()} requires them instead.
      *
-     * @throws IOException           this kernel has none, or the memory is made of huge pages anyway
-     * @throws IllegalStateException it is closed
+     * @throws IOException           if the kernel has none, or the memory consists of huge pages already
+     * @throws IllegalStateException if it is closed
      */
     public void preferHugePages() throws IOException {
         advise(MADV_HUGEPAGE);
@@ -288,21 +288,21 @@ public final class SharedMemory implements AutoCloseable {
         try {
             Libc.MADVISE.on(toString(), segment.address(), size(), advice);
         } finally {
-            // The kernel is told a mere number, which keeps nothing mapped.
+            // The kernel gets a raw address, which does not keep the memory mapped.
             Reference.reachabilityFence(segment);
         }
     }
 
     /**
-     * Fixes the size for good: nobody can make it shorter, so that nobody can take pages away from under us.
+     * Seals the size, so that no process can truncate the memory and take pages away.
      *
-     * @throws IOException                   the kernel refused
-     * @throws IllegalStateException         it is closed
-     * @throws UnsupportedOperationException it is not a memory file
+     * @throws IOException                   if a system call fails
+     * @throws IllegalStateException         if it is closed
+     * @throws UnsupportedOperationException if it is not a memory file
      */
     public synchronized void seal() throws IOException {
         if (kind() != Kind.MEMFD) {
-            throw new UnsupportedOperationException(kind() + " memory cannot be sealed; MEMFD can");
+            throw new UnsupportedOperationException(kind() + " memory cannot be sealed; use MEMFD");
         }
         check();
         try {
@@ -312,7 +312,7 @@ public final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** The address and the descriptor may be somebody else's after closing. */
+    /** Throws if it is closed: its address and descriptor may have been reused. */
     private void check() {
         if (closed) {
             throw new IllegalStateException(this + " is closed");
@@ -320,16 +320,16 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Unmaps it, and removes its name if this object made it. Once is enough; more does no harm.
+     * Unmaps it, and removes its name if this object created it. Further calls have no effect.
      *
-     * @throws IllegalStateException a thread is inside a bulk operation on it just now; it stays open
+     * @throws IllegalStateException if a thread is inside a bulk operation on it; it stays open
      */
     @Override
     public synchronized void close() {
         if (closed) {
             return;
         }
-        // After this nobody is inside, and nobody gets in: only then may the pages go.
+        // After this no thread is inside, and none can enter: only then may the pages be unmapped.
         arena.close();
         closed = true;
         cleanable.clean();
@@ -342,7 +342,7 @@ public final class SharedMemory implements AutoCloseable {
 
     private static SharedMemory filled(Kind kind, String name, int fd, long size, MemoryOptions options) throws IOException {
         try {
-            // A memory file begins with all permissions, and a umask may have taken some of the others'.
+            // A memory file is created with all permissions, and a umask may have removed some for others.
             if (kind == Kind.MEMFD || options.permissions() != OWNER_ONLY) {
                 Libc.FCHMOD.on(name, fd, options.permissions());
             }
@@ -387,7 +387,7 @@ public final class SharedMemory implements AutoCloseable {
 
     private static String posix(String name) {
         if (name.length() < 2 || name.charAt(0) != '/' || name.indexOf('/', 1) >= 0) {
-            throw new IllegalArgumentException(name + " is not the name of a POSIX object: a slash, then no other");
+            throw new IllegalArgumentException(name + " is not the name of a POSIX object: it must begin with a slash and contain no other");
         }
         return name;
     }

@@ -2,22 +2,22 @@ package dev.thalweg;
 
 import java.io.IOException;
 
-/** A system call failed: which one, on what, and what the kernel said. */
+/** A failed system call, its subject, and the kernel's reason. */
 public final class SystemCallException extends IOException {
     private static final long serialVersionUID = 1;
 
-    /** The system call, by its own name. */
+    /** The name of the system call. */
     private final String call;
-    /** What the kernel answered. */
+    /** The errno. */
     private final int errno;
 
     /**
-     * A failure.
+     * Creates the exception.
      *
-     * @param call  the system call, by its own name
-     * @param what  what it was about: a path, a name, a size
-     * @param errno what the kernel answered
-     * @param words the meaning of {@code errno}, and what to do about it
+     * @param call  name of the system call
+     * @param what  subject of the call: a path, a name, a size
+     * @param errno the errno
+     * @param words the meaning of {@code errno}, and advice
      */
     public SystemCallException(String call, String what, int errno, String words) {
         super(call + " failed on " + what + ": " + words);
@@ -26,16 +26,16 @@ public final class SystemCallException extends IOException {
     }
 
     /**
-     * The system call.
+     * Returns the system call.
      *
-     * @return its own name
+     * @return the name
      */
     public String call() {
         return call;
     }
 
     /**
-     * What the kernel answered.
+     * The errno.
      *
      * @return an errno, as in {@code <errno.h>}
      */

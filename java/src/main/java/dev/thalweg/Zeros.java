@@ -5,7 +5,7 @@ import java.lang.foreign.Arena;
 
 import dev.thalweg.internal.Libc;
 
-/** Writes a new file full of zeros, so that it has every block. */
+/** Writes zeros to a new file, so that every block is allocated. */
 final class Zeros {
     private static final long PIECE = 1 << 20;
     private static final int EINVAL = 22;
@@ -15,13 +15,13 @@ final class Zeros {
     private Zeros() {}
 
     /**
-     * Writes them, from the start.
+     * Writes the zeros from the start.
      *
-     * @throws IOException there is no room for all of them, or the disk failed
+     * @throws IOException if there is not enough room, or the disk fails
      */
     static void write(String name, int fd, long size) throws IOException {
-        // A full file system says so before anything is written. Blocks that were only set aside are no promise on every
-        // file system, so that the zeros follow; and not every file system can set any aside.
+        // A full file system fails here, before anything is written. Preallocated blocks are no guarantee on every file
+        // system, so zeros are written too. Some file systems do not support preallocation.
         long aside = Libc.FALLOCATE.attempt(fd, 0, 0L, size);
         if (aside < 0 && aside != -EOPNOTSUPP && aside != -ENOSYS && aside != -EINVAL) {
             throw Libc.failure("fallocate", size + " bytes for " + name, (int) -aside);
@@ -32,7 +32,7 @@ final class Zeros {
                 long most = Math.min(zeros.byteSize(), size - at);
                 long wrote = Libc.PWRITE.on(name + " at " + at + " of " + size + " bytes", fd, zeros, most, at);
                 if (wrote == 0) {
-                    throw new IOException(name + " takes no more than " + at + " bytes of " + size);
+                    throw new IOException(name + " accepts only " + at + " of " + size + " bytes");
                 }
                 at += wrote;
             }

@@ -154,7 +154,7 @@ class MemoryOptionsTest {
                 SystemCallException.class,
                 () -> SharedMemory.create(kind, "thalweg-huge", 1, MemoryOptions.USUAL.withHugePages(1L << 40)));
         assertTrue(refused.errno() == (kind == Kind.SYSV ? EINVAL : ENODEV), refused.getMessage());
-        assertTrue(refused.getMessage().contains("those it has are in /sys/kernel/mm/hugepages"), refused.getMessage());
+        assertTrue(refused.getMessage().contains("the supported sizes are in /sys/kernel/mm/hugepages"), refused.getMessage());
     }
 
     @ParameterizedTest

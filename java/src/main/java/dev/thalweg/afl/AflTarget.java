@@ -11,50 +11,50 @@ import dev.thalweg.internal.Libc;
  * A program that an unmodified AFL++ fuzzes: a persistent fork-server target in pure Java.
  *
  * <pre>{@code
- * public static void main(String[] arguments) {
- *     AflTarget.run(arguments, input -> MyParser.parse(input), ParseException.class);
- * }
+ *     public static void main(String[] arguments) {
+ *         AflTarget.run(arguments, input -> MyParser.parse(input), ParseException.class);
+ *     }
  * }</pre>
  *
  * <p>Under {@code afl-fuzz}, {@code afl-showmap}, {@code afl-cmin} or {@code afl-tmin} the input runs once for each
- * case the fuzzer sends; an exception that leaves it is a crash, and no answer in time is a hang. Two processes work
- * together: this one keeps the fuzzer's pipes and starts a second JVM with the same command line, which runs the
- * input; when the fuzzer kills that one for a hang, it is replaced. Without a fuzzer the input runs once, on the file
- * that the last argument names, or on standard input, and prints the verdict that the fuzzer gets.
+ * test case of the fuzzer. An exception that leaves it is a crash, and a missing answer is a hang. Two processes work
+ * together. This one keeps the fuzzer's pipes and starts a second JVM with an equal command line, which runs the input.
+ * If the fuzzer kills that JVM because of a hang, it is replaced. Without a fuzzer the input runs once, on the file
+ * that the last argument names or on standard input, and the fuzzer's verdict is printed.
  *
- * <p>A crash is also what is uncaught, during a run, in a thread that the input started: wait for those threads. An input
- * that ends the JVM (System.exit, Runtime.halt) is no crash, whatever the exit value, unless AFL_CRASH_EXITCODE names it.
- * Only Runtime.halt(128 + N) is taken for the signal N that ends a JVM (ILL, ABRT, BUS, FPE, KILL, SEGV, SYS).
+ * <p>An uncaught exception in a thread that the input started is also a crash if it occurs during a run: wait for those
+ * threads. An input that ends the JVM (System.exit, Runtime.halt) is not a crash, whatever the exit value, unless
+ * AFL_CRASH_EXITCODE names it. Only Runtime.halt(128 + N) is treated as death by a signal N that ends a JVM (ILL, ABRT,
+ * BUS, FPE, KILL, SEGV, SYS).
  *
- * <p>The fuzzer is told {@code AFL_SKIP_BIN_CHECK=1}, for its program is {@code java}.
+ * <p>Set {@code AFL_SKIP_BIN_CHECK=1} for the fuzzer, because its program is {@code java}.
  */
 public final class AflTarget {
-    /** What is fuzzed. */
+    /** The code to fuzz. */
     @FunctionalInterface
     public interface Input {
         /**
-         * Runs it once. It begins in the state in which the last run left the class: a target whose state grows should
-         * reset it.
+         * Runs it once. Static state persists between runs: a target whose state grows should reset it.
          *
-         * @param bytes the test case, 0 bytes or more; the array is this run's own
-         * @throws Throwable what the options call a crash, or what is expected of wrong input
+         * @param bytes the test case, 0 bytes or more; the array belongs to this run
+         * @throws Throwable a crash according to the options, or an exception that is expected for invalid input
          */
         void run(byte[] bytes) throws Throwable;
     }
 
     /**
-     * What counts as a crash.
+     * The definition of a crash.
      *
-     * @param isCrash which of the things that the input throws are crashes
+     * @param isCrash selects the exceptions of the input that are crashes
      */
     public record Options(Predicate<Throwable> isCrash) {
-        /** Everything that is thrown is a crash, a stack that overflowed and a memory that ran out among them. */
+        /** Every exception is a crash, including stack overflows and lack of memory. */
         public static final Options USUAL = new Options(thrown -> true);
 
         /**
-         * The same, but what is of these classes is expected.
+         * Returns a copy that expects exceptions of these classes.
          *
-         * @param expected classes of exceptions that a parser throws at wrong input
+         * @param expected exception classes that a parser throws for invalid input
          * @return the options
          */
         @SafeVarargs
@@ -76,21 +76,22 @@ public final class AflTarget {
     private AflTarget() {}
 
     /**
-     * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
+     * Runs the input as requested by the fuzzer until the fuzzer ends, or once without a fuzzer.
      *
-     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
-     * @param input     what is fuzzed
+     * @param arguments the arguments of {@code main}; the last one is the file of the test case ({@code @@}), if any
+     * @param input     the code to fuzz
      */
     public static void run(String[] arguments, Input input) {
         run(arguments, input, Options.USUAL);
     }
 
     /**
-     * The same with {@link Options#USUAL}, {@linkplain Options#expecting expecting} some exceptions.
+     * Like {@link #run(String[], Input, Options)} with {@link Options#USUAL}, {@linkplain Options#expecting expecting}
+     * some exceptions.
      *
-     * @param arguments those of {@code main}
-     * @param input     what is fuzzed
-     * @param expected  classes of exceptions that a parser throws at wrong input, which are no crashes
+     * @param arguments the arguments of {@code main}
+     * @param input     the code to fuzz
+     * @param expected  exception classes that a parser throws for invalid input, which are not crashes
      */
     @SafeVarargs
     public static void run(String[] arguments, Input input, Class<? extends Throwable>... expected) {
@@ -98,11 +99,11 @@ public final class AflTarget {
     }
 
     /**
-     * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
+     * Runs the input as requested by the fuzzer until the fuzzer ends, or once without a fuzzer.
      *
-     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
-     * @param input     what is fuzzed
-     * @param options   what counts as a crash
+     * @param arguments the arguments of {@code main}; the last one is the file of the test case ({@code @@}), if any
+     * @param input     the code to fuzz
+     * @param options   definition of a crash
      */
     public static void run(String[] arguments, Input input, Options options) {
         Path file = arguments.length == 0 ? null : Path.of(arguments[arguments.length - 1]);
@@ -120,7 +121,7 @@ public final class AflTarget {
         }
     }
 
-    /** Without a fuzzer: prints the fuzzer's verdict and what is thrown, and ends with 134 (SIGABRT) if that is a crash. */
+    /** Without a fuzzer: prints the fuzzer's verdict and the exception, and exits with 134 (SIGABRT) for a crash. */
     private static void once(Path file, Input input, Options options) throws IOException {
         byte[] bytes = file == null ? System.in.readAllBytes() : Files.readAllBytes(file);
         if (isWatched()) {
@@ -147,18 +148,18 @@ public final class AflTarget {
         }
     }
 
-    /** Whether a tool of the fuzzer's looks at the map and at how we end. */
+    /** Returns true if a tool of the fuzzer observes the map and the exit status. */
     private static boolean isWatched() {
         return System.getenv("__AFL_SHM_ID") != null;
     }
 
-    /** Ends as what watches us understands it: by a signal where only the wait status is looked at. */
+    /** Ends in the way that the observer expects: by a signal if only the wait status is checked. */
     private static void end() {
         if (isWatched()) {
-            // Not kill(2): its signal may go to another thread, and the exit below may be faster than that one wakes.
+            // Not kill(2): its signal may go to another thread, and the exit below may run before that thread wakes.
             Libc.ABORT.attempt();
         }
-        // As a shell reports that signal: the exit values of the input are others.
+        // As a shell reports that signal: other exit values belong to the input.
         Runtime.getRuntime().halt(128 + SIGABRT);
     }
 }

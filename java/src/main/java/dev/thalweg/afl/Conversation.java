@@ -3,10 +3,10 @@ package dev.thalweg.afl;
 import java.io.IOException;
 
 /**
- * What a worker says to the fuzzer, and what it hears; the phase is told to the supervisor before each word.
+ * The dialogue of a worker with the fuzzer. The phase is recorded for the supervisor before each message.
  *
- * <p>The fork server's protocol is that of AFL++ up to 4.21 (docs of {@code afl-forkserver.c}); later versions still
- * speak it.
+ * <p>The fork server's protocol is that of AFL++ up to 4.21 (see {@code afl-forkserver.c}); later versions still
+ * support it.
  */
 final class Conversation {
     private static final int OPTIONS = 0x80000001;
@@ -23,26 +23,26 @@ final class Conversation {
         this.phase = phase;
     }
 
-    /** Tells the fuzzer what we can do, and notes whether test cases come by shared memory. */
+    /** Sends our capabilities to the fuzzer, and records if test cases arrive by shared memory. */
     void greet() throws IOException {
         boolean offered = System.getenv("__AFL_SHM_FUZZ_ID") != null;
         int hello = OPTIONS | MAP_SIZE | (Coverage.size() - 1) << 1 | (offered ? SHARED_CASE : 0);
         phase.set(Phase.GREETS);
         if (!status.write(hello)) {
-            throw new IOException("it does not read descriptor " + Supervisor.STATUS);
+            throw new IOException("the fuzzer does not read descriptor " + Supervisor.STATUS);
         }
         if (offered) {
             Integer answer = control.read();
             if (answer == null) {
                 throw new IOException(
-                        "it closed descriptor " + Supervisor.CONTROL + " instead of answering the greeting");
+                        "the fuzzer closed descriptor " + Supervisor.CONTROL + " instead of answering the greeting");
             }
             phase.setSharesInput((answer & SHARED_CASE) != 0);
         }
         phase.set(Phase.IDLE);
     }
 
-    /** Waits until the fuzzer asks for a run, and tells it who runs; false if it is gone. */
+    /** Waits until the fuzzer requests a run, and sends it the process id; false if the fuzzer is gone. */
     boolean isAskedToRun(int pid) {
         if (control.read() == null) {
             return false;
@@ -55,7 +55,7 @@ final class Conversation {
         return true;
     }
 
-    /** Tells the fuzzer how the run ended; false if it is gone. */
+    /** Sends the fuzzer the status of the run; false if the fuzzer is gone. */
     boolean says(int result) {
         phase.set(Phase.SAYS_STATUS);
         if (!status.write(result)) {

@@ -8,27 +8,27 @@ import java.lang.foreign.ValueLayout;
 import dev.thalweg.SharedMemory;
 
 /**
- * The map of edges that were taken: AFL++'s shared memory under the fuzzer, private memory elsewhere.
+ * The map of executed edges: AFL++'s shared memory under the fuzzer, otherwise private memory.
  *
- * <p>Counters wrap and are not atomic, as in AFL++'s own instrumentation. The map is cleared by the fuzzer.
+ * <p>Counters wrap and are not atomic, as in AFL++'s own instrumentation. The fuzzer clears the map.
  */
 public final class Coverage {
-    /** The size unless the system property {@code thalweg.afl.map} says otherwise: 2^16, as in AFL++. */
+    /** The default size; the system property {@code thalweg.afl.map} overrides it: 2^16, as in AFL++. */
     static final int USUAL_SIZE = 1 << 16;
-    /** The most that the fork server's greeting can tell (config.h, FS_OPT_MAX_MAPSIZE). */
+    /** Maximum size that the fork server's greeting can express (config.h, FS_OPT_MAX_MAPSIZE). */
     private static final int LARGEST = 1 << 23;
 
     private static final int MASK = size() - 1;
-    // Static and final, never unmapped: the compiler folds base, bounds and liveness into the access.
+    // Static, final and never unmapped: the compiler removes the checks of base, bounds and liveness.
     private static final MemorySegment MAP = map();
     private static int previous;
 
     private Coverage() {}
 
     /**
-     * Counts the edge from the place that was hit before to this one.
+     * Counts the edge from the previous place to this one.
      *
-     * @param place a number of the place, the same in every run; spread over all bits
+     * @param place number of the place, equal in every run, with all bits mixed
      */
     public static void hit(int place) {
         long at = (place ^ previous) & MASK;
@@ -36,12 +36,12 @@ public final class Coverage {
         previous = place >>> 1;
     }
 
-    /** Begins a run: the first edge comes from nowhere. */
+    /** Starts a run: the first edge has no previous place. */
     static void begin() {
         previous = 0;
     }
 
-    /** Counts so often in a map that nobody looks at yet, and leaves it as it was. */
+    /** Counts repeatedly in a map that is not observed yet, and restores it. */
     static void warmUp(int times) {
         byte before = MAP.get(ValueLayout.JAVA_BYTE, 0);
         for (int turn = 0; turn < times; turn++) {
@@ -53,7 +53,7 @@ public final class Coverage {
     }
 
     /**
-     * Counters in the map.
+     * Returns the number of counters in the map.
      *
      * @return a power of two
      */
@@ -67,9 +67,9 @@ public final class Coverage {
     }
 
     /**
-     * How often an edge was counted, modulo 256.
+     * Returns the count of an edge, modulo 256.
      *
-     * @param at its place in the map
+     * @param at index in the map
      * @return the counter
      */
     static int count(int at) {
@@ -85,11 +85,11 @@ public final class Coverage {
             var attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
             if (attached.size() < size()) {
                 throw new IllegalStateException("the fuzzer's map has " + attached.size() + " counters and "
-                        + size() + " are wanted: set AFL_MAP_SIZE=" + size() + " for it");
+                        + size() + " are required: set AFL_MAP_SIZE=" + size() + " for it");
             }
             return attached.globalSegment().asSlice(0, size());
         } catch (IOException failure) {
-            throw new IllegalStateException("attaching the fuzzer's map, __AFL_SHM_ID=" + id, failure);
+            throw new IllegalStateException("cannot attach the fuzzer's map, __AFL_SHM_ID=" + id, failure);
         }
     }
 }

@@ -30,7 +30,7 @@ import java.util.zip.CRC32;
  * The Java agent that counts edges: {@code -javaagent:thalweg.jar=com.example,org.json}.
  *
  * <p>Classes whose names begin with one of the given prefixes get a {@link Coverage#hit} at the start of every method
- * and at every place a jump, a switch or an exception may go to. Places have the same numbers in every run.
+ * and at every target of a jump, a switch or an exception. Places have equal numbers in every run.
  */
 public final class CoverageAgent {
     private static final ClassDesc COVERAGE = ClassDesc.of("dev.thalweg.afl.Coverage");
@@ -42,19 +42,19 @@ public final class CoverageAgent {
     /**
      * Called by the JVM before {@code main}.
      *
-     * @param packages        prefixes of class names, divided by commas
-     * @param instrumentation the JVM's
+     * @param packages        prefixes of class names, separated by commas
+     * @param instrumentation the JVM's instrumentation
      */
     public static void premain(String packages, Instrumentation instrumentation) {
         String[] prefixes = packages == null ? new String[0] : packages.replace('.', '/').split(",");
         if (prefixes.length == 0 || Arrays.stream(prefixes).anyMatch(String::isBlank)) {
-            System.err.println("thalweg: name what is to be counted: -javaagent:thalweg.jar=com.example,org.json");
+            System.err.println("thalweg: name the packages to count: -javaagent:thalweg.jar=com.example,org.json");
             Runtime.getRuntime().halt(2);
         }
         instrumentation.addTransformer(new Transformer(prefixes));
     }
 
-    /** Instruments the classes of some packages. */
+    /** Instruments the classes of given packages. */
     static final class Transformer implements ClassFileTransformer {
         private final String[] prefixes;
 
@@ -71,14 +71,14 @@ public final class CoverageAgent {
             try {
                 return instrumented(name, bytes, loader);
             } catch (RuntimeException | LinkageError failure) {
-                // The JVM would say nothing; a class that is not counted should be known.
+                // The JVM would ignore the exception silently; the user should know which class is not counted.
                 System.err.println("thalweg: " + name.replace('/', '.') + " is not counted: " + failure);
                 return null;
             }
         }
     }
 
-    /** The class with its places counted. */
+    /** Returns the class with counted places. */
     static byte[] instrumented(String name, byte[] bytes, ClassLoader loader) {
         ClassLoader from = loader == null ? ClassLoader.getSystemClassLoader() : loader;
         var file = ClassFile.of(
@@ -100,7 +100,7 @@ public final class CoverageAgent {
         });
     }
 
-    /** Puts a hit at every place of one method. */
+    /** Inserts a hit at every place of a method. */
     private static final class Places implements CodeTransform {
         private final int first;
         private final Set<Label> targets;
@@ -133,7 +133,7 @@ public final class CoverageAgent {
             builder.loadConstant(place()).invokestatic(COVERAGE, "hit", HIT);
         }
 
-        /** The next number of this method, spread over all bits (the finalizer of MurmurHash3). */
+        /** Returns the next number of this method, with all bits mixed (the finalizer of MurmurHash3). */
         private int place() {
             int mixed = first + 0x9e3779b9 * ++number;
             mixed = (mixed ^ mixed >>> 16) * 0x85ebca6b;

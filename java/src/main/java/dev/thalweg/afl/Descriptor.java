@@ -20,7 +20,7 @@ import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
 
-/** A descriptor that 4-byte words go through, with nothing allocated on the way. For one thread. */
+/** A descriptor for 4-byte words. Its calls allocate nothing. For one thread. */
 final class Descriptor {
     private static final FunctionDescriptor TRANSFER = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG);
     private static final StructLayout STATE = Linker.Option.captureStateLayout();
@@ -30,8 +30,8 @@ final class Descriptor {
     private static final short POLLIN = 1;
 
     /**
-     * Libc's calls box and allocate; two words and a read per run of the target are worth handles of their own. A
-     * supervisor links none while its worker lives.
+     * Separate method handles, because Libc's calls box and allocate, which matters for two words and a read in each
+     * run. A supervisor links none while its worker lives.
      */
     private static final class Handles {
         static final MethodHandle READ = of("read");
@@ -48,17 +48,17 @@ final class Descriptor {
     private final MemorySegment word = Arena.global().allocate(JAVA_INT);
     private final MemorySegment state = Arena.global().allocate(STATE);
 
-    /** The descriptor of this number. */
+    /** Creates the object for a descriptor number. */
     Descriptor(int fd) {
         this.fd = fd;
     }
 
-    /** Opens, for itself, an end of a pipe that another process holds. */
+    /** Opens an end of a pipe of another process. */
     static Descriptor ofProcess(long pid, int fd, boolean reads) throws IOException {
         return open("/proc/" + pid + "/fd/" + fd, reads);
     }
 
-    /** Opens a file, to read or to write. */
+    /** Opens a file for reading or writing. */
     static Descriptor open(String path, boolean reads) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int flags = (reads ? 0 : O_WRONLY) | O_CLOEXEC;
@@ -66,23 +66,23 @@ final class Descriptor {
         }
     }
 
-    /** Whether this process has it open. */
+    /** Returns true if this process has it open. */
     static boolean isOpen(int fd) {
         return Files.exists(Path.of("/proc/self/fd", Integer.toString(fd)), LinkOption.NOFOLLOW_LINKS);
     }
 
-    /** The next word; null at the end. */
+    /** Reads the next word; null at the end. */
     Integer read() {
         return transfer(Handles.READ) ? word.get(JAVA_INT, 0) : null;
     }
 
-    /** Writes a word; false if nobody reads it any more. */
+    /** Writes a word; false if it has no reader any more. */
     boolean write(int value) {
         word.set(JAVA_INT, 0, value);
         return transfer(Handles.WRITE);
     }
 
-    // Words are far below PIPE_BUF: the kernel moves all of one or nothing (pipe(7)).
+    // Words are shorter than PIPE_BUF, so the kernel moves them atomically (pipe(7)).
     private boolean transfer(MethodHandle handle) {
         try {
             while (true) {
@@ -96,7 +96,7 @@ final class Descriptor {
         }
     }
 
-    /** Whether there is something to read within so many milliseconds. */
+    /** Waits at most this number of milliseconds; returns true if data is available. */
     boolean isReadableWithin(int milliseconds) {
         try (Arena scratch = Arena.ofConfined()) {
             // struct pollfd: int fd, short events, short revents.

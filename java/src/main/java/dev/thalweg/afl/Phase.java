@@ -9,31 +9,32 @@ import java.lang.invoke.VarHandle;
 import dev.thalweg.SharedMemory;
 
 /**
- * Where the worker is in the fuzzer's protocol, in memory that outlives it: what its supervisor has to say to the
- * fuzzer in its stead depends on that.
+ * The worker's position in the fuzzer's protocol, in memory that outlives the worker. The supervisor continues the
+ * protocol from there.
  */
 final class Phase {
-    /** Nothing has been said to the fuzzer: the first worker is about to. New memory begins here. */
+    /** Nothing was sent to the fuzzer yet: the first worker is starting. New memory has this value. */
     static final int STARTS = 0;
-    /** The fuzzer is being greeted: it may have heard it or not. */
+    /** The greeting is being sent: it may have arrived or not. */
     static final int GREETS = 1;
-    /** Waiting for the fuzzer: nothing is owed. */
+    /** Waiting for the fuzzer: no answer is due. */
     static final int IDLE = 2;
     /** The fuzzer waits for a process id. */
     static final int OWES_PID = 3;
     /** The fuzzer knows the process, and waits for its status. */
     static final int OWES_STATUS = 4;
-    /** The status is being written: it may have arrived or not. */
+    /** The status is being sent: it may have arrived or not. */
     static final int SAYS_STATUS = 5;
 
     private static final VarHandle WORD = ValueLayout.JAVA_INT.varHandle();
-    // Behind the phase: whether test cases come by shared memory, which the first worker learns and the later ones ask.
+    // Offset after the phase: nonzero if test cases arrive by shared memory, which the first worker learns and later
+    // ones read.
     private static final long SHARED_INPUT = Integer.BYTES;
-    // Nonzero if the worker ends by its own exit and not by a signal.
+    // Nonzero if the worker exits by itself and not by a signal.
     private static final long EXITS = 2 * Integer.BYTES;
     private static final int BYTES = 3 * Integer.BYTES;
 
-    // Kept, for what nobody can reach loses its descriptor, by which later workers open it.
+    // Kept reachable: otherwise its descriptor, by which later workers open it, would be closed.
     private final SharedMemory memory;
     private final MemorySegment segment;
 
@@ -46,17 +47,17 @@ final class Phase {
         return new Phase(memory, memory.globalSegment());
     }
 
-    /** A new one. */
+    /** Creates a new phase. */
     static Phase create() throws IOException {
         return in(SharedMemory.create(SharedMemory.Kind.MEMFD, "thalweg-afl-phase", BYTES));
     }
 
-    /** The supervisor's. */
+    /** Opens the supervisor's phase. */
     static Phase open(String name) throws IOException {
         return in(SharedMemory.open(SharedMemory.Kind.MEMFD, name));
     }
 
-    /** One that nobody looks at. */
+    /** Creates a phase that is not observed. */
     static Phase unseen() {
         return new Phase(null, Arena.global().allocate(BYTES));
     }
@@ -85,7 +86,7 @@ final class Phase {
         return (int) WORD.getAcquire(segment, 0L);
     }
 
-    // Released before the system call that it announces; a killed process loses no store of its past.
+    // Stored with release semantics before the system call that it announces. A killed process loses no earlier store.
     void set(int phase) {
         WORD.setRelease(segment, 0L, phase);
     }

@@ -3,7 +3,7 @@ package dev.thalweg.afl;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Predicate;
 
-/** Runs an input and collects the exceptions: those that it throws, and uncaught ones in threads that it started. */
+/** Runs an input and collects its exceptions, including uncaught ones in threads that it started. */
 final class Run {
     private final AflTarget.Input input;
     private final Predicate<Throwable> isCrash;
@@ -20,7 +20,7 @@ final class Run {
         });
     }
 
-    /** Runs the input. Returns a crash if there was one, else an expected exception, else null. */
+    /** Runs the input. Returns a crash, otherwise an expected exception, otherwise null. */
     Throwable on(byte[] bytes) {
         uncaught.set(null);
         Throwable own = null;

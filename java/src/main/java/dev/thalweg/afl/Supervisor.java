@@ -9,8 +9,8 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Owns the fuzzer's pipes, and keeps a worker running. It takes no part in a run: the worker talks to the fuzzer
- * itself, and the supervisor speaks only for a worker that died.
+ * Owns the fuzzer's pipes, and keeps a worker running. The worker talks to the fuzzer itself; the supervisor takes over
+ * only for a worker that died.
  */
 final class Supervisor {
     static final int CONTROL = 198;
@@ -21,9 +21,9 @@ final class Supervisor {
     /** Signals that end a JVM without its shutdown hooks: ILL, ABRT, BUS, FPE, KILL, SEGV, SYS. */
     private static final Set<Integer> DEADLY = Set.of(4, 6, 7, 8, 9, 11, 31);
 
-    /** How long a fuzzer that has its status takes to ask for the next run, at the very most. */
+    /** Maximum time in which a fuzzer that has its status requests the next run. */
     private static final int NEXT_RUN_MS = 1000;
-    /** A worker that never gets as far as a run is not started for ever. */
+    /** Maximum number of workers that die before their first run. */
     private static final int MOST_EARLY_DEATHS = 3;
 
     private final Descriptor control = new Descriptor(CONTROL);
@@ -32,14 +32,14 @@ final class Supervisor {
 
     Supervisor() throws IOException {}
 
-    /** Whether a fuzzer started us: both pipes are there. */
+    /** Returns true if a fuzzer started this process: both pipes are open. */
     static boolean hasFuzzer() {
         return System.getenv("__AFL_SHM_ID") != null
                 && Descriptor.isOpen(CONTROL)
                 && Descriptor.isOpen(STATUS);
     }
 
-    /** Keeps a worker until the fuzzer ends. */
+    /** Keeps a worker running until the fuzzer ends. */
     void serve() throws IOException {
         int early = 0;
         while (early < MOST_EARLY_DEATHS) {
@@ -49,7 +49,7 @@ final class Supervisor {
                 return;
             }
             if (owed == Phase.GREETS) {
-                throw new IOException("the worker ended while it greeted the fuzzer");
+                throw new IOException("the worker ended during the greeting of the fuzzer");
             }
             early = owed == Phase.STARTS || owed == Phase.IDLE ? early + 1 : 0;
             if (!speakFor(owed, exit)) {
@@ -59,7 +59,7 @@ final class Supervisor {
                 phase.set(Phase.IDLE);
             }
         }
-        throw new IOException("the worker ended " + early + " times before it ran anything; run it without the fuzzer");
+        throw new IOException("the worker ended " + early + " times before its first run; run the target without the fuzzer");
     }
 
     private Process start() throws IOException {
@@ -70,7 +70,7 @@ final class Supervisor {
         return builder.start();
     }
 
-    /** The command line of this JVM, as the kernel has it: flags, agents and class path among it. */
+    /** Returns the command line of this JVM from the kernel, including flags, agents and class path. */
     private static List<String> ownCommand() throws IOException {
         var command = new ArrayList<String>();
         String line = new String(Files.readAllBytes(Path.of("/proc/self/cmdline")), StandardCharsets.UTF_8);
@@ -86,30 +86,30 @@ final class Supervisor {
             try {
                 return worker.waitFor();
             } catch (InterruptedException again) {
-                // Nobody here has a use for an interruption; the fuzzer ends us by its own means.
+                // Interrupts are not used here; the fuzzer kills this process.
             }
         }
     }
 
-    /** Says what a dead worker still owed; false if the fuzzer is gone. */
+    /** Sends the missing messages of a dead worker; false if the fuzzer is gone. */
     private boolean speakFor(int owed, int exit) {
         return switch (owed) {
             case Phase.OWES_PID -> sayPid() && status.write(waitStatus(exit));
             case Phase.OWES_STATUS -> status.write(waitStatus(exit));
-            // If the fuzzer has the status, it asks for the next run; if not, it waits for it.
+            // If the fuzzer has received the status, it requests the next run; otherwise it waits for the status.
             case Phase.SAYS_STATUS -> control.isReadableWithin(NEXT_RUN_MS) || status.write(waitStatus(exit));
             default -> true;
         };
     }
 
-    // Ours, for want of a living one: the status follows at once, so that nobody is killed by it.
+    // Our own process id, because the worker is dead. The status follows at once, so that the fuzzer kills no process.
     private boolean sayPid() {
         return status.write((int) ProcessHandle.current().pid());
     }
 
     /**
-     * Returns the wait status (wait(2)) for the exit value of Process, which is 128 + N for death by signal N and for an exit with
-     * that value. AFL++ takes an exit for no crash, unless AFL_CRASH_EXITCODE names its value.
+     * Returns the wait status (wait(2)) for the exit value of Process, which is 128 + N for death by signal N and for
+     * an exit with that value. AFL++ treats an exit as no crash, unless AFL_CRASH_EXITCODE names its value.
      */
     private int waitStatus(int exit) {
         return !phase.exits() && DEADLY.contains(exit - 128) ? exit - 128 : exit << 8;

@@ -12,12 +12,14 @@ import java.nio.file.Path;
 import dev.thalweg.SharedMemory;
 import dev.thalweg.internal.Libc;
 
-/** Runs the input, as often as the fuzzer asks. What it says to the fuzzer it says itself. */
+/** Runs the input whenever the fuzzer requests it, and talks to the fuzzer directly. */
 final class Worker {
     private static final int SIGABRT = 6;
     private static final int PR_SET_PDEATHSIG = 1;
     private static final long SIGKILL = 9;
-    /** More calls than the JVM's second compiler waits for (Tier4InvocationThreshold, Tier4CompileThreshold). */
+    /**
+     * More calls than the thresholds of the JVM's second compiler (Tier4InvocationThreshold, Tier4CompileThreshold).
+     */
     private static final int WARM_TURNS = 20_000;
     private static final int WARM_CASE = 64;
 
@@ -30,15 +32,15 @@ final class Worker {
         this.file = file;
     }
 
-    /** Whether a supervisor started this process. */
+    /** Returns true if a supervisor started this process. */
     static boolean isOne() {
         return System.getenv(Supervisor.SUPERVISOR) != null;
     }
 
-    /** Serves until the fuzzer closes its pipe. */
+    /** Runs test cases until the fuzzer closes its pipe. */
     void serve() throws IOException {
         long supervisor = Long.parseLong(System.getenv(Supervisor.SUPERVISOR));
-        // Whoever kills the supervisor ends this process too, also in the middle of a run.
+        // Killing the supervisor also kills this process, even during a run.
         Libc.PRCTL.on("the supervisor's death", PR_SET_PDEATHSIG, SIGKILL);
         if (ProcessHandle.current().parent().map(ProcessHandle::pid).orElse(0L) != supervisor) {
             return;
@@ -46,7 +48,7 @@ final class Worker {
         var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
         var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
         var phase = Phase.open(System.getenv(Supervisor.PHASE));
-        // System.exit(130) and a death by signal 2 have the same exit value.
+        // System.exit(130) and a death by signal 2 have equal exit values.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> phase.setExits(true)));
         var talk = new Conversation(control, status, phase);
         if (phase.get() == Phase.STARTS) {
@@ -61,13 +63,13 @@ final class Worker {
             }
         }
         phase.set(Phase.IDLE);
-        // Threads that the input started must not keep the process.
+        // Threads that the input started must not keep the process alive.
         Runtime.getRuntime().halt(0);
     }
 
     /**
-     * Goes through all of a run but the input, whose state is not ours to change, until it is compiled: else the fuzzer
-     * would take for the target's what the first runs cost here. A worker that takes another's place does not: the
+     * Executes everything of a run except the input, whose state must not change, until it is compiled. Otherwise the
+     * fuzzer would attribute the cost of the first runs to the target. A replacement worker skips this, because the
      * fuzzer waits for its first run.
      */
     private void warmUp() throws IOException {
@@ -87,7 +89,7 @@ final class Worker {
         return run.isCrash(run.on(bytes)) ? SIGABRT : 0;
     }
 
-    /** Where test cases come from. */
+    /** The source of test cases. */
     private interface Cases {
         byte[] next() throws IOException;
     }
@@ -101,7 +103,7 @@ final class Worker {
         if (file != null) {
             return () -> Files.readAllBytes(file);
         }
-        // Each case is a new content of the same open file, which the fuzzer has rewound.
+        // Each case is new content of one open file, which the fuzzer has rewound.
         FileChannel standardInput = new FileInputStream(java.io.FileDescriptor.in).getChannel();
         return () -> whole(standardInput);
     }
@@ -117,7 +119,7 @@ final class Worker {
         file.position(0);
         var bytes = java.nio.ByteBuffer.allocate((int) file.size());
         while (bytes.hasRemaining() && file.read(bytes) >= 0) {
-            // Until it is full or the file ends.
+            // Repeats until the buffer is full or the file ends.
         }
         return java.util.Arrays.copyOf(bytes.array(), bytes.position());
     }

@@ -19,8 +19,8 @@ import java.nio.charset.StandardCharsets;
 import dev.thalweg.SystemCallException;
 
 /**
- * The C library's functions that this module calls, on 64-bit Linux. Each returns what the call returned, or throws
- * with the errno; a call that a signal interrupted is made again, except {@link #CLOSE}.
+ * The C library's functions that this module calls, on 64-bit Linux. Each returns the result of the call, or throws
+ * with the errno. A call that a signal interrupted is repeated, except {@link #CLOSE}.
  */
 public final class Libc {
     private static final Linker LINKER = Linker.nativeLinker();
@@ -30,12 +30,12 @@ public final class Libc {
 
     /** Interrupted by a signal. */
     public static final int EINTR = 4;
-    /** Not now: it would wait. */
+    /** The call would have to wait. */
     public static final int EAGAIN = 11;
-    /** A critical call holds up every thread that waits for a safepoint: no more than this without a chance of one. */
+    /** A critical call delays every thread that waits for a safepoint, so this is the maximum size of one. */
     private static final long SHORT = 1 << 20;
 
-    /** Linked when memory is first set. */
+    /** Linked at the first use. */
     private static final class Memset {
         private static final FunctionDescriptor FILL = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
         static final MethodHandle USUAL = LINKER.downcallHandle(symbol("memset"), FILL);
@@ -43,20 +43,23 @@ public final class Libc {
                 LINKER.downcallHandle(symbol("memset"), FILL, Linker.Option.critical(false));
     }
 
-    /** A function that sets errno. It is linked when it is first called: a program calls few, and linking is dear. */
+    /**
+     * A function that sets errno. It is linked at its first call, because linking is expensive and a program calls few
+     * of them.
+     */
     public static final class Call {
         private final String name;
         private final boolean again;
         private final FunctionDescriptor descriptor;
         private final Linker.Option[] options;
-        // Not volatile: threads that race here link the same function, and what a handle is made of is final.
+        // Not volatile: racing threads link the same function, and all fields of a handle are final.
         private MethodHandle linked;
 
         private Call(String name, FunctionDescriptor descriptor, Linker.Option... options) {
             this(name, true, descriptor, options);
         }
 
-        /** Again: whether a call that a signal interrupted has done nothing, so that it is made again. */
+        /** True if a call that a signal interrupted has had no effect and is repeated. */
         private Call(String name, boolean again, FunctionDescriptor descriptor, Linker.Option... options) {
             this.name = name;
             this.again = again;
@@ -64,7 +67,7 @@ public final class Libc {
             this.options = options;
         }
 
-        /** Links it now, for a call that is to work where no memory is left. */
+        /** Links the function now, for calls that must work when no memory is left. */
         public void link() {
             handle();
         }
@@ -85,10 +88,10 @@ public final class Libc {
         /**
          * Makes the call.
          *
-         * @param what      what it is about, for the message
-         * @param arguments as the function takes them
-         * @return what it returned, which is not -1
-         * @throws SystemCallException it returned -1
+         * @param what      subject of the call, for the message
+         * @param arguments arguments of the function
+         * @return the result, which is not -1
+         * @throws SystemCallException if it returned -1
          */
         public long on(String what, Object... arguments) throws SystemCallException {
             long got = attempt(arguments);
@@ -101,9 +104,9 @@ public final class Libc {
         /**
          * Makes the call.
          *
-         * @param arguments as the function takes them
-         * @return what it returned, or the negative errno
-         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
+         * @param arguments arguments of the function
+         * @return the result, or the negative errno
+         * @throws RuntimeException if memory among the arguments is closed, confined to another thread, or on the heap
          */
         public long attempt(Object... arguments) {
             long got;
@@ -114,11 +117,11 @@ public final class Libc {
         }
 
         /**
-         * Makes the call once, for calls with a timeout that must not begin anew after a signal.
+         * Makes the call once, for calls with a timeout that must not restart after a signal.
          *
-         * @param arguments as the function takes them
-         * @return what it returned, or the negative errno, {@code -EINTR} among them
-         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
+         * @param arguments arguments of the function
+         * @return the result, or the negative errno, including {@code -EINTR}
+         * @throws RuntimeException if memory among the arguments is closed, confined to another thread, or on the heap
          */
         public long once(Object... arguments) {
             try (Arena arena = Arena.ofConfined()) {
@@ -140,8 +143,8 @@ public final class Libc {
     public static final Call OPEN = new Call(
             "open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT), Linker.Option.firstVariadicArg(2));
     /**
-     * {@code int close(int fd)}. After EINTR the descriptor is gone (close(2)), and may be another thread's by now: to
-     * close it once more would take it away.
+     * {@code int close(int fd)}. After EINTR the descriptor is closed (close(2)), and another thread may have reused
+     * its number. A second call would close that one.
      */
     public static final Call CLOSE = new Call("close", false, FunctionDescriptor.of(JAVA_INT, JAVA_INT));
     /** {@code ssize_t read(int fd, void *buffer, size_t count)}. */
@@ -199,7 +202,7 @@ public final class Libc {
     /** {@code int prctl(int option, ...)}, with one argument. */
     public static final Call PRCTL = new Call(
             "prctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG), Linker.Option.firstVariadicArg(1));
-    /** {@code void abort(void)}: does not return, whether SIGABRT is blocked, ignored or neither. */
+    /** {@code void abort(void)}: does not return, even if SIGABRT is blocked or ignored. */
     public static final Call ABORT = new Call("abort", FunctionDescriptor.ofVoid());
 
     /** {@code ssize_t pread(int fd, void *buffer, size_t count, off_t offset)}. */
@@ -283,9 +286,9 @@ public final class Libc {
      *
      * @param fd           the descriptor
      * @param events       POLLIN, POLLOUT
-     * @param milliseconds how long at most; 0 only looks
-     * @return whether the next call on it would not wait; an error and a hang-up count
-     * @throws SystemCallException no memory is left
+     * @param milliseconds maximum time; 0 returns at once
+     * @return true if the next call on it would not wait, which includes errors and hang-ups
+     * @throws SystemCallException if no memory is left
      */
     public static boolean isReady(int fd, short events, int milliseconds) throws SystemCallException {
         try (Arena scratch = Arena.ofConfined()) {
@@ -298,12 +301,12 @@ public final class Libc {
     }
 
     /**
-     * Sets memory to a byte at the C library's speed. Only for memory whose pages nothing can take away: the JVM survives
-     * SIGBUS in its own accesses, not in a downcall.
+     * Sets memory to a byte with the C library's memset. Only for memory whose pages cannot be taken away: the JVM
+     * survives SIGBUS in its own accesses, but not in a downcall.
      *
      * @param memory the memory, of native kind
      * @param value  the byte
-     * @throws IllegalStateException the memory is closed
+     * @throws IllegalStateException if the memory is closed
      */
     public static void memset(MemorySegment memory, byte value) {
         long size = memory.byteSize();
@@ -319,11 +322,11 @@ public final class Libc {
     }
 
     /**
-     * The failure of a call, in words.
+     * Returns the exception for a failed call.
      *
-     * @param call  the call's own name
-     * @param what  what it was about
-     * @param errno what the kernel answered
+     * @param call  name of the call
+     * @param what  subject of the call
+     * @param errno the errno
      * @return the exception
      */
     public static SystemCallException failure(String call, String what, int errno) {
@@ -331,12 +334,12 @@ public final class Libc {
     }
 
     /**
-     * The failure of a call, in words.
+     * Returns the exception for a failed call.
      *
-     * @param call   the call's own name
-     * @param what   what it was about
-     * @param errno  what the kernel answered
-     * @param advice what is to be known of it here
+     * @param call   name of the call
+     * @param what   subject of the call
+     * @param errno  the errno
+     * @param advice additional advice
      * @return the exception
      */
     public static SystemCallException failure(String call, String what, int errno, String advice) {

@@ -5,17 +5,17 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.util.Properties;
 
-/** What was measured for this module: numbers that are data, kept in {@code measured.properties} with their conditions. */
+/** Measured numbers of this module, stored as data in {@code measured.properties} with their conditions. */
 public final class Measured {
     private static final Properties ALL = read();
 
     private Measured() {}
 
     /**
-     * A measured number, or what the system property {@code thalweg.NAME} says instead.
+     * Returns a measured number, or the value of the system property {@code thalweg.NAME}.
      *
      * @param name      its name
-     * @param otherwise where nothing was measured
+     * @param otherwise the value if none was measured
      * @return the number
      */
     public static long number(String name, long otherwise) {
@@ -23,7 +23,7 @@ public final class Measured {
         return Long.getLong("thalweg." + name, measured == null ? otherwise : Long.parseLong(measured));
     }
 
-    /** Nothing, where the classes are used without the module's resources. */
+    /** Empty if the classes are used without the module's resources. */
     private static Properties read() {
         var all = new Properties();
         try (InputStream file = Measured.class.getResourceAsStream("/dev/thalweg/measured.properties")) {

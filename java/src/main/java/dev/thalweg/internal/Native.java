@@ -17,19 +17,19 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
 /**
- * The functions of {@code libthalweg.so} that this module calls, as {@code thalweg.h} has them.
+ * The functions of {@code libthalweg.so} that this module calls, as declared in {@code thalweg.h}.
  *
- * <p>It is looked for in the file that {@code -Dthalweg.library} names, then as a resource, which the jar with the
- * classifier of this platform carries, then where the loader looks.
+ * <p>The library is searched in the file that {@code -Dthalweg.library} names, then in the resources of the jar with
+ * the classifier of this platform, then in the loader's path.
  */
 public final class Native {
-    /** The version whose layouts these are. They are those of every library of the same major and minor version. */
+    /** The version of these layouts. All libraries with the major and minor version have them. */
     private static final String VERSION = "0.1.0";
     private static final String SERIES = VERSION.substring(0, VERSION.lastIndexOf('.'));
     private static final String SONAME = "libthalweg.so.0";
     private static final Linker LINKER = Linker.nativeLinker();
 
-    /** What was found, or why nothing was. */
+    /** The library, or the reason why it was not found. */
     private record Found(Native library, String why) {}
 
     private static final class Holder {
@@ -52,19 +52,19 @@ public final class Native {
     }
 
     /**
-     * The library, if it is there.
+     * Returns the library if it was found.
      *
-     * @return it, or null
+     * @return the library, or null
      */
     public static Native orNull() {
         return Holder.FOUND.library();
     }
 
     /**
-     * The library.
+     * Returns the library.
      *
-     * @return it
-     * @throws UnsupportedOperationException it is not there; the message says what to do
+     * @return the result
+     * @throws UnsupportedOperationException if it was not found; the message contains advice
      */
     public static Native get() {
         Found found = Holder.FOUND;
@@ -75,7 +75,7 @@ public final class Native {
     }
 
     /**
-     * Where it was found.
+     * Returns the place where it was found.
      *
      * @return a path or a name
      */
@@ -139,9 +139,9 @@ public final class Native {
     }
 
     /**
-     * Takes over a string that the library handed out.
+     * Copies and frees a string that the library returned.
      *
-     * @param text where its pointer is
+     * @param text location of its pointer
      * @return the string
      */
     public String take(MemorySegment text) {
@@ -190,7 +190,7 @@ public final class Native {
         return new Found(new Native(library, from), null);
     }
 
-    /** Once loaded, the file is no longer needed by its name. */
+    /** After loading, the file is no longer needed under its name. */
     private static SymbolLookup unpacked(InputStream carried) throws IOException {
         Path file = Files.createTempFile("libthalweg", ".so");
         try {

@@ -12,29 +12,31 @@ import java.util.concurrent.locks.LockSupport;
 import dev.thalweg.internal.Libc;
 
 /**
- * Words that the kernel marks when this JVM ends, however it ends (docs/decisions/005).
+ * Words that the kernel marks when this JVM ends, whatever the reason (docs/decisions/005).
  *
- * <p>The kernel keeps a <em>robust list</em> for each thread and marks the words on it when the thread ends. So the
- * words go on the list of a daemon thread of our own that does nothing but live: the JVM ends daemon threads only with
- * the process. It has a list head of its own in place of the one that the C library gave it; the thread locks no mutex
- * that would need that, and those of all other threads stay as they are.
+ * <p>The kernel keeps a <em>robust list</em> for each thread and marks the words on it when the thread ends. The words
+ * are on the list of a daemon thread that only lives: the JVM ends daemon threads only with the process. The thread has
+ * its own list head instead of that of the C library. It locks no mutex that would need the original, and other threads
+ * keep theirs.
  */
 final class Alive {
     /** The kernel stops after 2048 entries (ROBUST_LIST_LIMIT); then another thread is needed. */
     private static final int MOST_WORDS = 1024;
-    /** Of struct robust_list_head: address of the first entry, offset from an entry to its word, pending entry. */
+    /**
+     * Size of struct robust_list_head: address of the first entry, offset from an entry to its word, pending entry.
+     */
     private static final int HEAD = 24;
 
     private static final List<Keeper> KEEPERS = new ArrayList<>();
 
-    /** A thread, and the pages on its list in the order they were added: the reverse of the list's. */
+    /** A thread, and the pages on its list in the order in which they were added, which is the reverse of the list. */
     private record Keeper(MemorySegment head, int thread, List<MemorySegment> pages) {}
 
     private Keeper keeper;
     private MemorySegment page;
 
     /**
-     * Puts the word of a page of our own on the list. Where the machine allows no such list the word stays 0, and the
+     * Puts the word of one of our pages on the list. If the system supports no such list, the word stays 0, and the
      * peer watches the link instead. The page must stay mapped until {@link #end()}.
      */
     void begin(MemorySegment mapped) {
@@ -47,9 +49,9 @@ final class Alive {
                 }
                 KEEPERS.add(keeper);
             }
-            // Of no arena: taken off the list when that of the ring is closed already.
+            // Outside of any arena: the word is removed when the arena of the ring is already closed.
             page = MemorySegment.ofAddress(mapped.address()).reinterpret(Page.LENGTH);
-            // The list must be whole at every moment, for a kill may come at any: the entry is finished first.
+            // The list must be valid at every moment, because a kill can happen at any time: complete the entry first.
             Page.LONG.setOpaque(page, Page.NODE, (long) Page.LONG.getOpaque(keeper.head, 0L));
             Page.INT.setRelease(page, Page.ALIVE, keeper.thread | Futex.WAITERS);
             Page.LONG.setRelease(keeper.head, 0L, page.address() + Page.NODE);
@@ -57,7 +59,7 @@ final class Alive {
         }
     }
 
-    /** Takes it off the list, if it is there. */
+    /** Removes the word from the list, if it is on it. */
     void end() {
         synchronized (KEEPERS) {
             if (page == null) {
@@ -103,7 +105,7 @@ final class Alive {
         }
         while (refused == 0) {
             LockSupport.park(KEEPERS);
-            // Or it would not park again.
+            // Otherwise the thread would not park again.
             Thread.interrupted();
         }
     }

@@ -4,11 +4,12 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Messages that become visible together, for the price of one. Closed without {@link #commit()}, none of them ever was.
+ * Messages that become visible together, at the cost of a single publish. Closing it without {@link #commit()} discards
+ * all of them.
  */
 public final class Batch implements AutoCloseable {
     private final Producer producer;
-    /** Where the next one begins. */
+    /** Position of the next message. */
     private long at;
     private long messages;
 
@@ -19,13 +20,13 @@ public final class Batch implements AutoCloseable {
     }
 
     /**
-     * Room for one more message. It begins at a multiple of 32 and holds whatever was there before; it must not be
-     * written after {@link #commit()} or {@link #close()}.
+     * Returns room for one more message. It begins at a multiple of 32 and has arbitrary previous contents. It must not
+     * be written after {@link #commit()} or {@link #close()}.
      *
-     * @param length bytes
-     * @return the room; null if the ring has none now: commit, and it will come
-     * @throws IOException           as {@link Producer#loan(long)}
-     * @throws IllegalStateException it was committed or closed, or the producer is closed
+     * @param length its size in bytes
+     * @return the room; null if the ring has none now: commit the batch to make progress
+     * @throws IOException           see {@link Producer#loan(long)}
+     * @throws IllegalStateException if it was committed or closed, or the producer is closed
      */
     public MemorySegment loan(long length) throws IOException {
         MemorySegment room = producer.extend(this, at, length);
@@ -37,24 +38,24 @@ public final class Batch implements AutoCloseable {
     }
 
     /**
-     * Messages in it.
+     * Returns the number of messages in the batch.
      *
-     * @return how many
+     * @return the number
      */
     public long size() {
         return messages;
     }
 
     /**
-     * Makes all of them visible at once; of none that is nothing.
+     * Makes all messages visible at once. An empty batch has no effect.
      *
-     * @throws IllegalStateException it was committed or closed already, or the producer is closed
+     * @throws IllegalStateException if it was committed or closed, or the producer is closed
      */
     public void commit() {
         producer.commit(this, at, messages);
     }
 
-    /** Gives the room back, if it was not committed. */
+    /** Discards the messages if they were not committed. */
     @Override
     public void close() {
         producer.givenBack(this);

@@ -11,12 +11,13 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * The end that reads messages. Closing it is the goodbye: the producer gets {@link RingException.Closed}. For one thread
- * at a time: a call while another thread is in one throws IllegalStateException. {@link #close()} from any.
+ * The reading end of a ring. Closing it ends the channel: the producer gets {@link RingException.Closed}. One thread at
+ * a time may use it: a call while another thread is inside throws IllegalStateException. Any thread may call
+ * {@link #close()}.
  *
- * <p>When everything committed has been received and the producer is gone, receiving throws {@link RingException.Closed}
- * after its goodbye, else {@link RingException.PeerDied}. {@link RingException.Corrupt} if the producer writes what
- * cannot be.
+ * <p>If everything committed has been received and the producer is gone, receiving throws {@link RingException.Closed}
+ * if the producer closed the channel, otherwise {@link RingException.PeerDied}. It throws {@link RingException.Corrupt}
+ * if the producer violates the protocol.
  */
 public final class Consumer implements AutoCloseable {
     private final End end;
@@ -26,19 +27,19 @@ public final class Consumer implements AutoCloseable {
     private final boolean checksums;
     private final End.Look news = this::lookForNews;
 
-    /** Bytes received since the beginning: as in our page, unless a message is held. */
+    /** Number of bytes received; equals the tail in our page, unless a message is held. */
     private long tail;
-    /** The producer's, when last looked at: never more than it is. */
+    /** The producer's head as last read; never larger than the real one. */
     private long head;
     private long received;
-    /** Where messages of a producer that is not trusted are copied to. */
+    /** Buffer for copies of messages if the producer is not trusted. */
     private MemorySegment scratch = MemorySegment.NULL;
     /**
-     * Null until a message is held. From then on the tail is moved under the monitor of the end, since any thread may
-     * give back the oldest.
+     * Null until a message is held. Afterwards the tail is moved under the monitor of the end, because any thread may
+     * release the oldest message.
      */
     private Holds holds;
-    /** The sample, or the samples, that are open. */
+    /** The open sample or samples. */
     private Object lent;
     private RingException.Corrupt broken;
 
@@ -51,27 +52,27 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Joins a producer that listens at a path, and waits for ever for its answer.
+     * Connects to a producer that listens at a path, and waits for its answer without limit.
      *
-     * @param path    of the socket
-     * @param options how the ring is read
+     * @param path    path of the socket
+     * @param options configuration of this end
      * @return the consumer
-     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     * @throws IOException see {@link #connect(Path, Options, Duration)}
      */
     public static Consumer connect(Path path, Options options) throws IOException {
         return connect(path, options, Deadline.NEVER);
     }
 
     /**
-     * Joins a producer that listens at a path.
+     * Connects to a producer that listens at a path.
      *
-     * @param path     of the socket
-     * @param options  how the ring is read
-     * @param patience how long to wait at the most
+     * @param path     path of the socket
+     * @param options  configuration of this end
+     * @param patience maximum time to wait
      * @return the consumer
-     * @throws dev.thalweg.SystemCallException nobody listens there, or the kernel refuses, and why
-     * @throws RingException                   the producer refuses, or is not what it should be, or takes too long
-     * @throws IOException                     the path is too long for a socket
+     * @throws dev.thalweg.SystemCallException if no process listens there, or a system call fails
+     * @throws RingException                   if the producer refuses, is invalid, or takes too long
+     * @throws IOException                     if the path is too long for a socket
      */
     public static Consumer connect(Path path, Options options, Duration patience) throws IOException {
         return connect(path, options, Deadline.in(patience));
@@ -82,15 +83,15 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Waits for the first producer that comes to a listener. A visitor whose handshake fails, or that says nothing for five
-     * seconds, is hung up on, and the next is waited for.
+     * Waits for the first producer that connects to a listener. A process whose handshake fails, or that is silent for
+     * five seconds, is disconnected, and the next is awaited.
      *
-     * @param listener where it comes; it stays open
-     * @param options  how the ring is read
-     * @param patience how long to wait at the most
+     * @param listener the listener, which stays open
+     * @param options  configuration of this end
+     * @param patience maximum time to wait
      * @return the consumer
-     * @throws RingException.TimedOut no producer came in time
-     * @throws IOException            the kernel refuses, and why
+     * @throws RingException.TimedOut if no producer connected in time
+     * @throws IOException            if a system call fails
      */
     public static Consumer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
@@ -99,7 +100,7 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * The random number that this ring alone has.
+     * Returns the random number that identifies this ring.
      *
      * @return any number
      */
@@ -108,29 +109,29 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Messages received and released.
+     * Returns the number of messages received and released.
      *
-     * @return how many
+     * @return the number
      */
     public long received() {
         return received;
     }
 
     /**
-     * The process that writes.
+     * Returns the writing process.
      *
-     * @return its id when the two were joined, 0 if it lives in a pid namespace that we do not see
+     * @return its process id when the ring was opened; 0 if its pid namespace is not visible
      */
     public long peer() {
         return end.link.pid();
     }
 
     /**
-     * The next message; waits for ever.
+     * Waits for the next message, without limit, and returns it.
      *
-     * @return the message, to be closed before the next
-     * @throws IOException           as the class says
-     * @throws IllegalStateException there is a sample already, or this end is closed
+     * @return the message, which must be closed before the next
+     * @throws IOException           see the class
+     * @throws IllegalStateException if a sample is open, or this end is closed
      */
     public Sample receive() throws IOException {
         end.enter();
@@ -143,11 +144,11 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * The next message.
+     * Waits for the next message and returns it.
      *
-     * @param patience how long to wait at the most
-     * @return the message, to be closed before the next
-     * @throws IOException as {@link #receive()}, and {@link RingException.TimedOut}
+     * @param patience maximum time to wait
+     * @return the message, which must be closed before the next
+     * @throws IOException see {@link #receive()}; {@link RingException.TimedOut}
      */
     public Sample receive(Duration patience) throws IOException {
         end.enter();
@@ -160,10 +161,10 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * The next message if there is one now.
+     * Returns the next message if one is available now.
      *
-     * @return the message, to be closed before the next; null if there is none
-     * @throws IOException as {@link #receive()}
+     * @return the message, which must be closed before the next; null if none is available
+     * @throws IOException see {@link #receive()}
      */
     public Sample tryReceive() throws IOException {
         end.enter();
@@ -175,11 +176,12 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Everything that is there, at least one message; waits for ever for that. Released at once, for the price of one.
+     * Waits for at least one message, without limit, and returns all that are available. They are released together, at
+     * the cost of a single release.
      *
-     * @return the messages, to be closed before the next
-     * @throws IOException           as the class says
-     * @throws IllegalStateException there is a sample already, or this end is closed
+     * @return the messages, which must be closed before the next
+     * @throws IOException           see the class
+     * @throws IllegalStateException if a sample is open, or this end is closed
      */
     public Samples receiveAll() throws IOException {
         end.enter();
@@ -192,11 +194,11 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Everything that is there, at least one message.
+     * Waits for at least one message, and returns all that are available.
      *
-     * @param patience how long to wait at the most
-     * @return the messages, to be closed before the next
-     * @throws IOException as {@link #receiveAll()}, and {@link RingException.TimedOut}
+     * @param patience maximum time to wait
+     * @return the messages, which must be closed before the next
+     * @throws IOException see {@link #receiveAll()}; {@link RingException.TimedOut}
      */
     public Samples receiveAll(Duration patience) throws IOException {
         end.enter();
@@ -209,9 +211,9 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Messages that are held now, see {@link Sample#hold()}.
+     * Returns the number of messages that are held now, see {@link Sample#hold()}.
      *
-     * @return how many
+     * @return the number
      */
     public int held() {
         synchronized (end) {
@@ -220,12 +222,12 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Whether the producer waits for room while no message is here: then neither end goes on until one that is held is
-     * given back. For who has waited in vain; false is also the answer until the producer has looked twice, so ask
-     * after each of several waits.
+     * Returns true if the producer waits for room while no message is available. In that case neither end makes
+     * progress until a held message is released. Intended for a consumer after a wait that timed out. The result is
+     * false until the producer has looked twice, so call it after each of several waits.
      *
-     * @return whether it does
-     * @throws IOException as {@link #tryReceive()}
+     * @return true if it waits
+     * @throws IOException see {@link #tryReceive()}
      */
     public boolean holdsUp() throws IOException {
         end.enter();
@@ -236,7 +238,7 @@ public final class Consumer implements AutoCloseable {
                 if (holds == null || holds.count() == 0 || End.isAwake(waiting)) {
                     return false;
                 }
-                // Nothing new, but it wakes who sleeps, so that it looks.
+                // The tail is unchanged; this only wakes a sleeping producer, so that it looks again.
                 end.publish(holds.tail());
                 if (!holds.sleepsOn(waiting)) {
                     return false;
@@ -248,19 +250,19 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Says goodbye and gives everything back. Once is enough; more does no harm. */
+    /** Closes the channel and releases all resources. Further calls have no effect. */
     @Override
     public void close() {
         end.close();
         cleanable.clean();
     }
 
-    /** The payload of the message that was checked last. */
+    /** Returns the payload of the message that was checked last. */
     MemorySegment payload(int length) {
         return payloadAt(tail, length);
     }
 
-    /** The payload of the next of several messages, which begins at a position; null if there are no more. */
+    /** Returns the payload of the next of several messages, which begins at a position; null after the last. */
     MemorySegment payloadOf(Samples given, long at, long number) throws RingException.Corrupt {
         end.enter();
         try {
@@ -274,7 +276,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Gives a message back to the producer, or several, up to a position. */
+    /** Releases all messages before a position, which gives their room back to the producer. */
     void release(Object given, long to, long messages) {
         end.enter();
         try {
@@ -304,7 +306,7 @@ public final class Consumer implements AutoCloseable {
         Reference.reachabilityFence(this);
     }
 
-    /** Keeps a message, which counts as received from now on. */
+    /** Holds a message, which counts as received from now on. */
     Held hold(Sample given, long at, int length) {
         end.enter();
         try {
@@ -328,14 +330,14 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Gives back a message that was held. From any thread, and when this end is closed too. */
+    /** Releases a held message. Any thread may call this, also after this end is closed. */
     void giveBack(long at) {
         synchronized (end) {
             move(holds.giveBack(at));
         }
     }
 
-    /** Under the monitor of the end, so that nobody closes it meanwhile. */
+    /** Called under the monitor of the end, so that no other thread closes it. */
     private void move(long to) {
         if (to != Holds.STAYS && !end.isClosing()) {
             end.publish(to);
@@ -350,7 +352,7 @@ public final class Consumer implements AutoCloseable {
 
     private Samples all() throws RingException.Corrupt {
         try {
-            // What came since the last look belongs to it.
+            // Include messages that arrived since the last look.
             head = lookForNews();
         } catch (RingException.Corrupt corrupt) {
             broken = corrupt;
@@ -368,7 +370,7 @@ public final class Consumer implements AutoCloseable {
                 : scratch.asSlice(0, length).asReadOnly();
     }
 
-    /** The length of the payload of the frame at a position, which is copied if need be. */
+    /** Returns the payload length of the frame at a position. Copies the payload if the producer is not trusted. */
     private int checked(long at, long number) throws RingException.Corrupt {
         try {
             return checkedFrame(at, number);
@@ -378,7 +380,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Whether a message is there; false only without patience. */
+    /** Returns true if a message is available; false is possible only without patience. */
     private boolean find(Deadline deadline) throws IOException {
         end.check();
         if (broken != null) {
@@ -406,12 +408,13 @@ public final class Consumer implements AutoCloseable {
         return found != End.NOTHING;
     }
 
-    /** The producer's head, if it can be true and is new. */
+    /** Returns the producer's head after a plausibility check, if it is new. */
     private long lookForNews() throws RingException.Corrupt {
         long seen = end.seen();
-        // What is held is not to be written over. Looked at after the head, which the producer moved by a tail of before.
+        // Held messages must not be overwritten. Checked after reading the head, which the producer advanced according
+        // to an earlier tail.
         long kept = holds == null ? tail : holds.tail();
-        // In this order nothing overflows: head >= kept >= 0.
+        // In this order, no subtraction overflows: head >= kept >= 0.
         if (seen < head || seen - kept > capacity || seen % Geometry.ALIGN != 0) {
             throw new RingException.Corrupt("head " + Long.toUnsignedString(seen) + ": not a multiple of "
                     + Geometry.ALIGN + " between " + head + " and " + (kept + capacity));
@@ -422,7 +425,7 @@ public final class Consumer implements AutoCloseable {
     private int checkedFrame(long position, long due) throws RingException.Corrupt {
         MemorySegment ring = end.peer.bytes;
         long at = end.peer.at(position);
-        // Each word is read once, then judged: the producer could change it meanwhile.
+        // Each word is read once and then checked, because the producer could change it in between.
         long first = (long) Page.LONG.getOpaque(ring, at);
         long number = (long) Page.LONG.getOpaque(ring, at + 8);
         int told = (int) (long) Page.LONG.getOpaque(ring, at + 16);
@@ -438,7 +441,7 @@ public final class Consumer implements AutoCloseable {
             int sum = Frame.sum(length, number, payloadAt(position, length));
             if (sum != told) {
                 throw new RingException.Corrupt("frame " + due + ": CRC " + Integer.toHexString(told)
-                        + " told, " + Integer.toHexString(sum) + " found");
+                        + " expected, " + Integer.toHexString(sum) + " found");
             }
         }
         return length;
@@ -446,7 +449,7 @@ public final class Consumer implements AutoCloseable {
 
     private void copy(MemorySegment ring, long at, int length) {
         if (scratch.byteSize() < length) {
-            // Doubles, so that all of them together stay below twice the ring.
+            // Grows by doubling, so that all buffers together stay below twice the ring.
             long size = Math.min(capacity, Math.max(length, 2 * scratch.byteSize()));
             scratch = end.link.arena.allocate(size, Geometry.ALIGN);
         }

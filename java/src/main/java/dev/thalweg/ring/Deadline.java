@@ -2,11 +2,11 @@ package dev.thalweg.ring;
 
 import java.time.Duration;
 
-/** Until when to wait. */
+/** The end of a wait. */
 final class Deadline {
-    /** For ever. */
+    /** No limit. */
     static final Deadline NEVER = new Deadline(0);
-    /** Not at all. */
+    /** Do not wait. */
     static final Deadline NOW = new Deadline(0);
 
     private final long at;
@@ -15,10 +15,10 @@ final class Deadline {
         this.at = at;
     }
 
-    /** So long from now; what the clock cannot count is for ever. */
+    /** Returns the deadline after a duration; a duration beyond the range of the clock has no limit. */
     static Deadline in(Duration patience) {
         try {
-            // Half of what a long holds: differences of the clock must not overflow.
+            // Half the range of a long: differences of clock values must not overflow.
             long nanos = patience.toNanos();
             return nanos > Long.MAX_VALUE / 2 ? NEVER : new Deadline(System.nanoTime() + Math.max(nanos, 0));
         } catch (ArithmeticException tooLong) {
@@ -26,7 +26,7 @@ final class Deadline {
         }
     }
 
-    /** This one, or so long from now if that is sooner. */
+    /** Returns the earlier of this deadline and the one after a duration. */
     Deadline orIn(Duration patience) {
         Deadline other = in(patience);
         return other.left() < left() ? other : this;
@@ -40,7 +40,7 @@ final class Deadline {
         return this != NEVER && left() == 0;
     }
 
-    /** Nanoseconds left, at least 0; the most there is for ever. */
+    /** Returns the nanoseconds left, at least 0; {@link Long#MAX_VALUE} without a limit. */
     long left() {
         if (this == NEVER) {
             return Long.MAX_VALUE;

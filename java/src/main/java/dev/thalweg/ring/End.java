@@ -9,27 +9,28 @@ import java.time.Duration;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * What both ends of a ring share: the two memories, the link, and waiting for the other. The steps are those of
- * {@code docs/reference/formats.md}, "Sleeping and waking"; they were tried in every order under loom, in Rust.
+ * The common part of both ends of a ring: the two memories, the link, and waiting for the peer. The steps follow
+ * {@code docs/reference/formats.md}, "Sleeping and waking"; the Rust implementation is tested with loom in all
+ * interleavings.
  */
 final class End implements Runnable {
-    /** How the other end went. */
+    /** The way in which the peer ended. */
     enum Gone {
         DIED,
         CLOSED
     }
 
-    /** A look for news: what was found, or {@link #NOTHING}. */
+    /** Checks for news; returns the result, or {@link #NOTHING}. */
     interface Look {
         long at() throws RingException.Corrupt;
     }
 
-    /** Nothing new. */
+    /** No news. */
     static final long NOTHING = -1;
-    /** Nothing new, and nothing more will come. */
+    /** No news, and none will come. */
     static final long GONE = -2;
 
-    /** Low bits of the word {@code waiting}: how the owner sleeps, 0 for not at all. */
+    /** Low bits of the word {@code waiting}: how the owner sleeps; 0 while it is awake. */
     private static final int HOW = 3;
     private static final int ON_FUTEX = 1;
     private static final int ON_LINK = 2;
@@ -37,40 +38,40 @@ final class End implements Runnable {
     private static final int ONE_SLEEP = 4;
 
     /**
-     * How long to wait, after the kernel has said that a peer died, until the last of its threads has stopped: another
-     * could still commit in that moment (docs/decisions/005).
+     * Time to wait for the end of the peer's last thread after the kernel has marked its death. Another thread could
+     * still commit in that moment (docs/decisions/005).
      */
     private static final Duration LAST_BREATH = Duration.ofMillis(5);
 
     /**
-     * How long to believe a peer's word that it lives, before the kernel is asked as well. It delays nothing for an
-     * honest peer, whose word the kernel marks; one that lies is found out, and one whose list the kernel could not
-     * read because it had run out of memory.
+     * Interval after which a waiting side also asks the kernel if the peer lives. It delays nothing for an honest peer,
+     * whose word the kernel marks. It detects a peer that lies, or whose robust list the kernel could not read because
+     * it was out of memory.
      */
     private static final Duration DOUBT = Duration.ofSeconds(1);
-    /** The same for one who spins, in looks around. */
+    /** Number of looks after which a spinning side asks the kernel. */
     private static final int LOOKS_BEFORE_DOUBT = 1 << 16;
 
     final Memory own;
     final Memory peer;
     final Link link;
 
-    /** As the caller wants it, and as the next wait does it. */
+    /** The configured wait method, and the one that the next wait uses. */
     private final Wait wait;
 
     private Wait nextWait;
     private final Habit habit = new Habit();
-    /** Waits that did not end at their first look. */
+    /** Number of waits that the first look did not end. */
     private long waits;
-    /** We and the peer have one processor between us. */
+    /** True if this process and the peer share a single processor. */
     private final boolean alone;
     private final Futex futex;
-    /** A futex word of ours alone: changed to end our own sleep. */
+    /** A private futex word: changed to end our own sleep. */
     private final MemorySegment stop;
     private int endedSleep;
     private int looks;
     private Gone gone;
-    /** A thread is inside a call of this end. */
+    /** True while a thread is inside a call of this end. */
     private final AtomicBoolean used = new AtomicBoolean();
 
     private volatile boolean closing;
@@ -92,20 +93,18 @@ final class End implements Runnable {
         return own.geometry.capacity();
     }
 
-    /** Whether it may be used. */
+    /** True until this end is closed. */
     void check() {
         if (closing) {
             throw new IllegalStateException("this end of the ring is closed");
         }
     }
 
-    /**
-     * Begins a call of this end; {@link #leave} ends it. Two threads inside would write over each other's messages.
-     */
+    /** Begins a call of this end; {@link #leave} ends it. Two threads inside would overwrite each other's messages. */
     void enter() {
         if (!tryEnter()) {
             throw new IllegalStateException(
-                    "this end of the ring is in use by another thread; give each thread an end of its own, or a lock");
+                    "this end of the ring is in use by another thread; give each thread its own end, or use a lock");
         }
     }
 
@@ -121,26 +120,26 @@ final class End implements Runnable {
         return closing;
     }
 
-    /** The other side's cursor, and with it everything written before it was moved there. */
+    /** Returns the peer's cursor, with acquire semantics for everything written before it was moved there. */
     long seen() {
         return (long) Page.LONG.getAcquire(peer.bytes, Page.CURSOR);
     }
 
-    /** Moves our cursor and wakes the other end if it sleeps. */
+    /** Moves our cursor and wakes the peer if it sleeps. */
     void publish(long to) {
         // Pairs with seen(): the bytes are visible before the cursor.
         Page.LONG.setRelease(own.bytes, Page.CURSOR, to);
-        // Pairs with the fence in lieDown: either the sleeper finds the news or we find the sleeper.
+        // Pairs with the fence in lieDown: either the sleeper sees the news, or we see the sleeper.
         VarHandle.fullFence();
         int waiting = waiting();
-        // A sleep is ended once: further calls would be for nothing.
+        // Each sleep is ended once; further system calls would be wasted.
         if (!isAwake(waiting) && waiting != endedSleep) {
             endedSleep = waiting;
             rouse(waiting, false);
         }
     }
 
-    /** The other end's word for how it sleeps, and how often it has. */
+    /** Returns the peer's word that tells how it sleeps, and how often it has slept. */
     int waiting() {
         return (int) Page.INT.getOpaque(peer.bytes, Page.WAITING);
     }
@@ -149,7 +148,7 @@ final class End implements Runnable {
         return (waiting & HOW) == 0;
     }
 
-    /** How many sleeps began between two looks at that word. */
+    /** Returns the number of sleeps that began between two reads of that word. */
     static int sleepsBetween(int before, int waiting) {
         return Integer.divideUnsigned((waiting & ~HOW) - (before & ~HOW), ONE_SLEEP);
     }
@@ -165,8 +164,8 @@ final class End implements Runnable {
     }
 
     /**
-     * How the other end went, null while it is there. Thoroughly: the kernel is asked about a peer whose memory cannot
-     * tell, which costs system calls.
+     * Returns how the peer ended; null while it lives. With {@code thoroughly}, also asks the kernel about a peer whose
+     * memory is not marked, which costs system calls.
      */
     Gone gone(boolean thorough) {
         if (gone == null) {
@@ -177,7 +176,7 @@ final class End implements Runnable {
                 link.awaitEnd(Deadline.in(LAST_BREATH));
                 gone = Gone.DIED;
             } else if (thorough && !link.peerIsAlive()) {
-                // Its goodbye comes before its end of the link closes.
+                // The peer marks its end as closed before it closes the link.
                 gone = saidGoodbye() ? Gone.CLOSED : Gone.DIED;
             }
         }
@@ -188,7 +187,7 @@ final class End implements Runnable {
         return (int) Page.INT.getAcquire(peer.bytes, Page.CLOSED) != 0;
     }
 
-    /** One look without waiting; what is there comes before the news that nothing more will come. */
+    /** Looks once without waiting. Available data takes precedence over the end of the channel. */
     long look(Look look) throws RingException.Corrupt {
         long found = look.at();
         if (found >= 0) {
@@ -198,12 +197,12 @@ final class End implements Runnable {
         if (gone(!marked) == null) {
             return NOTHING;
         }
-        // It may have committed between the look and its end.
+        // The peer may have committed between the look and its end.
         found = look.at();
         return found >= 0 ? found : GONE;
     }
 
-    /** What a look finds before the deadline; never {@link #NOTHING}. */
+    /** Waits until a look finds something or the deadline passes; never returns {@link #NOTHING}. */
     long waitFor(Look look, Deadline deadline) throws IOException {
         long found = look(look);
         if (found != NOTHING) {
@@ -239,7 +238,7 @@ final class End implements Runnable {
         }
     }
 
-    /** As {@link #waitFor}, for a virtual thread: it never blocks in the kernel, and the peer need not wake it. */
+    /** Like {@link #waitFor}, for a virtual thread: it never blocks in the kernel, and the peer need not wake it. */
     private long parkFor(Look look, Deadline deadline) throws IOException {
         var pause = new VirtualPause();
         Deadline doubt = Deadline.in(DOUBT);
@@ -260,18 +259,18 @@ final class End implements Runnable {
         }
     }
 
-    /** Sleeps once, for whatever reason it ends. */
+    /** Sleeps once. The caller looks again, whatever ended the sleep. */
     private void sleep(Look look, Deadline deadline) throws IOException {
         if (deadline.isOver()) {
             throw new RingException.TimedOut();
         }
         int marked = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE);
-        // A peer whose memory will not tell of its death is watched through the link.
+        // If the kernel will not mark the peer's memory, the link is watched instead.
         int how = Futex.allowed && marked != 0 ? ON_FUTEX : ON_LINK;
         futex.expect(1, marked);
         futex.expect(2, (int) Page.INT.getAcquire(stop, 0L));
         lieDown(how);
-        // Anything new since the last look, and the sleep does not begin.
+        // News since the last look prevents the sleep.
         boolean quiet = !closing && look.at() == NOTHING && gone(how == ON_LINK) == null;
         if (quiet && how == ON_FUTEX) {
             Deadline doubt = Deadline.in(DOUBT);
@@ -292,7 +291,7 @@ final class End implements Runnable {
     }
 
     private void lieDown(int how) {
-        // Read first: a wake-up after this moment changes the word, and the sleep does not begin.
+        // Read first: a wake-up after this changes the word and prevents the sleep.
         futex.expect(0, (int) Page.INT.getAcquire(peer.bytes, Page.WAKE));
         int waiting = (int) Page.INT.getOpaque(own.bytes, Page.WAITING);
         Page.INT.setOpaque(own.bytes, Page.WAITING, (waiting & ~HOW) + ONE_SLEEP | how);
@@ -300,13 +299,13 @@ final class End implements Runnable {
         VarHandle.fullFence();
     }
 
-    /** As {@link #close()}, for a cleaner. */
+    /** Like {@link #close()}, for a cleaner. */
     @Override
     public void run() {
         close();
     }
 
-    /** Says goodbye, ends our own wait if there is one, and gives everything back. From any thread. */
+    /** Closes the channel, ends our own wait if there is one, and releases all resources. Any thread may call this. */
     synchronized void close() {
         if (closed) {
             return;

@@ -6,11 +6,11 @@ import java.nio.ByteOrder;
 import java.util.zip.CRC32C;
 
 /**
- * A frame: 32 bytes about the payload, then the payload, then nothing up to a multiple of 64. Its header is read as
- * words that were copied once: length, kind and flags in the first, the number in the second, the checksum in the third.
+ * A frame: a header of 32 bytes, the payload, and padding up to a multiple of 64. The header is parsed from words that
+ * were copied once: length, kind and flags in the first, the number in the second, the checksum in the third.
  */
 final class Frame {
-    /** Bytes before the payload. */
+    /** Size of the header in bytes. */
     static final int HEADER = 32;
 
     private static final long MESSAGE = 1L << 32;
@@ -19,7 +19,7 @@ final class Frame {
 
     private Frame() {}
 
-    /** Bytes of the ring that a payload takes with its header. */
+    /** Returns the number of bytes of the ring that a payload and its header occupy. */
     static long occupied(long length) {
         return HEADER + length + Geometry.ALIGN - 1 & -Geometry.ALIGN;
     }
@@ -33,8 +33,8 @@ final class Frame {
     }
 
     /**
-     * The length of the payload of a frame, of which {@code room} bytes are committed from its beginning, and which
-     * must carry the number {@code due}.
+     * Returns the payload length of a frame. {@code room} bytes are committed from its beginning, and it must have the
+     * number {@code due}.
      */
     static int parse(long first, long number, long room, long due) throws RingException.Corrupt {
         if ((first & ~SUMMED & ~LENGTH) != MESSAGE) {
@@ -47,12 +47,12 @@ final class Frame {
                     "frame " + due + ": " + length + " bytes of payload in " + room + " committed bytes");
         }
         if (number != due) {
-            throw new RingException.Corrupt("frame " + due + ": its number says " + Long.toUnsignedString(number));
+            throw new RingException.Corrupt("frame " + due + ": has number " + Long.toUnsignedString(number));
         }
         return (int) length;
     }
 
-    /** CRC-32C of the first 16 bytes of the header, flag set, and then the payload. */
+    /** Returns the CRC-32C of the first 16 bytes of the header, with the flag set, and the payload. */
     static int sum(int length, long number, MemorySegment payload) {
         var crc = new CRC32C();
         var header = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);

@@ -17,20 +17,20 @@ import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /**
- * Futexes between processes: to sleep until one of three words changes, and to wake. Nothing is allocated on the way;
- * what a sleep needs lies in the ring's own arena, which therefore cannot be closed under a sleeper.
+ * Futexes between processes: sleeping until one of three words changes, and waking. The calls allocate nothing. The
+ * memory that a sleep needs is in the ring's arena, which therefore cannot be closed during the sleep.
  */
 final class Futex {
-    /** Set by the kernel in a word of a thread's robust list when the thread ends. */
+    /** Set by the kernel in a word on a thread's robust list when the thread ends. */
     static final int OWNER_DIED = 0x4000_0000;
-    /** Must be set in such a word, or the kernel wakes nobody. */
+    /** Must be set in such a word, otherwise the kernel wakes no sleeper. */
     static final int WAITERS = 0x8000_0000;
 
     private static final long FUTEX_WAKE = 1;
     private static final int SIZE_U32 = 2;
     private static final int CLOCK_MONOTONIC = 1;
     private static final int ETIMEDOUT = 110;
-    /** Of struct futex_waitv: u64 value, u64 address, u32 flags, u32 zero. */
+    /** Size of struct futex_waitv: u64 value, u64 address, u32 flags, u32 zero. */
     private static final int WAITER = 24;
 
     private static final long SECOND = 1_000_000_000;
@@ -46,14 +46,14 @@ final class Futex {
     private static final MethodHandle CLOCK_GETTIME =
             handle("clock_gettime", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
 
-    /** Whether this kernel, and the seccomp filter we may be under, allow sleeping; tests take it away. */
+    /** True if the kernel and a possible seccomp filter allow sleeping; tests disable it. */
     static volatile boolean allowed = canSleep();
 
     private final MemorySegment words;
     private final MemorySegment until;
     private final MemorySegment state;
 
-    /** For words that live as long as the arena. */
+    /** Creates a futex for words that live as long as the arena. */
     Futex(Arena arena, MemorySegment... words) {
         this.words = arena.allocate((long) WAITER * words.length, 8);
         for (int at = 0; at < words.length; at++) {
@@ -65,14 +65,14 @@ final class Futex {
         this.state = arena.allocate(STATE);
     }
 
-    /** What the word is expected to hold when the sleep begins. */
+    /** Sets the expected value of a word at the beginning of the sleep. */
     void expect(int which, int value) {
         words.set(JAVA_LONG, (long) which * WAITER, Integer.toUnsignedLong(value));
     }
 
     /**
-     * {@code futex_waitv(2)} (Linux 5.16): sleeps while every word holds what is expected. Returns when woken on any,
-     * at once if one differs, and also for a signal or at the deadline: look again.
+     * Calls {@code futex_waitv(2)} (Linux 5.16): sleeps while every word has its expected value. Returns when woken on
+     * any of them, at once if one differs, and also after a signal or at the deadline: the caller must look again.
      */
     void sleep(Deadline deadline) throws SystemCallException {
         int errno = attempt(deadline.isForEver() ? MemorySegment.NULL : momentIn(deadline.left()));
@@ -108,7 +108,7 @@ final class Futex {
         return until;
     }
 
-    /** {@code FUTEX_WAKE} of at most one sleeper in any process. It fails for bad addresses only. */
+    /** Calls {@code FUTEX_WAKE} for at most one sleeper in any process. It fails for bad addresses only. */
     static void wake(MemorySegment word) {
         try {
             long unused = (long) WAKE.invokeExact(Numbers.FUTEX, word, FUTEX_WAKE, 1L, MemorySegment.NULL, 0L);
@@ -122,7 +122,7 @@ final class Futex {
     private static boolean canSleep() {
         try (Arena arena = Arena.ofConfined()) {
             var futex = new Futex(arena, arena.allocate(JAVA_INT));
-            // The value differs, so this does not sleep.
+            // The value differs, so this call does not sleep.
             futex.expect(0, 1);
             return futex.attempt(MemorySegment.NULL) == Libc.EAGAIN;
         }

@@ -7,27 +7,28 @@ import java.util.Arrays;
 import dev.thalweg.internal.Libc;
 
 /**
- * The fixed fields of a page, as {@code docs/reference/formats.md} lays them down. What is parsed was copied to private memory.
+ * The fixed fields of a page, as defined in {@code docs/reference/formats.md}. Parsed values were copied to private
+ * memory before.
  *
- * @param header    bytes before the data
- * @param capacity  bytes of data: a power of two
- * @param checksums whether the producer writes checksums
- * @param epoch     a random number that this ring alone has
- * @param process   the owner's, for people who look at a dump
+ * @param header    number of bytes before the data
+ * @param capacity  number of bytes of data, a power of two
+ * @param checksums true if the producer writes checksums
+ * @param epoch     a random number that identifies the ring
+ * @param process   process id of the owner, for dumps
  */
 record Geometry(int header, long capacity, boolean checksums, long epoch, int process) {
-    /** Of the formats in this package; another is refused. */
+    /** Version of the formats in this package; others are rejected. */
     static final int VERSION = 1;
-    /** Frames begin at multiples of this. */
+    /** Frames begin at multiples of this number. */
     static final int ALIGN = 64;
     static final long MOST_CAPACITY = 1 << 30;
-    /** Bytes of the fixed fields in use. */
+    /** Size of the used fixed fields in bytes. */
     static final int LENGTH = 44;
 
     private static final int SC_PAGESIZE = 30;
     private static final int PAGE = (int) Libc.SYSCONF.attempt(SC_PAGESIZE);
 
-    /** For a new ring. */
+    /** Returns the geometry of a new ring. */
     static Geometry of(Options options, long epoch) throws RingException.TooLarge {
         long least = Math.max(options.capacity(), PAGE);
         if (least > MOST_CAPACITY) {
@@ -37,12 +38,12 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
         return new Geometry(PAGE, capacity, options.checksums(), epoch, self());
     }
 
-    /** The same of our own process. */
+    /** Returns a copy with our own process id. */
     Geometry ours() {
         return new Geometry(header, capacity, checksums, epoch, self());
     }
 
-    /** Whether it is about the same ring. */
+    /** Returns true if the other geometry belongs to this ring. */
     boolean agreesWith(Geometry other) {
         return header == other.header
                 && capacity == other.capacity
@@ -50,7 +51,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
                 && epoch == other.epoch;
     }
 
-    /** Bytes of the data: the consumer has none. */
+    /** Returns the size of the data in bytes: the consumer has none. */
     long dataOf(Role role) {
         return role == Role.PRODUCER ? capacity : 0;
     }
@@ -71,7 +72,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
 
     static Geometry parse(byte[] page, Role role) throws RingException.Corrupt {
         if (page.length < LENGTH) {
-            throw new RingException.Corrupt("a page of " + page.length + " bytes: at least " + LENGTH + " wanted");
+            throw new RingException.Corrupt("page of " + page.length + " bytes: at least " + LENGTH + " required");
         }
         byte[] magic = Arrays.copyOf(page, 8);
         if (!Arrays.equals(magic, role.magic())) {
@@ -97,11 +98,11 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
     private void check() throws RingException.Corrupt {
         if (header < PAGE || header < Page.LENGTH || Integer.bitCount(header) != 1) {
             throw new RingException.Corrupt("header_len " + Integer.toUnsignedString(header)
-                    + " is no power of two and multiple of " + PAGE);
+                    + " is not a power of two and multiple of " + PAGE);
         }
         if (capacity < PAGE || capacity > MOST_CAPACITY || Long.bitCount(capacity) != 1) {
             throw new RingException.Corrupt("capacity " + Long.toUnsignedString(capacity)
-                    + " is no power of two between " + PAGE + " and " + MOST_CAPACITY);
+                    + " is not a power of two between " + PAGE + " and " + MOST_CAPACITY);
         }
     }
 

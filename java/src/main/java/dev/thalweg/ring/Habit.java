@@ -3,21 +3,20 @@ package dev.thalweg.ring;
 import java.time.Duration;
 
 /**
- * How long looking is worth while, by how the last waits of this end went. Where messages are rare, or more ends than
- * processors wait for each other, looking ends in a sleep all the same, and took the processor from other threads that
- * could have used it: one of them may be who is waited for.
+ * Adapts the polling time of an end to its recent waits. If messages are rare, or more ends than processors wait for
+ * each other, polling ends in a sleep anyway, and takes processor time from threads that the end may wait for.
  */
 final class Habit {
-    /** So many long sleeps, without a short one between them, halve the looking, so often at most. */
+    /** Number of consecutive long sleeps that halve the polling time, and the maximum number of halvings. */
     static final int WAITS = 8;
 
     static final int HALVINGS = 4;
-    /** Sleeps by which looking first, and then sleeping at once, are measured. */
+    /** Number of sleeps for which polling, and then sleeping at once, is measured. */
     static final int TRIAL = 32;
-    /** Sleeps for which what took less time is kept. */
+    /** Number of sleeps for which the faster variant is kept. */
     static final int KEPT = 16 * TRIAL;
 
-    /** Longer looks are like this one: nanoseconds of any length are not counted in a long. */
+    /** Upper limit of the polling time, so that nanoseconds do not overflow. */
     private static final Duration LONGEST = Duration.ofHours(1);
 
     /** What an end does before it sleeps, and whether that is being measured. */
@@ -40,21 +39,21 @@ final class Habit {
     private int inVain;
 
     private Phase phase = Phase.LOOKING;
-    /** Of this phase: its sleeps, the nanoseconds from one to the next, and how many waits there had been before it. */
+    /** Statistics of this phase: number of sleeps, nanoseconds between them, and number of waits before the phase. */
     private int sleeps;
 
     private long time;
     private long waitsBefore;
-    /** The end of the last sleep, if there was one. */
+    /** End of the last sleep, if any. */
     private long last;
 
     private boolean slept;
-    /** Nanoseconds of a wait, when looking was measured last. */
+    /** Average nanoseconds per wait in the last measurement of polling. */
     private long looking;
 
     /**
-     * How the next wait looks and sleeps, after a sleep between two times of the clock; waits counts those that did not
-     * find something at their first look.
+     * Returns how the next wait polls and sleeps, after a sleep between two clock values. {@code waits} counts the
+     * waits that the first look did not end.
      */
     Wait afterSleep(Wait wait, long begin, long end, long waits) {
         if (!(wait instanceof Wait.Hybrid(Duration whole))) {
@@ -62,10 +61,10 @@ final class Habit {
         }
         long spin = whole.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : whole.toNanos();
         if (phase.looks) {
-            // More looking would have ended it, or nearly: some of the time is the wake-up's.
+            // Slightly more polling would have avoided the sleep. Part of the time is the wake-up itself.
             inVain = end - begin < 2 * spin ? 0 : Math.min(inVain + 1, WAITS * HALVINGS);
         }
-        // A pause between messages says nothing of either way.
+        // A pause between messages says nothing about either variant.
         time += slept ? Math.min(end - last, 16 * spin) : 0;
         last = end;
         slept = true;
@@ -82,14 +81,14 @@ final class Habit {
         long each = time / Math.max(waits, sleeps);
         return switch (phase) {
             case LOOKING -> {
-                // Looking ends most waits.
+                // Polling ends most waits.
                 if (waits / 2 > sleeps) {
                     yield Phase.LOOKING;
                 }
                 looking = each;
                 yield Phase.SLEEPING;
             }
-            // Without a clear gain it looks: an idle processor wakes up late.
+            // Without a clear gain, poll: an idle processor wakes up late.
             case SLEEPING -> each * 5 > looking * 4 ? Phase.KEEP_LOOKING : Phase.KEEP_SLEEPING;
             case KEEP_LOOKING, KEEP_SLEEPING -> Phase.LOOKING;
         };

@@ -6,15 +6,15 @@ import java.security.SecureRandom;
 import dev.thalweg.internal.Libc;
 
 /**
- * How two ends come to share memory: Offer with the producer's, Ask, Accept with the consumer's, Ready. Each checks what
- * it was given before it agrees; a refusal says why and ends it.
+ * The handshake that sets up shared memory: Offer with the producer's file, Ask, Accept with the consumer's file,
+ * Ready. Each side checks the received file before it agrees. A refusal carries a reason and ends the handshake.
  */
 final class Handshake {
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private Handshake() {}
 
-    /** A producer's part; closes the link if it fails. */
+    /** The producer's part; closes the link if it fails. */
     static End offer(Link link, Options options, Deadline deadline) throws IOException {
         return orClose(link, () -> {
             Geometry geometry = Geometry.of(options, RANDOM.nextLong());
@@ -25,7 +25,7 @@ final class Handshake {
             Memory peer = orRefuse(link, geometry.epoch(), () -> {
                 Memory theirs = Memory.ofPeer(accept.only(), Role.CONSUMER, link.arena);
                 if (!theirs.geometry.agreesWith(geometry) || accept.hello.epoch() != geometry.epoch()) {
-                    throw new RingException.Corrupt("we offered " + geometry + " and they took " + theirs.geometry);
+                    throw new RingException.Corrupt("offered " + geometry + ", but the peer accepted " + theirs.geometry);
                 }
                 return theirs;
             });
@@ -34,7 +34,7 @@ final class Handshake {
         });
     }
 
-    /** A consumer's part; closes the link if it fails. */
+    /** The consumer's part; closes the link if it fails. */
     static End accept(Link link, Options options, Deadline deadline) throws IOException {
         return orClose(link, () -> {
             greet(link, new Hello(Hello.Kind.ASK, 0), -1);
@@ -43,7 +43,7 @@ final class Handshake {
             Memory peer = orRefuse(link, epoch, () -> {
                 Memory theirs = Memory.ofPeer(offer.only(), Role.PRODUCER, link.arena);
                 if (theirs.geometry.epoch() != epoch) {
-                    throw new RingException.Corrupt("the offer and its memory have different epochs");
+                    throw new RingException.Corrupt("message and memory have different epochs");
                 }
                 return theirs;
             });
@@ -52,29 +52,29 @@ final class Handshake {
             Heard ready = hear(link, Hello.Kind.READY, deadline);
             ready.drop();
             if (ready.hello.epoch() != epoch) {
-                throw new RingException.Corrupt("the last word is about another epoch");
+                throw new RingException.Corrupt("the last message has another epoch");
             }
             return new End(own, peer, link, options.waiting());
         });
     }
 
-    /** Ends a handshake with a reason; a peer that is gone need not hear it. */
+    /** Refuses a handshake with a reason. Errors are ignored: a peer that is gone does not need the message. */
     static void refuse(Link link, int reason, long epoch) {
         try {
             say(link, new Hello(Hello.Kind.REFUSE, epoch, reason), -1);
         } catch (IOException gone) {
-            // Then it knows.
+            // The peer is gone.
         }
     }
 
-    /** A message of the handshake with the descriptors that came with it. */
+    /** A handshake message with the descriptors that it carried. */
     private record Heard(Hello hello, int[] descriptors) {
         int only() throws RingException.Corrupt {
             if (descriptors.length == 1) {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors where one was due");
+            throw new RingException.Corrupt(descriptors.length + " descriptors, expected one");
         }
 
         void drop() {
@@ -84,7 +84,7 @@ final class Handshake {
         }
     }
 
-    /** What may fail. */
+    /** A step that may fail. */
     private interface Step<T> {
         T take() throws IOException;
     }
@@ -98,7 +98,7 @@ final class Handshake {
         }
     }
 
-    /** Tells the peer before we give up on it. */
+    /** Sends the peer a refusal if a step fails. */
     private static <T> T orRefuse(Link link, long epoch, Step<T> step) throws IOException {
         try {
             return step.take();
@@ -122,21 +122,21 @@ final class Handshake {
         }
     }
 
-    /** The queue of a link holds a whole handshake, so it need not wait. */
+    /** Sends a message. The queue of a link holds a whole handshake, so this does not wait. */
     private static void say(Link link, Hello hello, int descriptor) throws IOException {
         link.send(hello.toBytes(), descriptor, Deadline.NOW);
     }
 
-    /** Says the first word. If the peer has hung up, it may have left the reason in the link. */
+    /** Sends the first message. If the peer has hung up, its reason may still be readable from the link. */
     private static void greet(Link link, Hello hello, int descriptor) throws IOException {
         try {
             say(link, hello, descriptor);
         } catch (RingException.Closed hungUp) {
-            // What it left is read next.
+            // A message that the peer left is read next.
         }
     }
 
-    /** Receives a message that must be of one kind. */
+    /** Receives a message that must be of a given type. */
     private static Heard hear(Link link, Hello.Kind due, Deadline deadline) throws IOException {
         Packet.Received got;
         try {

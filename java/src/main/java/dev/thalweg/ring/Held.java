@@ -3,8 +3,8 @@ package dev.thalweg.ring;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A message that is kept while others are received ({@link Sample#hold()}). Closing it, in any order and from any thread,
- * gives its room back to the producer; until then its room and all behind it stay taken.
+ * A message that is kept while later ones are received ({@link Sample#hold()}). Closing it, in any order and from any
+ * thread, gives its room back to the producer. Until then its room and all room after it stay occupied.
  */
 public final class Held implements AutoCloseable {
     private final Consumer consumer;
@@ -19,22 +19,22 @@ public final class Held implements AutoCloseable {
     }
 
     /**
-     * The message, which cannot be written. It must not be read after {@link #close()}: the bytes are another message's
-     * then. After {@link Consumer#close()} reading it throws, unless the producer is not trusted, whose messages are
-     * copied.
+     * Returns the message, which is read-only. It must not be read after {@link #close()}: the bytes then belong to
+     * another message. After {@link Consumer#close()} reading it throws, unless the producer is not trusted, because
+     * such messages are copied.
      *
      * @return the bytes
-     * @throws IllegalStateException it was closed
+     * @throws IllegalStateException if it was closed
      */
     public synchronized MemorySegment segment() {
         if (done) {
-            throw new IllegalStateException("the message was given back");
+            throw new IllegalStateException("the message was released");
         }
         return bytes;
     }
 
     /**
-     * How long it is.
+     * Returns the length.
      *
      * @return bytes
      */
@@ -42,7 +42,7 @@ public final class Held implements AutoCloseable {
         return (int) bytes.byteSize();
     }
 
-    /** Gives the message back. Once is enough; more does no harm. */
+    /** Releases the message. Further calls have no effect. */
     @Override
     public synchronized void close() {
         if (!done) {

@@ -6,14 +6,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * A message of the handshake.
+ * A handshake message.
  *
- * @param kind   what it says
- * @param epoch  of the ring; 0 in an Ask and where none is known
- * @param reason of a Refuse; else 0
+ * @param kind   type of the message
+ * @param epoch  epoch of the ring; 0 in an Ask and if none is known
+ * @param reason reason of a Refuse; otherwise 0
  */
 record Hello(Kind kind, long epoch, int reason) {
-    /** What a message says, in the order of the numbers from 1. */
+    /** Types of messages, in the order of their numbers from 1. */
     enum Kind {
         OFFER,
         ASK,
@@ -22,7 +22,7 @@ record Hello(Kind kind, long epoch, int reason) {
         REFUSE
     }
 
-    /** Bytes of a message. */
+    /** Size of a message in bytes. */
     static final int LENGTH = 64;
 
     /** Reasons of a refusal. */
@@ -50,7 +50,7 @@ record Hello(Kind kind, long epoch, int reason) {
 
     static Hello parse(byte[] bytes) throws RingException.Corrupt {
         if (bytes.length != LENGTH || !Arrays.equals(Arrays.copyOf(bytes, 8), MAGIC)) {
-            throw new RingException.Corrupt(bytes.length + " bytes that are no handshake of ours");
+            throw new RingException.Corrupt(bytes.length + " bytes, not a valid handshake message");
         }
         var fields = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
@@ -59,12 +59,12 @@ record Hello(Kind kind, long epoch, int reason) {
         }
         int kind = fields.getInt();
         if (kind < 1 || kind > Kind.values().length) {
-            throw new RingException.Corrupt("handshake message of kind " + kind);
+            throw new RingException.Corrupt("handshake message of unknown kind " + kind);
         }
         return new Hello(Kind.values()[kind - 1], fields.getLong(), fields.getInt());
     }
 
-    /** Why the peer refused, for people. */
+    /** Returns the peer's reason as text. */
     String refusal() {
         return switch (reason) {
             case TAKEN -> "the peer's ring has a consumer already";

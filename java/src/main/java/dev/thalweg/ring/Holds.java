@@ -3,20 +3,20 @@ package dev.thalweg.ring;
 import java.util.TreeSet;
 
 /**
- * Which room of a ring its consumer still holds: the tail stands at the oldest message that is held, however many behind
- * it have been given back. For who has the monitor of the {@link End}, but for {@link #tail()}.
+ * The room of a ring that its consumer still holds. The tail stays at the oldest held message, whatever was released
+ * after it. Requires the monitor of the {@link End}, except for {@link #tail()}.
  */
 final class Holds {
     /** The tail does not move. */
     static final long STAYS = -1;
 
-    /** Where the messages begin that are held. */
+    /** Positions of the held messages. */
     private final TreeSet<Long> held = new TreeSet<>();
-    /** What lies before this and is not held has been given back. */
+    /** Everything before this position that is not held was released. */
     private long passed;
-    /** The tail as the producer was told. */
+    /** The published tail. */
     private volatile long told;
-    /** The tail, and the producer's sleep, when it was last asked whether that waits. */
+    /** The tail and the producer's sleep at the last query. */
     private long askedAt = STAYS;
     private int asked;
 
@@ -25,18 +25,18 @@ final class Holds {
         told = tail;
     }
 
-    /** Keeps the room of the message that begins at a position, which was not given back. */
+    /** Holds the message at a position that was not released. */
     void hold(long at) {
         held.add(at);
     }
 
-    /** Gives back everything before a position that is not held; the tail to publish. */
+    /** Releases everything before a position that is not held; returns the tail to publish. */
     long pass(long to) {
         passed = to;
         return moved();
     }
 
-    /** Gives back a message that was held; the tail to publish. */
+    /** Releases a held message; returns the tail to publish. */
     long giveBack(long at) {
         held.remove(at);
         return moved();
@@ -51,8 +51,8 @@ final class Holds {
     }
 
     /**
-     * Whether a producer, whose word {@code waiting} this is, sleeps on although it was woken at this tail. It may begin
-     * one sleep before it sees the tail, not two.
+     * Returns true if a producer, given its word {@code waiting}, sleeps again although it was woken at this tail. It
+     * may begin one sleep before it sees the tail, but not two.
      */
     boolean sleepsOn(int waiting) {
         if (askedAt != told) {

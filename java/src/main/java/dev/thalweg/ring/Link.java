@@ -12,8 +12,9 @@ import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /**
- * Two processes of one user joined by a unix SEQPACKET socket that carries small messages and descriptors. Its arena
- * is that of everything the two share: once that is closed, no call is made on a descriptor that may be another's.
+ * Connects two processes of one user by a Unix SEQPACKET socket, which carries small messages and descriptors. Its
+ * arena owns everything that the two share. After it is closed, no call uses a descriptor number that may have been
+ * reused.
  */
 final class Link {
     private static final int SOL_SOCKET = 1;
@@ -29,15 +30,15 @@ final class Link {
     private static final int ENOTCONN = 107;
     private static final short POLLIN = 1;
     private static final short POLLOUT = 4;
-    /** Of struct pollfd: int descriptor, short events, short revents. */
+    /** Size of struct pollfd: int descriptor, short events, short revents. */
     private static final int POLLED = 8;
-    /** How often, a millisecond apart, closing waits for a thread that is inside. */
+    /** Number of attempts, a millisecond apart, of closing while a thread is inside. */
     private static final int CLOSE_TRIES = 2000;
 
-    /** Its value is of no meaning. */
+    /** The value has no meaning. */
     private static final byte[] WAKE_UP = {'!'};
 
-    /** What the two share lives in it. */
+    /** The arena of everything that the two processes share. */
     final Arena arena = Arena.ofShared();
 
     private final int socket;
@@ -48,18 +49,18 @@ final class Link {
     private int pidfd = -1;
     private int pid;
     private boolean closed;
-    /** The peer has said which process it is, in a message that the kernel signed. */
+    /** True if the peer's process is known from a message that the kernel verified. */
     private boolean signed;
 
-    /** Takes a connected socket over, whose peer must be of our own user; closes it if not. */
+    /** Takes ownership of a connected socket, whose peer must be of our own user; closes it otherwise. */
     Link(int socket) throws IOException {
         this.socket = socket;
         try {
             long type = option(SO_TYPE, "SO_TYPE", 4).get(JAVA_INT, 0);
             if (type != SEQPACKET) {
-                throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, this is " + type);
+                throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, not " + type);
             }
-            // From now on each message says which process sent it: the other end may have been inherited.
+            // From now on each message carries its sender: the other end may have been inherited.
             Libc.SETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PASSCRED, arena.allocateFrom(JAVA_INT, 1), 4);
             // struct ucred: pid, uid, gid.
             MemorySegment peer = option(SO_PEERCRED, "SO_PEERCRED", 12);
@@ -67,8 +68,8 @@ final class Link {
             int user = peer.get(JAVA_INT, 4);
             int us = (int) Libc.GETEUID.attempt();
             if (user != us) {
-                throw new RingException.NotPermitted("process " + pid + " is of user " + Integer.toUnsignedString(user)
-                        + ", and only user " + Integer.toUnsignedString(us) + " is admitted");
+                throw new RingException.NotPermitted("process " + pid + " belongs to user " + Integer.toUnsignedString(user)
+                        + "; only user " + Integer.toUnsignedString(us) + " is admitted");
             }
             pidfd = peerPidfd();
         } catch (IOException | RuntimeException failure) {
@@ -80,18 +81,18 @@ final class Link {
         polled.set(JAVA_SHORT, POLLED + 4, POLLIN);
     }
 
-    /** Joins the process that listens at a path, waiting while its queue is full. */
+    /** Connects to the process that listens at a path; waits while its queue is full. */
     static Link connect(Path path, Deadline deadline) throws IOException {
         return new Link(Sockets.connect(path, deadline));
     }
 
-    /** Two ends in this process. */
+    /** Creates two connected ends in this process. */
     static Link[] pair() throws IOException {
         int[] ends = Sockets.pair();
         return new Link[] {new Link(ends[0]), new Link(ends[1])};
     }
 
-    /** Takes the process that sent a message of the handshake for the peer; 0 is one that did not say. */
+    /** Records the sender of a handshake message as the peer; 0 means unknown. */
     void learn(int sender) throws RingException.NotPermitted {
         if (sender == 0) {
             return;
@@ -111,12 +112,12 @@ final class Link {
         }
     }
 
-    /** The peer's process id, 0 if we do not see its pid namespace. */
+    /** Returns the peer's process id; 0 if its pid namespace is not visible. */
     int pid() {
         return pid;
     }
 
-    /** Sends one message, whole or not at all, with at most one descriptor (-1 for none). */
+    /** Sends one message atomically, with at most one descriptor (-1 for none). */
     void send(byte[] message, int descriptor, Deadline deadline) throws IOException {
         while (true) {
             int errno = out.send(socket, message, descriptor);
@@ -131,13 +132,13 @@ final class Link {
         }
     }
 
-    /** A message that wakes the peer. A full queue wakes as well as one more, a closed one has no sleeper. */
+    /** Sends a message that wakes the peer. A full queue wakes it as well, and a closed one has no sleeper. */
     void ring(boolean goodbye) {
-        // The goodbye has room of its own: it comes from any thread.
+        // The closing message uses its own memory, because any thread may send it.
         (goodbye ? last : out).send(socket, WAKE_UP, -1);
     }
 
-    /** Receives one message; the descriptors that came with it are the caller's to close. */
+    /** Receives one message; the caller must close its descriptors. */
     Packet.Received receive(Deadline deadline) throws IOException {
         while (true) {
             int errno = in.receive(socket);
@@ -146,8 +147,8 @@ final class Link {
                     Packet.Received got = in.received();
                     if (got.truncated()) {
                         got.drop();
-                        throw new RingException.Corrupt("a message over " + Packet.LONGEST + " bytes or with over "
-                                + Packet.MOST_DESCRIPTORS + " descriptors, or no room for them among our open files"
+                        throw new RingException.Corrupt("a message larger than " + Packet.LONGEST + " bytes or with more than "
+                                + Packet.MOST_DESCRIPTORS + " descriptors, or too many open files"
                                 + " (RLIMIT_NOFILE)");
                     }
                     if (got.bytes().length == 0) {
@@ -156,7 +157,7 @@ final class Link {
                     }
                     return got;
                 }
-                // Told once, ahead of messages that are still there.
+                // The error is reported once, before messages that are still queued.
                 case ECONNRESET -> {}
                 case Libc.EAGAIN -> await(POLLIN, deadline);
                 default -> throw Libc.failure("recvmsg", toString(), errno);
@@ -165,8 +166,8 @@ final class Link {
     }
 
     /**
-     * Takes the wake-up messages from the link, as many as an honest peer can have sent and then some: a dishonest one
-     * only keeps itself busy.
+     * Reads the wake-up messages from the link: slightly more than an honest peer can have sent. A dishonest one only
+     * keeps itself busy.
      */
     void drain() {
         for (int message = 0; message < 64; message++) {
@@ -181,17 +182,17 @@ final class Link {
         }
     }
 
-    /** Whether the other process lives and its end is open. A stopped process lives. */
+    /** Returns true if the peer lives and its end is open. A stopped process lives. */
     boolean peerIsAlive() {
         return !peerHasEnded() && poll(socket, (short) 0, -1, Deadline.NOW) == 0;
     }
 
-    /** Whether the other process is known to have ended; without a pidfd it never is. */
+    /** Returns true if the peer is known to have ended; always false without a pidfd. */
     boolean peerHasEnded() {
         return pidfd >= 0 && poll(-1, (short) 0, pidfd, Deadline.NOW) > 0;
     }
 
-    /** Waits for a message or for the peer's end; a signal and the deadline end it too. */
+    /** Waits for a message or the peer's end; a signal and the deadline end the wait too. */
     void awaitNews(Deadline deadline) throws SystemCallException {
         long got = poll(socket, POLLIN, pidfd, deadline);
         if (got < 0 && got != -Libc.EINTR) {
@@ -204,15 +205,15 @@ final class Link {
         poll(socket, (short) 0, pidfd, deadline);
     }
 
-    /** Ends every wait on it, here and at the other side. */
+    /** Ends every wait on it, here and in the peer. */
     void shutDown() {
         Libc.SHUTDOWN.attempt(socket, SHUT_RDWR);
     }
 
     /**
-     * Closes it and everything in its arena, once no thread is inside.
+     * Closes it and everything in its arena when no thread is inside.
      *
-     * @throws IllegalStateException a thread stays inside: it hands memory of the ring to a call of its own
+     * @throws IllegalStateException if a thread stays inside because it passes memory of the ring to a call of its own
      */
     synchronized void close() {
         if (closed) {
@@ -247,7 +248,7 @@ final class Link {
         return "the link to process " + pid;
     }
 
-    /** Sleeps for some milliseconds; whether that was interrupted, which is for later. */
+    /** Sleeps for some milliseconds. Returns true if the sleep was interrupted. */
     static boolean pause(int milliseconds) {
         try {
             Thread.sleep(milliseconds);
@@ -267,7 +268,7 @@ final class Link {
         }
     }
 
-    /** {@code poll(2)} of a socket and a process; a negative descriptor is left out. */
+    /** Calls {@code poll(2)} for a socket and a process; a negative descriptor is ignored. */
     private long poll(int watched, short events, int process, Deadline deadline) {
         polled.set(JAVA_INT, 0, watched);
         polled.set(JAVA_SHORT, 4, events);
@@ -283,8 +284,8 @@ final class Link {
     }
 
     /**
-     * {@code SO_PEERPIDFD} (Linux 6.5) cannot name another process that got the same number later; on older kernels
-     * {@code pidfd_open(2)} could. -1 where the kernel gives none.
+     * Returns a pidfd of the peer; -1 if the kernel provides none. {@code SO_PEERPIDFD} (Linux 6.5) cannot refer to
+     * another process that got the same number later; {@code pidfd_open(2)} on older kernels could.
      */
     private int peerPidfd() {
         MemorySegment value = arena.allocate(4, 4);

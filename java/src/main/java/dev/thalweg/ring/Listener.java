@@ -21,17 +21,17 @@ import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /**
- * The side that waits to be found, at a socket file: its directory says who may come near, and only processes of our own
- * user are admitted. The file goes when the listener is closed; one left by a process that was killed is replaced by the
- * next, but never one behind which somebody still listens. For one thread at a time.
+ * Listens at a socket file. The permissions of its directory control access, and only processes of our own user are
+ * admitted. Closing the listener removes the file. The next listener replaces a file that a killed process left behind,
+ * but never one behind which a process still listens. For one thread at a time.
  */
 public final class Listener implements AutoCloseable {
-    /** Ends that nobody refers to any more are closed. */
+    /** Closes ends that are no longer reachable. */
     static final Cleaner CLEANER = Cleaner.create();
 
     /**
-     * How long one caller may take over its first words while others may be waiting behind it. Who takes longer is not
-     * taken for dead: it can call again.
+     * Time limit for the first messages of a connecting process, because others may be waiting behind it. A slower
+     * process is disconnected but not treated as dead: it can connect again.
      */
     static final Duration PATIENCE = Duration.ofSeconds(5);
 
@@ -39,17 +39,17 @@ public final class Listener implements AutoCloseable {
     private static final int O_CLOEXEC = 02000000;
     private static final int ECONNABORTED = 103;
     private static final short POLLIN = 1;
-    /** How often the name is tried for, while other processes come and go there. */
+    /** Number of attempts to take the name while other processes create and remove it. */
     private static final int TRIES = 100;
 
-    /** Process numbers come again. */
+    /** Makes names unique, because process numbers are reused. */
     private static final long STARTED = System.currentTimeMillis();
 
     private static final AtomicLong MADE = new AtomicLong();
 
     private final Path path;
     private final int socket;
-    /** The socket file, held open so that its inode number is not given to another and it is known again. */
+    /** The socket file. It is kept open so that its inode number is not reused and identifies it. */
     private final int file;
     private final Object key;
     private boolean closed;
@@ -64,12 +64,12 @@ public final class Listener implements AutoCloseable {
     /**
      * Listens at a path.
      *
-     * @param path of the socket, which is made; its directory must be there
+     * @param path path of the socket, which is created; its directory must exist
      * @return the listener
-     * @throws SystemCallException somebody listens there already, something else than a socket has the name
-     *                             (EADDRINUSE), or the kernel refuses, and why
-     * @throws RingException.NotPermitted what has the name belongs to another user
-     * @throws IOException         the path is too long for a socket
+     * @throws SystemCallException        if a process listens there, or the name belongs to something other than a
+     *                                    socket (EADDRINUSE), or a system call fails
+     * @throws RingException.NotPermitted if the file belongs to another user
+     * @throws IOException                if the path is too long for a socket
      */
     public static Listener bind(Path path) throws IOException {
         Sockets.checkPath(path);
@@ -94,7 +94,7 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Where it listens.
+     * Returns the path at which it listens.
      *
      * @return the socket's path
      */
@@ -102,7 +102,10 @@ public final class Listener implements AutoCloseable {
         return path;
     }
 
-    /** Stops listening and removes the socket's file, unless another took the name. More than once does no harm. */
+    /**
+     * Stops listening and removes the socket file, unless it belongs to another listener now. Further calls have no
+     * effect.
+     */
     @Override
     public synchronized void close() {
         if (closed) {
@@ -114,20 +117,20 @@ public final class Listener implements AutoCloseable {
                 Files.delete(path);
             }
         } catch (IOException gone) {
-            // Then it need not be removed.
+            // The file does not exist any more.
         }
         Libc.CLOSE.attempt(socket);
         Libc.CLOSE.attempt(file);
     }
 
-    /** What is to be done with the next that comes. */
+    /** Performs the handshake with one process. */
     interface Meeting<T> {
         T with(Link link, Deadline deadline) throws IOException;
     }
 
     /**
-     * Meets the first visitor whose handshake succeeds. Every other one is hung up on and forgotten: one of another user, one
-     * that is silent for too long, and one that breaks the format.
+     * Returns the first process whose handshake succeeds. All others are disconnected: processes of other users, silent
+     * ones, and those that violate the format.
      */
     <T> T meet(Deadline deadline, Duration patience, Meeting<T> meeting) throws IOException {
         while (true) {
@@ -135,10 +138,10 @@ public final class Listener implements AutoCloseable {
                 Link link = accept(deadline);
                 return meeting.with(link, deadline.orIn(patience));
             } catch (RingException.TooLarge ours) {
-                // The next one would meet it too.
+                // A local failure: the next attempt would fail too.
                 throw ours;
             } catch (RingException visitors) {
-                // Also after one that failed at once: they may come without end.
+                // Checked after quick failures too: they could continue without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -166,7 +169,10 @@ public final class Listener implements AutoCloseable {
         }
     }
 
-    /** Tells those in the queue, and no more than it holds, that the ring has its consumer; later ones find nobody. */
+    /**
+     * Informs the processes in the queue, at most as many as it holds, that the ring has its consumer. Later ones find
+     * no listener.
+     */
     void refuseTheRest() throws IOException {
         for (int met = 0; met <= Sockets.BACKLOG; met++) {
             try {
@@ -193,7 +199,7 @@ public final class Listener implements AutoCloseable {
         }
     }
 
-    /** Listens under a name of its own; clients use the final one, so the length of this one does not count. */
+    /** Listens under a temporary name. Clients use the final name, so the length of this one does not matter. */
     private static int listen(Path fresh) throws IOException {
         if (Sockets.fits(fresh)) {
             return Sockets.listen(fresh);
@@ -207,8 +213,8 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Gives a socket that listens its final name. A lock would be simpler, but in a directory such as {@code /tmp} another
-     * user could hold one for ever.
+     * Gives a listening socket its final name. A lock would be simpler, but in a directory such as {@code /tmp} another
+     * user could hold it for ever.
      */
     private static void name(Path fresh, Path path) throws IOException {
         for (int attempt = 0; attempt < TRIES; attempt++) {
@@ -222,13 +228,13 @@ public final class Listener implements AutoCloseable {
         throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
     }
 
-    /** Removes a socket file of this user behind which no process listens; anything else there is an error. */
+    /** Removes a socket file of this user behind which no process listens. Anything else there is an error. */
     private static void removeStale(Path path, Object user) throws IOException {
         Path aside = unique(path);
         try {
             Object owner = userOf(path);
             if (!owner.equals(user)) {
-                throw new RingException.NotPermitted(path + " belongs to user " + owner + ", and is left alone");
+                throw new RingException.NotPermitted(path + " belongs to user " + owner + " and is not replaced; use another path");
             }
             Object key = keyOf(path);
             if (!isStale(path)) {
@@ -236,23 +242,25 @@ public final class Listener implements AutoCloseable {
             }
             Files.move(path, aside, StandardCopyOption.ATOMIC_MOVE);
             if (!keyOf(aside).equals(key)) {
-                // Another process has named its socket since: that gets its name back.
+                // Another process has taken the name in the meantime: restore its file.
                 Files.createLink(path, aside);
             }
         } catch (NoSuchFileException gone) {
-            // Its process has removed it.
+            // Its owner has removed it.
         } finally {
             Files.deleteIfExists(aside);
         }
     }
 
-    /** A socket nobody listens at: of the kinds of files that are no file, directory or link, only it can be asked. */
+    /**
+     * Checks for a socket without a listener. Only a file that is neither regular, a directory nor a link can be one.
+     */
     private static boolean isStale(Path path) throws IOException {
         var known = Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
         return known.isOther() && !Sockets.isBound(path);
     }
 
-    /** A short name beside a path that no other process uses, and that copies of the directory leave out. */
+    /** Returns a short unused name beside a path, which copies of the directory omit. */
     private static Path unique(Path path) {
         long process = ProcessHandle.current().pid();
         return path.resolveSibling(

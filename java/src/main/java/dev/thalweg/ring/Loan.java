@@ -2,7 +2,10 @@ package dev.thalweg.ring;
 
 import java.lang.foreign.MemorySegment;
 
-/** Room for one message. The consumer sees it after {@link #commit()}; closed without that, it never was. */
+/**
+ * Room for one message. The consumer sees the message after {@link #commit()}; closing the loan without that discards
+ * it.
+ */
 public final class Loan implements AutoCloseable {
     private final Producer producer;
     private final long length;
@@ -15,15 +18,15 @@ public final class Loan implements AutoCloseable {
     }
 
     /**
-     * Where the message is written. It begins at a multiple of 32 and holds whatever was there before. It must not be
-     * written after {@link #commit()} or {@link #close()}: the bytes are another message's then.
+     * Returns the memory of the message. It begins at a multiple of 32 and has arbitrary previous contents. It must not
+     * be written after {@link #commit()} or {@link #close()}: the bytes then belong to another message.
      *
      * @return the bytes
-     * @throws IllegalStateException it was committed or closed
+     * @throws IllegalStateException if it was committed or closed
      */
     public MemorySegment segment() {
         if (done) {
-            throw new IllegalStateException("committed or given back already");
+            throw new IllegalStateException("the loan was committed or closed already");
         }
         return producer.payload(length);
     }
@@ -31,14 +34,14 @@ public final class Loan implements AutoCloseable {
     /**
      * Makes the message visible.
      *
-     * @throws IllegalStateException it was committed or closed already, or the producer is closed
+     * @throws IllegalStateException if it was committed or closed, or the producer is closed
      */
     public void commit() {
         done = true;
         producer.commit(this, length);
     }
 
-    /** Gives the room back, if it was not committed. */
+    /** Discards the message if it was not committed. */
     @Override
     public void close() {
         done = true;

@@ -10,9 +10,9 @@ import java.lang.foreign.MemorySegment;
 import dev.thalweg.internal.Libc;
 
 /**
- * One side's memory: made, sealed and mapped for writing by its owner, checked and mapped for reading by the other. The
- * data is mapped twice, one copy behind the other, so that what wraps round its end is contiguous. Unmapped with its
- * arena.
+ * The memory file of one side. Its owner creates, seals and maps it for writing; the peer checks it and maps it
+ * read-only. The data is mapped twice, one copy after the other, so that data that wraps around the end is contiguous.
+ * Closing its arena unmaps it.
  */
 final class Memory {
     private static final int MFD_CLOEXEC_ALLOW_SEALING = 3;
@@ -31,14 +31,14 @@ final class Memory {
     private static final int MADV_POPULATE_READ = 22;
     private static final int MADV_POPULATE_WRITE = 23;
     private static final int SEEK_END = 2;
-    /** Memory files lie on a tmpfs of the kernel's own (linux/magic.h). */
+    /** Memory files are on an internal tmpfs of the kernel (linux/magic.h). */
     private static final long TMPFS_MAGIC = 0x0102_1994;
-    /** Of struct statfs, which begins with the kind of file system. */
+    /** Size of struct statfs, which begins with the file system type. */
     private static final int STATFS = 120;
 
-    /** Page and data, and the data again. */
+    /** Page, data, and the data again. */
     final MemorySegment bytes;
-    /** A private copy, checked before anything was mapped. */
+    /** A private copy, checked before the mapping. */
     final Geometry geometry;
 
     private final Alive alive;
@@ -52,20 +52,20 @@ final class Memory {
     }
 
     /**
-     * Ours, and the descriptor for the peer.
+     * Our memory, and the descriptor for the peer.
      *
-     * @param memory     mapped
-     * @param descriptor the caller's to close
+     * @param memory     the mapped memory
+     * @param descriptor the descriptor, which the caller must close
      */
     record Made(Memory memory, int descriptor) {}
 
-    /** Makes our side. */
+    /** Creates our side. */
     static Made make(Role role, Geometry geometry, Arena arena) throws IOException {
         int fd = create();
         try {
             long size = geometry.header() + geometry.dataOf(role);
             Libc.FTRUNCATE.on("a memory file", fd, size);
-            // All of it now, so that too little memory is an error here and not one later.
+            // Allocates everything now, so that a lack of memory is an error here and not later.
             Libc.FALLOCATE.on("a memory file of " + size + " bytes", fd, 0, 0L, size);
             write(fd, geometry.toBytes(role));
             Memory memory = map(fd, role, geometry, PROT_READ_WRITE, arena);
@@ -79,8 +79,8 @@ final class Memory {
     }
 
     /**
-     * Checks and maps the peer's side, and closes the descriptor. Everything is asked of the kernel or copied before it
-     * is judged: nothing that the peer could still change decides.
+     * Checks and maps the peer's side, and closes the descriptor. All values are obtained from the kernel or copied
+     * before they are checked, so no decision depends on bytes that the peer can still change.
      */
     static Memory ofPeer(int fd, Role role, Arena arena) throws IOException {
         try {
@@ -89,7 +89,7 @@ final class Memory {
             long told = geometry.header() + geometry.dataOf(role);
             long size = Libc.LSEEK.on("the peer's memory", fd, 0L, SEEK_END);
             if (size != told) {
-                throw new RingException.Corrupt("memory of " + size + " bytes, told as " + told);
+                throw new RingException.Corrupt("memory of " + size + " bytes, announced as " + told);
             }
             return map(fd, role, geometry, PROT_READ, arena);
         } finally {
@@ -97,12 +97,12 @@ final class Memory {
         }
     }
 
-    /** Where a position lies. The next {@code capacity} bytes from there are mapped. */
+    /** Returns the offset of a position. The next {@code capacity} bytes from there are mapped. */
     long at(long position) {
         return geometry.header() + (position & mask);
     }
 
-    /** From now on the kernel does not tell of our end. */
+    /** Removes our word from the kernel's list: our end is not marked any more. */
     void retire() {
         alive.end();
     }
@@ -110,7 +110,7 @@ final class Memory {
     private static int create() throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             MemorySegment label = scratch.allocateFrom("thalweg-ring");
-            // With vm.memfd_noexec = 2 it must be asked for; before Linux 6.3 it cannot be.
+            // vm.memfd_noexec = 2 requires this flag; before Linux 6.3 it does not exist.
             long fd = Libc.MEMFD_CREATE.attempt(label, MFD_CLOEXEC_ALLOW_SEALING | MFD_NOEXEC_SEAL);
             return (int) (fd >= 0 ? fd : Libc.MEMFD_CREATE.on("a ring", label, MFD_CLOEXEC_ALLOW_SEALING));
         }
@@ -126,7 +126,7 @@ final class Memory {
             Libc.FSTATFS.on("the peer's memory", fd, system);
             boolean fixed = (seals & SEAL_SHRINK_GROW) == SEAL_SHRINK_GROW;
             boolean alone = (seals & (SEAL_WRITE | SEAL_FUTURE_WRITE)) != 0;
-            // Huge pages may run out when they are touched.
+            // Huge pages may be exhausted when they are first accessed.
             boolean ordinary = system.get(JAVA_LONG, 0) == TMPFS_MAGIC;
             if (!(fixed && alone && ordinary)) {
                 throw new RingException.NotPermitted("the peer's memory must be of fixed size (" + fixed
@@ -140,7 +140,7 @@ final class Memory {
             MemorySegment from = scratch.allocateFrom(JAVA_BYTE, fixed);
             long got = Libc.PWRITE.on("a memory file", fd, from, from.byteSize(), 0L);
             if (got != fixed.length) {
-                throw new IOException("a memory file took " + got + " bytes of " + fixed.length);
+                throw new IOException("wrote only " + got + " bytes of " + fixed.length);
             }
         }
     }
@@ -150,7 +150,7 @@ final class Memory {
             MemorySegment fixed = scratch.allocate(Geometry.LENGTH);
             long got = Libc.PREAD.attempt(fd, fixed, fixed.byteSize(), 0L);
             if (got < 0) {
-                // Not opened for reading.
+                // Not open for reading.
                 throw new RingException.NotPermitted("the peer's memory cannot be read: errno " + -got);
             }
             return fixed.asSlice(0, got).toArray(JAVA_BYTE);
@@ -162,7 +162,7 @@ final class Memory {
         long data = geometry.dataOf(role);
         long whole = header + 2 * data;
         long base = Libc.MMAP.on(whole + " bytes", 0L, whole, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0L);
-        // From here on closing the arena unmaps all, whatever of it has been replaced.
+        // From here on, closing the arena unmaps everything, including replaced parts.
         var alive = new Alive();
         MemorySegment bytes = MemorySegment.ofAddress(base).reinterpret(whole, arena, gone -> {
             alive.end();
@@ -172,7 +172,7 @@ final class Memory {
         if (data > 0) {
             Libc.MMAP.on("a memory file", base + header + data, data, protection, MAP_SHARED_FIXED, fd, header);
         }
-        // Only spares the first round its page faults: older kernels cannot.
+        // Only avoids page faults in the first round; older kernels do not support it.
         boolean ours = protection == PROT_READ_WRITE;
         Libc.MADVISE.attempt(base, whole, ours ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
         return new Memory(ours ? bytes : bytes.asReadOnly(), geometry, alive);

@@ -1,11 +1,11 @@
 package dev.thalweg.ring;
 
-/** Numbers of the system calls that the C library has no function for (asm/unistd.h). */
+/** Numbers of system calls without a function in the C library (asm/unistd.h). */
 final class Numbers {
     static final long FUTEX = of(202, 98);
     static final long SET_ROBUST_LIST = of(273, 99);
     static final long GETTID = of(186, 178);
-    // Since Linux 5 new calls have one number everywhere.
+    // Since Linux 5, new calls have equal numbers on all architectures.
     static final long PIDFD_OPEN = 434;
     static final long FUTEX_WAITV = 449;
 
@@ -17,7 +17,7 @@ final class Numbers {
             case "amd64" -> amd64;
             case "aarch64" -> aarch64;
             default -> throw new UnsupportedOperationException(
-                    "a ring needs system calls whose numbers are known for amd64 and aarch64, not for " + machine);
+                    "rings are supported on amd64 and aarch64 only, not on " + machine);
         };
     }
 }

@@ -1,21 +1,22 @@
 package dev.thalweg.ring;
 
 /**
- * How a ring is made and waited for. Each end has its own; what only the other decides is ignored.
+ * Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
  *
- * @param capacity  bytes of messages that may be under way, with 32 bytes for each and rounded up to 64; rounded up to a
- *                  power of two and a page. The memory is taken at once. The producer decides
- * @param waiting   how to wait for the other end
- * @param trusted   whether the peer keeps to the protocol. If not, the consumer copies each message out of the shared
- *                  memory before it looks at it, so that it cannot change while it is read
- * @param checksums whether each message carries a CRC-32C, which the consumer checks. The producer decides
+ * @param capacity  capacity for unread messages in bytes: each message needs 32 bytes more than its payload, rounded up
+ *                  to 64. Rounded up to a power of two of at least one page, and allocated at once. The producer
+ *                  decides
+ * @param waiting   method of waiting for the peer
+ * @param trusted   true if the peer follows the protocol. If false, the consumer copies each message out of the shared
+ *                  memory before it reads it, so that the message cannot change during the read
+ * @param checksums true if each message carries a CRC-32C, which the consumer checks. The producer decides
  */
 public record Options(long capacity, Wait waiting, boolean trusted, boolean checksums) {
-    /** A mebibyte, hybrid waiting, a trusted peer, no checksums. */
+    /** 1 MiB, hybrid waiting, a trusted peer, no checksums. */
     public static final Options USUAL = new Options(1 << 20, Wait.HYBRID, true, false);
 
     /**
-     * The same with another capacity.
+     * Returns a copy with another capacity.
      *
      * @param bytes the capacity
      * @return the options
@@ -25,9 +26,9 @@ public record Options(long capacity, Wait waiting, boolean trusted, boolean chec
     }
 
     /**
-     * The same with another way to wait.
+     * Returns a copy with another method of waiting.
      *
-     * @param how the way
+     * @param how the method
      * @return the options
      */
     public Options withWait(Wait how) {
@@ -35,7 +36,7 @@ public record Options(long capacity, Wait waiting, boolean trusted, boolean chec
     }
 
     /**
-     * The same for a peer that may not keep to the protocol.
+     * Returns a copy for a peer that may violate the protocol.
      *
      * @return the options
      */
@@ -44,7 +45,7 @@ public record Options(long capacity, Wait waiting, boolean trusted, boolean chec
     }
 
     /**
-     * The same with checksums.
+     * Returns a copy with checksums.
      *
      * @return the options
      */

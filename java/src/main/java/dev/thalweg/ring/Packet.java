@@ -11,9 +11,9 @@ import java.util.Arrays;
 
 import dev.thalweg.internal.Libc;
 
-/** Room for one message of a socket and the descriptors that travel with it: {@code struct msghdr} and what it names. */
+/** Memory for one socket message and its descriptors: {@code struct msghdr} and everything it refers to. */
 final class Packet {
-    /** The longest message that can be received. */
+    /** Maximum size of a received message in bytes. */
     static final int LONGEST = 64;
     static final int MOST_DESCRIPTORS = 8;
 
@@ -35,10 +35,10 @@ final class Packet {
     private static final long PIECE = 56;
     private static final long BYTES = 72;
     private static final long CONTROLS = BYTES + LONGEST;
-    /** Of struct cmsghdr: length with itself, level, type. */
+    /** Size of struct cmsghdr: length including itself, level, type. */
     private static final int HEADING = 16;
     private static final long RIGHTS_ROOM = HEADING + 4 * MOST_DESCRIPTORS;
-    /** Behind them a struct ucred: process, user, group. */
+    /** Followed by a struct ucred: process, user, group. */
     private static final long CONTROL_ROOM = RIGHTS_ROOM + HEADING + 16;
     private static final int UCRED = 12;
 
@@ -46,12 +46,12 @@ final class Packet {
     private int length;
 
     /**
-     * What came.
+     * A received message.
      *
-     * @param bytes       the message; of no length, the other end is closed
-     * @param descriptors those that came along, closed on exec
-     * @param sender      the process that sent it, signed by the kernel; 0 where it did not say
-     * @param truncated   whether bytes or descriptors did not fit and are lost
+     * @param bytes       the message; empty if the other end is closed
+     * @param descriptors the descriptors that came with it, close-on-exec
+     * @param sender      the sending process, as verified by the kernel; 0 if unknown
+     * @param truncated   true if bytes or descriptors did not fit and are lost
      */
     record Received(byte[] bytes, int[] descriptors, int sender, boolean truncated) {
         /** Closes the descriptors. */
@@ -69,7 +69,7 @@ final class Packet {
         room.set(ADDRESS, PIECE, room.asSlice(BYTES));
     }
 
-    /** {@code sendmsg(2)}, never waiting; the errno, or 0. */
+    /** Calls {@code sendmsg(2)} without waiting; returns the errno, or 0. */
     int send(int socket, byte[] message, int descriptor) {
         MemorySegment.copy(message, 0, room, JAVA_BYTE, BYTES, message.length);
         boolean alone = descriptor < 0;
@@ -83,14 +83,14 @@ final class Packet {
         return (int) -Math.min(Libc.SENDMSG.attempt(socket, room, MSG_NOSIGNAL | MSG_DONTWAIT), 0);
     }
 
-    /** {@code recvmsg(2)}, never waiting; the errno, or 0, then {@link #received()}. */
+    /** Calls {@code recvmsg(2)} without waiting; returns the errno, or 0 and then {@link #received()}. */
     int receive(int socket) {
         prepare(LONGEST, CONTROL_ROOM);
         length = (int) Libc.RECVMSG.attempt(socket, room, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         return -Math.min(length, 0);
     }
 
-    /** What {@link #receive} brought. */
+    /** Returns the message of the last {@link #receive}. */
     Received received() {
         byte[] bytes = room.asSlice(BYTES, length).toArray(JAVA_BYTE);
         boolean truncated = (room.get(JAVA_INT, FLAGS) & (MSG_TRUNC | MSG_CTRUNC)) != 0;

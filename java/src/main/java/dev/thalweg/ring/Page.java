@@ -5,21 +5,21 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.invoke.VarHandle;
 
-/** Where the words that change lie in a page, and how they are reached. Each is written by the memory's owner alone. */
+/** Offsets of the changing words in a page, and access to them. Only the owner of the memory writes each of them. */
 final class Page {
     /** Head or tail, in bytes since the beginning. */
     static final long CURSOR = 128;
-    /** Counts the wake-ups given to the other side, which sleeps on it. */
+    /** Counts the wake-ups for the peer, which sleeps on this word. */
     static final long WAKE = 256;
-    /** Whether and how the owner sleeps. */
+    /** Tells if and how the owner sleeps. */
     static final long WAITING = 384;
-    /** The kernel's mark of the owner's end. */
+    /** The word that the kernel marks when the owner ends. */
     static final long ALIVE = 512;
-    /** Its place on the kernel's list. */
+    /** The node on the kernel's list. */
     static final long NODE = 520;
-    /** 1 after the owner's goodbye. */
+    /** 1 after the owner has closed its end. */
     static final long CLOSED = 528;
-    /** Bytes of all of them. */
+    /** Size of all words in bytes. */
     static final int LENGTH = 640;
 
     static final VarHandle INT = JAVA_INT.varHandle();

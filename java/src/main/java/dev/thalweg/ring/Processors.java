@@ -8,16 +8,16 @@ import java.util.BitSet;
 
 import dev.thalweg.internal.Libc;
 
-/** Whether two processes can run at the same time. */
+/** Determines if two processes can run at the same time. */
 final class Processors {
-    /** Of a cpu_set_t. */
+    /** Size of a cpu_set_t. */
     private static final long BYTES = 128;
 
     private Processors() {}
 
     /**
-     * Whether we and another process have one processor between us: then it runs only when we do not. Two that are kept
-     * on a processor each have two, although either of them sees only its own.
+     * Returns true if this process and another one share a single processor: the other runs only while this one does
+     * not. Two processes pinned to different processors have two, although each sees only its own.
      */
     static boolean isAloneWith(int process) {
         if (Runtime.getRuntime().availableProcessors() > 1) {
@@ -25,18 +25,18 @@ final class Processors {
         }
         BitSet ours = allowed(0);
         BitSet theirs = process > 0 ? allowed(process) : new BitSet();
-        // With a quota of one processor (cgroup) looking takes from the peer, wherever it runs.
+        // With a cgroup quota of one processor, polling takes time from the peer on any processor.
         return ours.cardinality() != 1 || theirs.isEmpty() || isOne(ours, theirs);
     }
 
-    /** Whether both sets together are one processor. */
+    /** Returns true if the union of both sets is one processor. */
     static boolean isOne(BitSet ours, BitSet theirs) {
         var either = (BitSet) ours.clone();
         either.or(theirs);
         return either.cardinality() <= 1;
     }
 
-    /** Where a process may run, 0 being this thread; empty if that is not known. */
+    /** Returns the processors on which a process may run, 0 being this thread; empty if unknown. */
     private static BitSet allowed(int process) {
         try (Arena scratch = Arena.ofConfined()) {
             MemorySegment set = scratch.allocate(BYTES, 8);

@@ -11,12 +11,13 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * The end that writes messages. Closing it is the goodbye: the consumer receives what was committed, then
- * {@link RingException.Closed}. For one thread at a time: a call while another thread is in one throws
- * IllegalStateException. {@link #close()} from any.
+ * The writing end of a ring. Closing it ends the channel: the consumer receives everything that was committed, then
+ * {@link RingException.Closed}. One thread at a time may use it: a call while another thread is inside throws
+ * IllegalStateException. Any thread may call {@link #close()}.
  *
- * <p>What waits throws {@link RingException.PeerDied} or {@link RingException.Closed} if the consumer is gone, with the
- * messages that it had released, and {@link RingException.Corrupt} if the consumer writes what cannot be.
+ * <p>If the consumer is gone, waiting methods throw {@link RingException.PeerDied} or {@link RingException.Closed} with
+ * the number of messages that it had released. They throw {@link RingException.Corrupt} if the consumer violates the
+ * protocol.
  */
 public final class Producer implements AutoCloseable {
     private final End end;
@@ -26,14 +27,14 @@ public final class Producer implements AutoCloseable {
     private final End.Look roomFor = this::lookForRoom;
     private final End.Look drained = this::lookForTheEnd;
 
-    /** As in our page: bytes committed since the beginning. */
+    /** Number of bytes committed, as in our page. */
     private long head;
-    /** The consumer's, when last looked at: never more than it is. */
+    /** The consumer's tail as last read; never larger than the real one. */
     private long tail;
     private long sent;
-    /** What {@link #lookForRoom} looks for: bytes from our head on. */
+    /** The number of bytes after our head that {@link #lookForRoom} needs. */
     private long needed;
-    /** The loan or batch that is open. */
+    /** The open loan or batch. */
     private Object lent;
     private RingException.Corrupt broken;
 
@@ -45,27 +46,27 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Joins a consumer that listens at a path, and waits for ever for its answer.
+     * Connects to a consumer that listens at a path, and waits for its answer without limit.
      *
-     * @param path    of the socket
-     * @param options how the ring is made
+     * @param path    path of the socket
+     * @param options configuration of the ring
      * @return the producer
-     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     * @throws IOException see {@link #connect(Path, Options, Duration)}
      */
     public static Producer connect(Path path, Options options) throws IOException {
         return connect(path, options, Deadline.NEVER);
     }
 
     /**
-     * Joins a consumer that listens at a path.
+     * Connects to a consumer that listens at a path.
      *
-     * @param path     of the socket
-     * @param options  how the ring is made
-     * @param patience how long to wait at the most
+     * @param path     path of the socket
+     * @param options  configuration of the ring
+     * @param patience maximum time to wait
      * @return the producer
-     * @throws dev.thalweg.SystemCallException nobody listens there, or the kernel refuses, and why
-     * @throws RingException                   the consumer refuses, or is not what it should be, or takes too long
-     * @throws IOException                     the path is too long for a socket
+     * @throws dev.thalweg.SystemCallException if no process listens there, or a system call fails
+     * @throws RingException                   if the consumer refuses, is invalid, or takes too long
+     * @throws IOException                     if the path is too long for a socket
      */
     public static Producer connect(Path path, Options options, Duration patience) throws IOException {
         return connect(path, options, Deadline.in(patience));
@@ -76,14 +77,14 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Waits for the next that comes to a listener, which must be a consumer. If its handshake fails, that is told, and
-     * the next can be waited for; one that says nothing for five seconds is hung up on, and the next is waited for.
+     * Waits for the next process that connects to a listener, which must be a consumer. If its handshake fails, throws,
+     * and the call can be repeated. A process that is silent for five seconds is disconnected, and the next is awaited.
      *
-     * @param listener where it comes; it stays open
-     * @param options  how the ring is made
-     * @param patience how long to wait at the most
+     * @param listener the listener, which stays open
+     * @param options  configuration of the ring
+     * @param patience maximum time to wait
      * @return the producer
-     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     * @throws IOException see {@link #connect(Path, Options, Duration)}
      */
     public static Producer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
@@ -95,15 +96,15 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Listens at a path for the first consumer that comes, and no longer: whoever else waits is told that the ring has
-     * its consumer. One who fails in the handshake, or is silent, is not the first.
+     * Listens at a path for the first consumer, and then stops listening. Other waiting processes are informed that the
+     * ring has its consumer. A process that fails in the handshake or is silent does not count.
      *
-     * @param path     of the socket, which is made and removed
-     * @param options  how the ring is made
-     * @param patience how long to wait at the most
+     * @param path     path of the socket, which is created and removed
+     * @param options  configuration of the ring
+     * @param patience maximum time to wait
      * @return the producer
-     * @throws IOException as {@link Listener#bind}, and {@link RingException.TimedOut} if nobody came, or only such
-     *                     as failed
+     * @throws IOException see {@link Listener#bind}; {@link RingException.TimedOut} if no consumer connected
+     *                     successfully in time
      */
     public static Producer host(Path path, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
@@ -112,7 +113,7 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** The same at a listener that is there. */
+    /** Like {@link #host(Path, Options, Duration)}, with an existing listener. */
     static Producer host(Listener listener, Options options, Deadline deadline) throws IOException {
         while (true) {
             try {
@@ -122,7 +123,7 @@ public final class Producer implements AutoCloseable {
             } catch (RingException.TimedOut | RingException.TooLarge ours) {
                 throw ours;
             } catch (RingException notHim) {
-                // The next one, then. But they may come without end.
+                // Wait for the next one, but check the deadline: failures may continue without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -131,7 +132,7 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * The largest message: the ring without one header.
+     * Returns the size of the largest possible message: the capacity minus one header.
      *
      * @return bytes
      */
@@ -140,7 +141,7 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * The random number that this ring alone has.
+     * Returns the random number that identifies this ring.
      *
      * @return any number
      */
@@ -149,106 +150,106 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Messages committed.
+     * Returns the number of messages committed.
      *
-     * @return how many
+     * @return the number
      */
     public long sent() {
         return sent;
     }
 
     /**
-     * The process that reads.
+     * Returns the reading process.
      *
-     * @return its id when the two were joined, 0 if it lives in a pid namespace that we do not see
+     * @return its process id when the ring was opened; 0 if its pid namespace is not visible
      */
     public long peer() {
         return end.link.pid();
     }
 
     /**
-     * Room for a message, to be written in place; waits for ever until there is some.
+     * Waits for room for a message, without limit, and returns it for writing in place.
      *
-     * @param length bytes
-     * @return the room, to be committed or closed before the next
-     * @throws IOException           as the class says, and {@link RingException.TooLarge} beyond {@link #largest()}
-     * @throws IllegalStateException there is a loan already, or this end is closed
+     * @param length its size in bytes
+     * @return the room, which must be committed or closed before the next
+     * @throws IOException           see the class; {@link RingException.TooLarge} beyond {@link #largest()}
+     * @throws IllegalStateException if a loan is open, or this end is closed
      */
     public Loan loan(long length) throws IOException {
         return lend(length, Deadline.NEVER);
     }
 
     /**
-     * Room for a message, to be written in place.
+     * Waits for room for a message, and returns it for writing in place.
      *
-     * @param length   bytes
-     * @param patience how long to wait at the most
-     * @return the room, to be committed or closed before the next
-     * @throws IOException as {@link #loan(long)}, and {@link RingException.TimedOut}
+     * @param length   its size in bytes
+     * @param patience maximum time to wait
+     * @return the room, which must be committed or closed before the next
+     * @throws IOException see {@link #loan(long)}; {@link RingException.TimedOut}
      */
     public Loan loan(long length, Duration patience) throws IOException {
         return lend(length, Deadline.in(patience));
     }
 
     /**
-     * Room for a message if there is some now.
+     * Returns room for a message if it is available now.
      *
-     * @param length bytes
-     * @return the room, to be committed or closed before the next; null if there is none
-     * @throws IOException as {@link #loan(long)}
+     * @param length its size in bytes
+     * @return the room, which must be committed or closed before the next; null if none is available
+     * @throws IOException see {@link #loan(long)}
      */
     public Loan tryLoan(long length) throws IOException {
         return lend(length, null);
     }
 
     /**
-     * Sends a copy of a message; waits for ever until there is room.
+     * Waits for room, without limit, and sends a copy of a message.
      *
      * @param message the bytes
-     * @throws IOException as {@link #loan(long)}
+     * @throws IOException see {@link #loan(long)}
      */
     public void send(MemorySegment message) throws IOException {
         sendCopy(message, Deadline.NEVER);
     }
 
     /**
-     * Sends a copy of a message; waits for ever until there is room.
+     * Waits for room, without limit, and sends a copy of a message.
      *
      * @param message the bytes
-     * @throws IOException as {@link #loan(long)}
+     * @throws IOException see {@link #loan(long)}
      */
     public void send(byte[] message) throws IOException {
         send(MemorySegment.ofArray(message));
     }
 
     /**
-     * Sends a copy of a message.
+     * Waits for room and sends a copy of a message.
      *
      * @param message  the bytes
-     * @param patience how long to wait at the most
-     * @throws IOException as {@link #loan(long, Duration)}
+     * @param patience maximum time to wait
+     * @throws IOException see {@link #loan(long, Duration)}
      */
     public void send(byte[] message, Duration patience) throws IOException {
         sendCopy(MemorySegment.ofArray(message), Deadline.in(patience));
     }
 
     /**
-     * Sends a copy of a message if there is room now.
+     * Sends a copy of a message if room is available now.
      *
      * @param message the bytes
-     * @return whether there was
-     * @throws IOException as {@link #loan(long)}
+     * @return true if the message was sent
+     * @throws IOException see {@link #loan(long)}
      */
     public boolean trySend(byte[] message) throws IOException {
         return sendCopy(MemorySegment.ofArray(message), null);
     }
 
     /**
-     * Several messages that become visible at once, for the price of one.
+     * Starts a batch: several messages that become visible together, at the cost of a single publish.
      *
-     * @return an empty batch, to be committed or closed before the next message
-     * @throws IOException           as the class says
-     * @throws IllegalStateException there is a loan or a batch already, or this end is closed
+     * @return an empty batch, which must be committed or closed before the next message
+     * @throws IOException           see the class
+     * @throws IllegalStateException if a loan or a batch is open, or this end is closed
      */
     public Batch batch() throws IOException {
         end.enter();
@@ -263,8 +264,8 @@ public final class Producer implements AutoCloseable {
     /**
      * Waits until the consumer has released every message.
      *
-     * @param patience how long at the most
-     * @throws IOException as the class says, and {@link RingException.TimedOut}
+     * @param patience maximum time to wait
+     * @throws IOException see the class; {@link RingException.TimedOut}
      */
     public void drain(Duration patience) throws IOException {
         end.enter();
@@ -276,14 +277,14 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Says goodbye and gives everything back. Once is enough; more does no harm. */
+    /** Closes the channel and releases all resources. Further calls have no effect. */
     @Override
     public void close() {
         end.close();
         cleanable.clean();
     }
 
-    /** Where the payload of the next message lies. */
+    /** Returns the location of the next message's payload. */
     MemorySegment payload(long length) {
         return payloadAt(head, length);
     }
@@ -304,12 +305,12 @@ public final class Producer implements AutoCloseable {
         publish(head + Frame.occupied(length), 1);
     }
 
-    /** Room for one more message of a batch that ends at this position; null if there is none now. */
+    /** Returns room for one more message of a batch that ends at this position; null if none is available now. */
     MemorySegment extend(Batch given, long at, long length) throws IOException {
         end.enter();
         try {
             if (given != lent) {
-                throw new IllegalStateException("committed or closed already");
+                throw new IllegalStateException("the batch was committed or closed already");
             }
             check();
             if (!roomAt(at, length, null)) {
@@ -323,7 +324,7 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Makes the messages of a batch visible that ends at this position. */
+    /** Makes the messages of a batch that ends at this position visible. */
     void commit(Batch given, long to, long messages) {
         end.enter();
         try {
@@ -342,12 +343,12 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Notes the loan or batch that is open. */
+    /** Records the open loan or batch. */
     void lent(Object given) {
         lent = given;
     }
 
-    /** Forgets it. */
+    /** Removes the record of the open loan or batch. */
     void givenBack(Object given) {
         if (lent == given) {
             lent = null;
@@ -356,7 +357,7 @@ public final class Producer implements AutoCloseable {
 
     private void take(Object given) {
         if (given != lent) {
-            throw new IllegalStateException("committed or given back already");
+            throw new IllegalStateException("the loan was committed or closed already");
         }
         lent = null;
         end.check();
@@ -409,13 +410,13 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Room for a payload; false only without patience. */
+    /** Waits for room for a payload; false is possible only without patience. */
     private boolean room(long length, Deadline deadline) throws IOException {
         checkFree();
         return roomAt(head, length, deadline);
     }
 
-    /** Room for a payload whose frame begins at this position: our head, or the end of a batch. */
+    /** Waits for room for a payload whose frame begins at this position: our head, or the end of a batch. */
     private boolean roomAt(long at, long length, Deadline deadline) throws IOException {
         if (length < 0 || length > largest()) {
             throw new RingException.TooLarge(length, largest());
@@ -459,7 +460,7 @@ public final class Producer implements AutoCloseable {
         return seen == head ? seen : End.NOTHING;
     }
 
-    /** The consumer's tail, if it can be true. */
+    /** Returns the consumer's tail after a plausibility check. */
     private long seenTail() throws RingException.Corrupt {
         long seen = end.seen();
         if (seen < tail || seen > head || seen % Geometry.ALIGN != 0) {
@@ -490,13 +491,16 @@ public final class Producer implements AutoCloseable {
                 : new RingException.Closed(delivered);
     }
 
-    /** Messages committed and not released, counted in our own memory, which nobody else writes. */
+    /**
+     * Returns the number of messages committed but not released, counted in our own memory, which no other process
+     * writes.
+     */
     private long outstanding() {
         long at = tail;
         try {
             at = seenTail();
         } catch (RingException.Corrupt lie) {
-            // Then what was seen last.
+            // An invalid tail: use the last valid one.
         }
         long count = 0;
         while (at < head) {

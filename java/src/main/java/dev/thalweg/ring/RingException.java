@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.io.IOException;
 
-/** What can go wrong between two processes, and how far they had come. */
+/** A failure between two processes, with the number of messages delivered before. */
 public abstract sealed class RingException extends IOException {
     private static final long serialVersionUID = 1;
 
@@ -10,23 +10,23 @@ public abstract sealed class RingException extends IOException {
         super(message);
     }
 
-    /** The other process ended without a goodbye. Everything it had committed was delivered first. */
+    /** The peer ended without closing the channel. Everything that it had committed was delivered before. */
     public static final class PeerDied extends RingException {
         private static final long serialVersionUID = 1;
-        /** Messages that arrived whole. */
+        /** Number of messages delivered completely. */
         private final long delivered;
-        /** Bytes of one that never will be. */
+        /** Number of bytes of an incomplete message. */
         private final long partial;
 
         PeerDied(long delivered, long partial) {
             super("the peer died: " + delivered + " delivered, " + partial
-                    + " bytes of an unfinished one left out; connect again for a new ring");
+                    + " bytes of an incomplete message discarded; connect again for a new ring");
             this.delivered = delivered;
             this.partial = partial;
         }
 
         /**
-         * What arrived whole: messages received, or messages sent that the consumer had released.
+         * Returns the number of messages delivered completely: received, or sent and released by the consumer.
          *
          * @return messages
          */
@@ -35,7 +35,7 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * Bytes of a message that will never be whole. On a ring 0: what was not committed does not exist.
+         * Returns the number of bytes of an incomplete message. On a ring it is 0: uncommitted bytes do not count.
          *
          * @return bytes
          */
@@ -44,10 +44,10 @@ public abstract sealed class RingException extends IOException {
         }
     }
 
-    /** The other side said goodbye, and everything it had sent was delivered. */
+    /** The peer closed the channel, and everything that it had sent was delivered. */
     public static final class Closed extends RingException {
         private static final long serialVersionUID = 1;
-        /** Messages that arrived. */
+        /** Number of messages delivered. */
         private final long delivered;
 
         Closed(long delivered) {
@@ -56,7 +56,7 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * What arrived: messages received, or messages sent that the consumer had released.
+         * Returns the number of messages delivered: received, or sent and released by the consumer.
          *
          * @return messages
          */
@@ -65,12 +65,12 @@ public abstract sealed class RingException extends IOException {
         }
     }
 
-    /** The peer wrote something that the format does not allow. The ring is not used any more. */
+    /** The peer violated the format. The ring cannot be used any more. */
     public static final class Corrupt extends RingException {
         private static final long serialVersionUID = 1;
 
         Corrupt(String what) {
-            super("corrupt: " + what + "; the ring is given up");
+            super("corrupt: " + what + "; the ring cannot be used any more");
         }
 
         private Corrupt(Corrupt first) {
@@ -78,13 +78,13 @@ public abstract sealed class RingException extends IOException {
             initCause(first);
         }
 
-        /** The same, told again to a later caller. */
+        /** A copy of the error for a later call. */
         Corrupt again() {
             return new Corrupt(this);
         }
     }
 
-    /** Somebody may not do this: another user, a second consumer, memory without its seals. */
+    /** The operation is not allowed: for another user, a second consumer, or memory without the required seals. */
     public static final class NotPermitted extends RingException {
         private static final long serialVersionUID = 1;
 
@@ -93,7 +93,7 @@ public abstract sealed class RingException extends IOException {
         }
     }
 
-    /** The time was up. Nothing is lost: the call can be made again. */
+    /** The timeout expired. Nothing is lost: the call can be repeated. */
     public static final class TimedOut extends RingException {
         private static final long serialVersionUID = 1;
 
@@ -102,12 +102,12 @@ public abstract sealed class RingException extends IOException {
         }
     }
 
-    /** More than fits. */
+    /** The message is larger than the ring. */
     public static final class TooLarge extends RingException {
         private static final long serialVersionUID = 1;
-        /** Bytes asked for. */
+        /** Requested number of bytes. */
         private final long length;
-        /** The most that would do. */
+        /** Returns the largest possible number of bytes. */
         private final long most;
 
         TooLarge(long length, long most) {
@@ -117,7 +117,7 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * What was asked for.
+         * Returns the requested number of bytes.
          *
          * @return bytes
          */
@@ -126,7 +126,7 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * The most that would do.
+         * Returns the largest possible number of bytes.
          *
          * @return bytes
          */

@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.nio.charset.StandardCharsets;
 
-/** Whose memory it is. */
+/** The owner of a memory file. */
 enum Role {
     /** Head and data. */
     PRODUCER("THALWEGR"),
@@ -15,7 +15,7 @@ enum Role {
         this.magic = magic.getBytes(StandardCharsets.US_ASCII);
     }
 
-    /** The first bytes of the memory. */
+    /** Returns the first bytes of the memory. */
     byte[] magic() {
         return magic.clone();
     }

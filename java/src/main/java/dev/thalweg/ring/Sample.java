@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.lang.foreign.MemorySegment;
 
-/** One message, where it lies. Closing it gives its room back to the producer. */
+/** A message, read in place. Closing it gives its room back to the producer. */
 public final class Sample implements AutoCloseable {
     private final Consumer consumer;
     private final long at;
@@ -16,11 +16,11 @@ public final class Sample implements AutoCloseable {
     }
 
     /**
-     * The message, which cannot be written. It must not be read after {@link #close()}: the bytes are another message's
-     * then.
+     * Returns the message, which is read-only. It must not be read after {@link #close()}: the bytes then belong to
+     * another message.
      *
      * @return the bytes
-     * @throws IllegalStateException it was closed
+     * @throws IllegalStateException if it was closed
      */
     public MemorySegment segment() {
         if (done) {
@@ -30,7 +30,7 @@ public final class Sample implements AutoCloseable {
     }
 
     /**
-     * How long it is.
+     * Returns the length.
      *
      * @return bytes
      */
@@ -39,12 +39,12 @@ public final class Sample implements AutoCloseable {
     }
 
     /**
-     * Keeps the message while others are received, as many as the ring has room for. It counts as received, and the
-     * sample is closed. A producer whose ring is full waits until the oldest is given back; a consumer that waits
-     * while it holds the whole ring waits in vain ({@link Consumer#holdsUp()}).
+     * Keeps the message while later ones are received, as many as the ring has room for. It counts as received, and the
+     * sample is closed. If the ring is full, the producer waits until the oldest held message is released. A consumer
+     * that holds the whole ring waits in vain ({@link Consumer#holdsUp()}).
      *
-     * @return the message, to be closed when it is no longer needed
-     * @throws IllegalStateException the sample, or the consumer, is closed
+     * @return the message, which must be closed when it is no longer needed
+     * @throws IllegalStateException if the sample or the consumer is closed
      */
     public Held hold() {
         if (done) {
@@ -55,7 +55,7 @@ public final class Sample implements AutoCloseable {
         return held;
     }
 
-    /** Releases the message. Once is enough; more does no harm. */
+    /** Releases the message. Further calls have no effect. */
     @Override
     public void close() {
         done = true;

@@ -2,11 +2,13 @@ package dev.thalweg.ring;
 
 import java.lang.foreign.MemorySegment;
 
-/** The messages that were there, one after the other. Closing it releases those that were shown; the others stay. */
+/**
+ * The available messages, in order. Closing it releases the messages that {@link #next()} returned; the others stay.
+ */
 public final class Samples implements AutoCloseable {
     private final Consumer consumer;
     private final long received;
-    /** Where the next one begins. */
+    /** Position of the next message. */
     private long at;
     private long shown;
 
@@ -17,12 +19,12 @@ public final class Samples implements AutoCloseable {
     }
 
     /**
-     * The next message, which cannot be written. It must not be read after {@link #close()}, and where the producer is
-     * not trusted not after the next call: the bytes are another message's then.
+     * Returns the next message, which is read-only. It must not be read after {@link #close()}, and, if the producer is
+     * not trusted, not after the next call: the bytes then belong to another message.
      *
      * @return the bytes; null after the last
-     * @throws RingException.Corrupt the producer wrote what cannot be
-     * @throws IllegalStateException they are closed, or the consumer is
+     * @throws RingException.Corrupt if the producer violated the protocol
+     * @throws IllegalStateException if the samples or the consumer are closed
      */
     public MemorySegment next() throws RingException.Corrupt {
         MemorySegment message = consumer.payloadOf(this, at, received + shown);
@@ -33,7 +35,7 @@ public final class Samples implements AutoCloseable {
         return message;
     }
 
-    /** Releases the messages that were shown, at once. Once is enough; more does no harm. */
+    /** Releases the returned messages together. Further calls have no effect. */
     @Override
     public void close() {
         consumer.release(this, at, shown);

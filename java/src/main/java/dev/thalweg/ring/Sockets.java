@@ -14,11 +14,11 @@ import java.nio.file.Path;
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
-/** Unix SEQPACKET sockets: the JDK has only those of streams. */
+/** Unix SEQPACKET sockets, because the JDK supports stream sockets only. */
 final class Sockets {
     static final int EADDRINUSE = 98;
 
-    /** Callers that wait to be accepted at a listener; the kernel takes one more. */
+    /** Length of a listener's queue; the kernel accepts one more. */
     static final int BACKLOG = 64;
 
     private static final int READ_WRITE_BY_OWNER = 0600;
@@ -35,18 +35,18 @@ final class Sockets {
     private static final int EPROTOTYPE = 91;
     private static final int ENOENT = 2;
     private static final int ECONNREFUSED = 111;
-    /** Of struct sockaddr_un: short family, then the path and its zero. */
+    /** Size of struct sockaddr_un: short family, then the path and its NUL. */
     private static final int ADDRESS_LENGTH = 110;
 
     private Sockets() {}
 
-    /** A socket that listens at a path; only its own user may connect. */
+    /** Returns a socket that listens at a path; only its own user may connect. */
     static int listen(Path path) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = address(path, arena);
             int socket = socket(SOCK_SEQPACKET | READY);
             try {
-                // The file that bind makes takes the mode of the socket.
+                // bind gives the file the mode of the socket.
                 Libc.FCHMOD.on(path.toString(), socket, READ_WRITE_BY_OWNER);
                 Libc.BIND.on(path.toString(), socket, address, ADDRESS_LENGTH);
                 Libc.LISTEN.on(path.toString(), socket, BACKLOG);
@@ -58,12 +58,12 @@ final class Sockets {
         }
     }
 
-    /** {@code accept4(2)}, never waiting: the socket, or the negative errno. */
+    /** Calls {@code accept4(2)} without waiting. Returns the socket, or the negative errno. */
     static int accept(int listener) {
         return (int) Libc.ACCEPT4.attempt(listener, MemorySegment.NULL, MemorySegment.NULL, READY);
     }
 
-    /** Joins the process that listens at a path; a full queue is waited for. */
+    /** Connects to the process that listens at a path; waits while its queue is full. */
     static int connect(Path path, Deadline deadline) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = address(path, arena);
@@ -71,7 +71,7 @@ final class Sockets {
             int socket = socket(SOCK_SEQPACKET | SOCK_CLOEXEC | (virtual ? SOCK_NONBLOCK : 0));
             try {
                 if (!virtual && !deadline.isForEver()) {
-                    // struct timeval; zero would be for ever.
+                    // struct timeval; zero would mean no limit.
                     MemorySegment patience = arena.allocate(16, 8);
                     long micros = Math.max(deadline.left() / 1000, 1);
                     patience.set(JAVA_LONG, 0, micros / 1_000_000);
@@ -101,7 +101,8 @@ final class Sockets {
     }
 
     /**
-     * Calls {@code poll(2)} until the deadline, rounded up to a millisecond. A virtual thread polls repeatedly without blocking.
+     * Calls {@code poll(2)} until the deadline, rounded up to a millisecond. A virtual thread polls repeatedly without
+     * blocking.
      */
     static long poll(MemorySegment polled, long count, Deadline deadline) {
         if (VirtualPause.isNeeded()) {
@@ -127,7 +128,7 @@ final class Sockets {
         };
     }
 
-    /** Two connected ends. */
+    /** Returns two connected sockets. */
     static int[] pair() throws SystemCallException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment ends = arena.allocate(JAVA_INT, 2);
@@ -137,8 +138,8 @@ final class Sockets {
     }
 
     /**
-     * Whether the socket file at a path belongs to a socket that exists. Asks with another type of socket, which is
-     * refused either way, so that a listener is not disturbed.
+     * Returns true if the socket of a socket file exists. Connects with another socket type, which is refused in any
+     * case, so that a listener is not disturbed.
      */
     static boolean isBound(Path path) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
@@ -159,17 +160,17 @@ final class Sockets {
         return (int) Libc.SOCKET.on("a link", AF_UNIX, type, 0);
     }
 
-    /** Whether a socket can have this path. */
+    /** Returns true if a socket can have this path. */
     static boolean fits(Path path) {
         int length = bytes(path).length;
         return length > 0 && length < ADDRESS_LENGTH - 2;
     }
 
-    /** Throws if no socket can have this path. */
+    /** Throws if a socket cannot have this path. */
     static void checkPath(Path path) throws IOException {
         if (!fits(path)) {
             throw new IOException("the socket's path has " + bytes(path).length + " bytes; 1 to " + (ADDRESS_LENGTH - 3)
-                    + " are possible: " + path);
+                    + " are allowed: " + path);
         }
     }
 
@@ -182,7 +183,7 @@ final class Sockets {
         return address;
     }
 
-    /** A path as the JDK writes it for the kernel. */
+    /** Returns the bytes of a path as the JDK passes them to the kernel. */
     private static byte[] bytes(Path path) {
         return path.toString().getBytes(Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8")));
     }

@@ -1,25 +1,27 @@
 package dev.thalweg.ring;
 
-/** Looking again and again, and when to stop doing it: one period of waiting. */
+/** Controls polling during one wait. */
 final class Spinner {
-    /** What to do after a look that found nothing. */
+    /** The next step after a look that found nothing. */
     enum Turn {
         /** Look at the data again. */
         LOOK,
-        /** Look at the peer's health and the deadline as well. */
+        /** Look also at the peer's state and the deadline. */
         LOOK_AROUND,
-        /** Enough: sleep. */
+        /** Sleep. */
         SLEEP
     }
 
-    /** How often the clock and the peer's health are looked at: they cost more than the data word. */
+    /**
+     * Number of looks between checks of the clock and the peer's state, which cost more than a look at the data word.
+     */
     private static final int STRIDE = 64;
 
     private final Deadline until;
     private final boolean alone;
     private int turns;
 
-    /** Alone: the peer runs only when we do not. */
+    /** True if the peer runs only while we do not. */
     Spinner(Wait wait, boolean alone) {
         this.alone = alone;
         until = switch (wait) {
@@ -30,7 +32,7 @@ final class Spinner {
         };
     }
 
-    /** Passes a moment and says what next. */
+    /** Pauses briefly and returns the next step. */
     Turn turn() {
         if (until == Deadline.NOW) {
             return Turn.SLEEP;

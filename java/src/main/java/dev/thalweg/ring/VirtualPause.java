@@ -3,8 +3,8 @@ package dev.thalweg.ring;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Pauses of one waiting virtual thread. A call that blocks in the kernel would keep the carrier thread, which the peer may
- * need. The thread therefore yields first and then parks, each time for longer.
+ * Pauses of one waiting virtual thread. A call that blocks in the kernel would keep the carrier thread, which the peer
+ * may need. The thread therefore yields first and then parks, each time for longer.
  */
 final class VirtualPause {
     private static final int YIELDS = 64;
@@ -26,7 +26,7 @@ final class VirtualPause {
             Thread.yield();
             return;
         }
-        // With the flag set a thread does not park.
+        // A thread with a set interrupt flag does not park.
         boolean interrupted = Thread.interrupted();
         LockSupport.parkNanos(Math.min(nanos, deadline.left()));
         if (interrupted) {

@@ -2,29 +2,29 @@ package dev.thalweg.ring;
 
 import java.time.Duration;
 
-/** How an end waits for the other. */
+/** Method of waiting for the peer. */
 public sealed interface Wait {
-    /** Looks again and again: the shortest delay, and a processor for itself. */
+    /** Polls without pause: the shortest delay, but uses a whole processor. */
     Wait SPIN = new Spin();
     /** Sleeps at once. */
     Wait BLOCK = new Block();
     /**
-     * Looks for about as long as a sleep and a wake-up take, then sleeps: that costs at most twice what the better
-     * choice would have cost. Less, or not at all, while that ends in sleeps all the same. Where both ends have one
-     * processor between them, nobody spins.
+     * Polls for about as long as a sleep and a wake-up take, then sleeps. Therefore polling costs at most twice as much
+     * as the better choice. The polling time is shortened, down to zero, if polling still ends in sleeps. If both ends
+     * share a single processor, neither polls.
      */
     Wait HYBRID = new Hybrid(Duration.ofNanos(50_000));
 
-    /** As {@link #SPIN}. */
+    /** See {@link #SPIN}. */
     record Spin() implements Wait {}
 
-    /** As {@link #BLOCK}. */
+    /** See {@link #BLOCK}. */
     record Block() implements Wait {}
 
     /**
-     * Looks for so long at most, then sleeps.
+     * Polls for at most this time, then sleeps.
      *
-     * @param spin how long to look, while that ends waits
+     * @param spin maximum polling time
      */
     record Hybrid(Duration spin) implements Wait {}
 }

@@ -1,10 +1,10 @@
 /**
- * Messages between two processes over sealed shared memory, in the format of {@code docs/reference/formats.md}: the other end may
- * be written in Rust, C or Java.
+ * Messages between two processes over sealed shared memory, in the format of {@code docs/reference/formats.md}. The
+ * other end may be written in Rust, C, Java or Python.
  *
- * <p>A {@link dev.thalweg.ring.Producer} writes messages, a {@link dev.thalweg.ring.Consumer} reads them where they
- * were written. A unix socket introduces the two and stays open as long as the ring; no message goes through it. Both
- * ends must be processes of one user.
+ * <p>A {@link dev.thalweg.ring.Producer} writes messages, and a {@link dev.thalweg.ring.Consumer} reads them in place.
+ * A Unix socket connects the two and stays open as long as the ring; messages do not go through it. Both ends must be
+ * processes of one user.
  *
  * <pre>{@code
  * // One process:
@@ -20,8 +20,8 @@
  * }
  * }</pre>
  *
- * <p>An end is for one thread at a time; only {@code close()} may be called by another, and ends a wait. A waiting
- * thread does not hear {@link java.lang.Thread#interrupt()}. After {@code close()} everything throws
- * {@link java.lang.IllegalStateException}, segments too; nothing that the other side does ends the JVM.
+ * <p>One thread at a time may use an end. Any thread may call {@code close()}, which ends a wait.
+ * {@link java.lang.Thread#interrupt()} does not end a wait. After {@code close()} all methods throw
+ * {@link java.lang.IllegalStateException}, and so do segments. Nothing that the peer does ends the JVM.
  */
 package dev.thalweg.ring;

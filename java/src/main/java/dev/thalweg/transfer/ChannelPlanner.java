@@ -19,33 +19,33 @@ import dev.thalweg.transfer.FileChannels.Choice;
 import dev.thalweg.transfer.FileChannels.Way;
 
 /**
- * Chooses between transferTo and a buffer. A channel hides its descriptor, so the plan is that of ends of the same kinds,
- * made for it; the mechanism that transferTo comes down to is judged beside {@code read-write}.
+ * Chooses between transferTo and a buffer. A channel hides its descriptor, so the plan is made for ends of equal kinds.
+ * The mechanism that transferTo uses is compared with {@code read-write}.
  */
 final class ChannelPlanner {
     private static final String BY_BUFFER = "read-write";
-    /** In the library's JSON each verdict has its mechanism before its tuning, and that before the verdict. */
+    /** In the library's JSON, each verdict contains its mechanism, then its tuning, then the verdict. */
     static final Pattern VERDICT = Pattern.compile(
             "\"mechanism\":\"([a-z-]+)\".*?\"tuning\":\\{([^}]*)\\}.*?\"verdict\":\"([a-z]+)\"", Pattern.DOTALL);
     private static final Pattern BUFFER = Pattern.compile("\"buffer\":(\\d+)");
     private static final Set<String> MEASURED = Set.of("chosen", "tie", "slower");
 
-    /** What a plan depends on: measured sizes are powers of two. */
+    /** The inputs of a plan: measured sizes are powers of two. */
     private record Job(Sink sink, int magnitude) {}
 
     private static final Map<Job, Choice> CHOSEN = new ConcurrentHashMap<>();
 
-    /** Kinds of sinks, with the mechanism that transferTo of JDK 25 comes down to. */
+    /** Kinds of sinks, with the mechanism that transferTo of JDK 25 uses. */
     enum Sink {
-        /** copy_file_range, or sendfile where the kernel refuses that. */
+        /** copy_file_range, or sendfile if the kernel rejects that. */
         FILE("copy-file-range"),
         /** A pipe that was opened as a file: sendfile. */
         FIFO("sendfile"),
-        /** A pipe of the JDK's: the file is mapped and written, 8 MiB at a time. */
+        /** A pipe of the JDK: the file is mapped and written, 8 MiB at a time. */
         PIPE("mmap-write"),
         TCP("sendfile"),
         UNIX("sendfile"),
-        /** Anybody's channel: the JDK reads 8 KiB at a time for it. */
+        /** Any other channel: the JDK reads 8 KiB at a time for it. */
         OTHER(null);
 
         private final String mechanism;
@@ -98,7 +98,7 @@ final class ChannelPlanner {
         }
     }
 
-    /** What a plan says of the two ways. */
+    /** The plan's verdicts on both methods. */
     static Choice judged(Sink sink, String plan) {
         boolean transferToFirst = false;
         int known = 0;
@@ -110,7 +110,7 @@ final class ChannelPlanner {
             if (!MEASURED.contains(verdict.group(3)) || !byBuffer && !mechanism.equals(sink.mechanism)) {
                 continue;
             }
-            // Best first. What was chosen for want of a measurement has nothing measured beside it.
+            // Best first. A choice without a measurement has no measured value.
             transferToFirst |= known++ == 0 && !byBuffer;
             Matcher knob = BUFFER.matcher(verdict.group(2));
             if (byBuffer && knob.find()) {
@@ -125,7 +125,7 @@ final class ChannelPlanner {
         return new Choice(transferToFirst ? Way.TRANSFER_TO : Way.BUFFER, buffer, why);
     }
 
-    /** The safe way: copies within the kernel, where it makes copies, and one of our own elsewhere. */
+    /** The safe method: a copy within the kernel, or by the C library. */
     private static Choice unmeasured(Sink sink, String reason) {
         String why = "not measured: " + reason;
         return sink == Sink.FILE ? new Choice(Way.TRANSFER_TO, Plain.BUFFER, why) : buffered(why);
@@ -135,11 +135,11 @@ final class ChannelPlanner {
         return new Choice(Way.BUFFER, Plain.BUFFER, why);
     }
 
-    /** The plan for ends like these, which are gone afterwards. */
+    /** Returns the plan for temporary ends of these kinds. */
     private static String planOf(Planned planner, Sink sink, long count) throws IOException {
         Path from = Files.createTempFile("thalweg-from", null);
         Path to = Files.createTempFile("thalweg-to", null);
-        // Nothing is needed: whoever calls transferTo has given the promises up.
+        // No guarantees are needed: callers of transferTo have given them up.
         var options = new Transfer.Options(count, Set.of(), Prefer.WALL, null, moved -> true);
         try (var source = Endpoint.reading(from);
                 var like = like(sink, to)) {

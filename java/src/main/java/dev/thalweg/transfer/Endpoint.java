@@ -9,11 +9,10 @@ import java.nio.file.Path;
 import dev.thalweg.internal.Libc;
 
 /**
- * One end of a transfer: an open file, an end of a pipe, a socket. It owns its descriptor.
+ * An end of a transfer: an open file, an end of a pipe, or a socket. It owns its descriptor.
  *
- * <p>Any thread may close it. A call that is under way ends first, and only then is the descriptor given back, so that
- * no call ever meets a descriptor that has become somebody else's. A socket's calls are woken by its close; a read from
- * a pipe ends when its other end is closed.
+ * <p>Any thread may close it. A call in progress ends before the descriptor is closed, so that no call uses a reused
+ * descriptor number. Closing a socket wakes its calls. A read from a pipe ends when the other end is closed.
  */
 public sealed class Endpoint implements AutoCloseable permits Socket {
     private static final int O_WRONLY = 1;
@@ -34,34 +33,34 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     }
 
     /**
-     * A file to be read, from its first byte on.
+     * Opens a file for reading from its first byte.
      *
      * @param path the file
-     * @return its end
-     * @throws IOException it cannot be opened
+     * @return the end
+     * @throws IOException if it cannot be opened
      */
     public static Endpoint reading(Path path) throws IOException {
         return opened(path, 0);
     }
 
     /**
-     * A new file to be written.
+     * Creates a new file for writing.
      *
-     * @param path where nothing may be yet
-     * @return its end
-     * @throws IOException something is there, or it cannot be made
+     * @param path a path that does not exist
+     * @return the end
+     * @throws IOException if the path exists, or the file cannot be created
      */
     public static Endpoint creating(Path path) throws IOException {
         return opened(path, O_WRONLY | O_CREAT | O_EXCL);
     }
 
     /**
-     * What is there already, to be written from its first byte on: a file whose bytes are replaced one by one, a FIFO,
-     * a device.
+     * Opens something that exists for writing from its first byte: a file whose bytes are overwritten, a FIFO, a
+     * device.
      *
-     * @param path what to write to
-     * @return its end
-     * @throws IOException it cannot be opened
+     * @param path the path
+     * @return the end
+     * @throws IOException if it cannot be opened
      */
     public static Endpoint writing(Path path) throws IOException {
         return opened(path, O_WRONLY);
@@ -76,12 +75,12 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     }
 
     /**
-     * Reads what is there, at most as much as fits; waits for the first byte.
+     * Waits for the first byte, and reads the available bytes, at most as many as fit.
      *
      * @param into native memory
-     * @return bytes read; 0 at the end
-     * @throws IOException the read failed; {@link java.nio.channels.ClosedByInterruptException} after an interrupt, which
-     *                     leaves the end open and the thread's interrupt status set
+     * @return number of bytes read; 0 at the end
+     * @throws IOException if the read fails; {@link java.nio.channels.ClosedByInterruptException} after an interrupt,
+     *                     which leaves the end open and the thread's interrupt status set
      */
     public long read(MemorySegment into) throws IOException {
         return using(fd -> Waiting.done(
@@ -89,10 +88,10 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     }
 
     /**
-     * Writes all of it.
+     * Writes all bytes.
      *
      * @param bytes native memory
-     * @throws IOException the write failed; a part may have been written. An interrupt ends it as {@link #read}
+     * @throws IOException if the write fails; some bytes may have been written. An interrupt ends it as {@link #read}
      */
     public void write(MemorySegment bytes) throws IOException {
         using(fd -> {
@@ -125,15 +124,15 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
         return name;
     }
 
-    /** Ends the calls that wait, if that can be done. */
+    /** Ends waiting calls, if possible. */
     void wake(int fd) {}
 
-    /** What is done with a descriptor. */
+    /** An action with a descriptor. */
     interface Use<T> {
         T with(int fd) throws IOException;
     }
 
-    /** Does something with the descriptor, which stays open meanwhile. */
+    /** Performs an action with the descriptor, which stays open during it. */
     <T> T using(Use<T> use) throws IOException {
         synchronized (this) {
             if (closed) {

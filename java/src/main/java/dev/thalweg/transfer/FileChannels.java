@@ -8,38 +8,38 @@ import java.nio.channels.WritableByteChannel;
 import java.util.Objects;
 
 /**
- * Moves from the JDK's own file channels to any other channel, by {@link FileChannel#transferTo} or through a buffer:
+ * Moves bytes from the JDK's file channels to any other channel, by {@link FileChannel#transferTo} or through a buffer,
  * whichever this machine's profile ranks first for such ends.
  *
  * <pre>{@code
- * long moved = FileChannels.transfer(file, 0, file.size(), socketChannel);
+ *     long moved = FileChannels.transfer(file, 0, file.size(), socketChannel);
  * }</pre>
  *
- * <p>The profile is read by the native library. Without one, or where it says nothing of such ends, files are copied by
- * {@code transferTo}, inside the kernel, and everything else goes through a buffer. {@link #choose} says which and why.
+ * <p>The native library reads the profile. Without one, or if it has no measurement for such ends, files are copied by
+ * {@code transferTo} inside the kernel, and everything else goes through a buffer. {@link #choose} returns the choice
+ * and its reason.
  *
- * <p>Nothing is promised beyond what {@code transferTo} promises: bytes of the file that are changed meanwhile, or before
- * the receiver has read them, may arrive in either form. {@link Transfer} makes promises, and moves between descriptors of
- * its own.
+ * <p>The guarantees are those of {@code transferTo}: if bytes of the file change during the transfer, or before the
+ * receiver has read them, either version may arrive. {@link Transfer} gives guarantees, and uses its own descriptors.
  */
 public final class FileChannels {
-    /** How bytes come from a file channel to another channel. */
+    /** Methods of moving bytes from a file channel to another channel. */
     public enum Way {
-        /** {@link FileChannel#transferTo}: what the kernel has for the two, or else what the JDK falls back to. */
+        /** {@link FileChannel#transferTo}: a mechanism of the kernel, or the JDK's fallback. */
         TRANSFER_TO,
-        /** Read into memory and written from there. */
+        /** Reads into memory and writes from there. */
         BUFFER
     }
 
     /**
-     * A way, and the reason for it.
+     * A method and its reason.
      *
-     * @param way    how the bytes go
-     * @param buffer bytes of the buffer; {@code TRANSFER_TO} needs it where the kernel moves nothing
-     * @param why    what was measured, or that nothing was
+     * @param way    the method
+     * @param buffer size of the buffer in bytes; {@code TRANSFER_TO} needs it if the kernel cannot move the bytes
+     * @param why    the measurement, or a note that none exists
      */
     public record Choice(Way way, int buffer, String why) {
-        /** Checks them. */
+        /** Checks the values. */
         public Choice {
             Objects.requireNonNull(way, "way");
             Objects.requireNonNull(why, "why");
@@ -52,13 +52,13 @@ public final class FileChannels {
     private FileChannels() {}
 
     /**
-     * How {@link #transfer} would move bytes to a channel. The file system of temporary files stands for those of both
-     * channels, which do not tell theirs.
+     * Returns how {@link #transfer} would move bytes to a channel. The file system of temporary files represents those
+     * of both channels, which cannot be determined.
      *
-     * @param sink  where bytes would go
-     * @param count how many, at least 0
-     * @return the way, and the reason
-     * @throws IOException the sink is closed
+     * @param sink  the destination
+     * @param count number of bytes, at least 0
+     * @return the choice and its reason
+     * @throws IOException if the sink is closed
      */
     public static Choice choose(WritableByteChannel sink, long count) throws IOException {
         checked("count", count);
@@ -66,19 +66,19 @@ public final class FileChannels {
     }
 
     /**
-     * Moves bytes by the way that {@link #choose} takes.
+     * Moves bytes by the method that {@link #choose} selects.
      *
-     * @param source   a file, open for reading; its own position stays
-     * @param position the first byte, at least 0
-     * @param count    bytes to move, at least 0; {@link Long#MAX_VALUE} for all
-     * @param sink     where they go; a file gets them at its position, or at its end if it was opened to be appended to.
-     *                 Not the same file as the source
-     * @return how many bytes the sink took: fewer than {@code count} where the file ended, or where a sink that does not
-     *         block was full. Then {@code position} and what was returned are less than the file's size: wait until it can
-     *         be written to, and go on there
-     * @throws TransferException a channel failed, was closed or the thread interrupted under way, which is its cause;
-     *                           {@link TransferException#moved()} bytes had reached the sink
-     * @throws IOException       a channel was closed before
+     * @param source   a file, open for reading; its position does not change
+     * @param position offset of the first byte, at least 0
+     * @param count    number of bytes, at least 0; {@link Long#MAX_VALUE} for all
+     * @param sink     the destination; a file receives them at its position, or at its end in append mode. Must not be
+     *                 the source file
+     * @return number of bytes that the sink accepted: fewer than {@code count} if the file ended, or if a non-blocking
+     *         sink is full. In that case {@code position} plus the result is less than the file's size: wait until the
+     *         sink is writable, and continue there
+     * @throws TransferException if a channel fails or is closed, or the thread is interrupted, which is its cause;
+     *                           {@link TransferException#moved()} bytes have reached the sink
+     * @throws IOException       if a channel was closed before
      */
     public static long transfer(FileChannel source, long position, long count, WritableByteChannel sink)
             throws IOException {
@@ -89,15 +89,15 @@ public final class FileChannels {
     }
 
     /**
-     * Moves bytes by a way of the caller's.
+     * Moves bytes by a method of the caller's choice.
      *
-     * @param source   as above
-     * @param position as above
-     * @param count    as above
-     * @param sink     as above
-     * @param choice   how
-     * @return as above
-     * @throws TransferException as above
+     * @param source   the source, as for {@link #transfer(FileChannel, long, long, WritableByteChannel)}
+     * @param position offset of the first byte
+     * @param count    number of bytes
+     * @param sink     the destination
+     * @param choice   the method
+     * @return number of bytes that the sink accepted
+     * @throws TransferException if the transfer fails
      */
     public static long transfer(
             FileChannel source, long position, long count, WritableByteChannel sink, Choice choice)
@@ -131,7 +131,7 @@ public final class FileChannels {
         Run(FileChannel source, long position, long count, WritableByteChannel sink, Choice choice, Arena arena) {
             this.source = source;
             this.position = position;
-            // No file reaches further, and the kernel refuses to be asked for more.
+            // No file is longer, and the kernel rejects larger values.
             this.count = Math.min(count, Long.MAX_VALUE - position);
             this.sink = sink;
             this.choice = choice;
@@ -141,9 +141,9 @@ public final class FileChannels {
         long run() throws TransferException {
             boolean byTransferTo = choice.way() == Way.TRANSFER_TO;
             try {
-                // A count of zero is not the end until a read says so: files of /proc have no size.
+                // A count of zero is not the end until a read confirms it: files in /proc have no size.
                 while (moved < count && (byTransferTo && handOn() || copy())) {
-                    // Until one of the two has nothing to give or no room.
+                    // Repeats until the source has no data or the sink no room.
                 }
                 return moved;
             } catch (IOException failure) {
@@ -152,17 +152,17 @@ public final class FileChannels {
             }
         }
 
-        /** False: nothing was moved. */
+        /** Returns false if nothing was moved. */
         private boolean handOn() throws IOException {
             long size = source.size();
             try {
-                // At most 0x7ffff000 bytes a call, and less to a pipe.
+                // At most 0x7ffff000 bytes per call, and fewer to a pipe.
                 long got = source.transferTo(position + moved, count - moved, sink);
                 moved += got;
                 return got > 0;
             } catch (IOException failure) {
-                // Who shortens the file takes the pages away that the JDK has mapped for this (EFAULT). It throws only
-                // if nothing was moved, so a read may say what is left.
+                // If the file is truncated, the pages that the JDK has mapped are lost (EFAULT). The JDK throws only if
+                // nothing was moved, so a read can find out what is left.
                 if (source.isOpen() && sink.isOpen() && source.size() < size) {
                     return false;
                 }
@@ -170,7 +170,7 @@ public final class FileChannels {
             }
         }
 
-        /** False: the file has ended, or the sink does not take all of what was read, which is read again later. */
+        /** Returns false if the file has ended, or if the sink did not accept all bytes; they are read again later. */
         private boolean copy() throws IOException {
             if (buffer == null) {
                 buffer = arena.allocate(Math.min(choice.buffer(), count - moved), Long.BYTES).asByteBuffer();

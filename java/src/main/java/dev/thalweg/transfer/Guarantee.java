@@ -1,11 +1,14 @@
 package dev.thalweg.transfer;
 
-/** What a transfer will not give up for speed. The constants are in the order of the bits of {@code thalweg.h}. */
+/**
+ * Guarantees of a transfer that are not given up for speed. The constants are in the order of the bits in
+ * {@code thalweg.h}.
+ */
 public enum Guarantee {
-    /** Later writes to the source never show in the sink. */
+    /** Later writes to the source never appear in the sink. */
     STABLE,
-    /** Source and sink share no page afterwards. */
+    /** Source and sink share no pages afterwards. */
     PRIVATE,
-    /** On stable storage when the transfer ends. */
+    /** The data is on stable storage when the transfer ends. */
     DURABLE
 }

@@ -7,10 +7,10 @@ import java.lang.foreign.ValueLayout;
 import dev.thalweg.internal.Libc;
 
 /**
- * A pipe with both its ends.
+ * A pipe with both ends.
  *
- * @param source where its bytes come out; at the end of file once {@code sink} is closed
- * @param sink   where they go in
+ * @param source the reading end; at the end of file after {@code sink} is closed
+ * @param sink   the writing end
  */
 public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     private static final int O_CLOEXEC = 02000000;
@@ -18,10 +18,10 @@ public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     private static final int F_GETPIPE_SZ = 1032;
 
     /**
-     * A new pipe, of the kernel's usual capacity.
+     * Creates a pipe with the kernel's default capacity.
      *
-     * @return both its ends
-     * @throws IOException there are too many open files
+     * @return both ends
+     * @throws IOException if too many files are open
      */
     public static Pipe open() throws IOException {
         try (Arena arena = Arena.ofConfined()) {
@@ -34,22 +34,22 @@ public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
     }
 
     /**
-     * Bytes that it holds when full.
+     * Returns the capacity in bytes.
      *
      * @return its capacity
-     * @throws IOException both ends are closed
+     * @throws IOException if both ends are closed
      */
     public int capacity() throws IOException {
         return sink.using(fd -> (int) Libc.FCNTL.on("the pipe", fd, F_GETPIPE_SZ, 0));
     }
 
     /**
-     * Asks for another capacity.
+     * Sets the capacity.
      *
-     * @param bytes how much it shall hold; the kernel rounds up
-     * @return what it holds now
-     * @throws IOException beyond {@code /proc/sys/fs/pipe-max-size} only root may go (EPERM); less than is in it just now
-     *                     is refused (EBUSY)
+     * @param bytes the capacity in bytes; the kernel rounds up
+     * @return the new capacity in bytes
+     * @throws IOException if the capacity exceeds {@code /proc/sys/fs/pipe-max-size} without root privileges (EPERM),
+     *                     or is less than its contents (EBUSY)
      */
     public int capacity(int bytes) throws IOException {
         return sink.using(fd -> (int) Libc.FCNTL.on("the pipe, for " + bytes + " bytes", fd, F_SETPIPE_SZ, bytes));

@@ -8,8 +8,8 @@ import java.time.Duration;
 import dev.thalweg.internal.Libc;
 
 /**
- * Moves without the native library, and so without a profile: by {@code splice} or {@code sendfile} where no guarantee
- * forbids that pages are handed over and the kernel takes the ends, else by {@code read} and {@code write}.
+ * Moves bytes without the native library, and therefore without a profile. Uses {@code splice} or {@code sendfile} if
+ * no guarantee forbids sharing pages and the kernel supports the ends, otherwise {@code read} and {@code write}.
  */
 final class Plain implements Transfer.Mover {
     private static final int EINVAL = 22;
@@ -19,11 +19,11 @@ final class Plain implements Transfer.Mover {
     private static final int SPLICE_F_MORE = 4;
     private static final int SPLICE_FLAGS = SPLICE_F_NONBLOCK | SPLICE_F_MORE;
     private static final int SEEK_CUR = 1;
-    /** So little that an interrupt is seen soon, so much that the calls do not count. */
+    /** Small enough to notice interrupts soon, and large enough to make the cost of calls negligible. */
     private static final long PIECE = 1 << 20;
     static final int BUFFER = 256 << 10;
 
-    /** Moves some bytes: how many, 0 at the end, or the negative errno. */
+    /** Moves some bytes; returns their number, 0 at the end, or the negative errno. */
     private interface Step {
         long move(long most);
     }
@@ -62,12 +62,12 @@ final class Plain implements Transfer.Mover {
             this.options = options;
         }
 
-        /** False: the kernel does not do this between these ends, and nothing was moved. */
+        /** Returns false if the kernel does not support these ends; nothing was moved. */
         boolean by(String name, Step step) throws IOException {
             while (left() > 0) {
                 long got = step.move(left());
                 if (got == -Libc.EAGAIN) {
-                    // The errno of a call on both ends does not say which of them has to be waited for.
+                    // The errno of a call on both ends does not tell which of them must be waited for.
                     boolean full = Libc.isReady(source, Waiting.POLLIN, 0);
                     Waiting.until(full ? sink : source, full ? Waiting.POLLOUT : Waiting.POLLIN, this::look);
                     continue;
@@ -125,7 +125,7 @@ final class Plain implements Transfer.Mover {
                     moved += wrote;
                 }
             } catch (IOException failure) {
-                // A file takes back what was read and not written; a pipe has lost it.
+                // A file's offset can be moved back; bytes read from a pipe are lost.
                 Libc.LSEEK.attempt(source, at - bytes.byteSize(), SEEK_CUR);
                 throw failure;
             }

@@ -21,7 +21,7 @@ import java.util.function.LongPredicate;
 import dev.thalweg.internal.Libc;
 import dev.thalweg.internal.Native;
 
-/** Moves by the native library's plan. */
+/** Moves bytes by the native library's plan. */
 final class Planned implements Transfer.Mover {
     private static final int TW_OK = 0;
     private static final int TW_USAGE = 2;
@@ -64,7 +64,7 @@ final class Planned implements Transfer.Mover {
         }
     }
 
-    /** The machine's profile, loaded once; it lives as long as the process. */
+    /** The machine's profile, loaded once for the life of the process. */
     private static MemorySegment profile;
 
     private final Native library;
@@ -124,7 +124,7 @@ final class Planned implements Transfer.Mover {
         return told;
     }
 
-    /** A watcher as C calls it: nothing may be thrown through C, so it is kept until that has returned. */
+    /** A watcher as called from C. An exception must not pass through C, so it is stored until C has returned. */
     private static final class Watched {
         private final LongPredicate watcher;
         private Throwable thrown;
@@ -146,7 +146,7 @@ final class Planned implements Transfer.Mover {
         }
     }
 
-    /** One of another machine or kernel counts as none, as it does for the command. */
+    /** A profile of another machine or kernel is ignored, as in the command. */
     private static synchronized MemorySegment profile(Native library) {
         if (profile == null) {
             try (Arena arena = Arena.ofConfined()) {

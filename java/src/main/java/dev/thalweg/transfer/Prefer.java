@@ -1,10 +1,12 @@
 package dev.thalweg.transfer;
 
-/** What a transfer shall take little of. The constants are in the order of {@code tw_prefer} in {@code thalweg.h}. */
+/**
+ * The resource that a transfer should save. The constants are in the order of {@code tw_prefer} in {@code thalweg.h}.
+ */
 public enum Prefer {
-    /** Time on the clock. */
+    /** Wall time. */
     WALL,
-    /** Processor time. */
+    /** CPU time. */
     CPU,
     /** Memory. */
     MEMORY

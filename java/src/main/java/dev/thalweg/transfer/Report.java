@@ -3,11 +3,11 @@ package dev.thalweg.transfer;
 import java.time.Duration;
 
 /**
- * What a transfer did.
+ * The result of a transfer.
  *
- * @param bytes     moved
- * @param lost      taken from a source that cannot be rewound, and not delivered
- * @param wall      time on the clock
- * @param mechanism the one that moved most, by its name in {@code thalweg list}
+ * @param bytes     number of bytes moved
+ * @param lost      number of bytes that were read from a source without an offset and not delivered
+ * @param wall      wall time
+ * @param mechanism name of the mechanism that moved most bytes, as in {@code thalweg list}
  */
 public record Report(long bytes, long lost, Duration wall, String mechanism) {}

@@ -28,9 +28,9 @@ public final class Socket extends Endpoint {
     /**
      * Connects over TCP.
      *
-     * @param to the address, already resolved
+     * @param to the resolved address
      * @return the connection
-     * @throws IOException nobody answers there
+     * @throws IOException if the connection fails
      */
     public static Socket connect(InetSocketAddress to) throws IOException {
         String name = "tcp:" + to;
@@ -48,10 +48,10 @@ public final class Socket extends Endpoint {
     }
 
     /**
-     * Two sockets of this machine that are connected with each other.
+     * Creates two connected sockets on this machine.
      *
-     * @return both, with nothing to tell them apart
-     * @throws IOException there are too many open files
+     * @return both sockets
+     * @throws IOException if too many files are open
      */
     public static Socket[] pair() throws IOException {
         try (Arena arena = Arena.ofConfined()) {
@@ -64,16 +64,16 @@ public final class Socket extends Endpoint {
         }
     }
 
-    /** One that nobody is at the other end of: to ask what can be done with such sockets. */
+    /** Creates a socket without a peer, to find out what is possible with such sockets. */
     static Socket unconnected() throws IOException {
         String name = "tcp, unconnected";
         return new Socket(fresh(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), name), name);
     }
 
     /**
-     * Says that nothing more will be written: the peer reads the end of file. Reading goes on.
+     * Shuts down writing: the peer reads the end of file. Reading stays possible.
      *
-     * @throws IOException the connection is gone
+     * @throws IOException if the connection is lost
      */
     public void finish() throws IOException {
         using(fd -> Libc.SHUTDOWN.on(toString(), fd, SHUT_WR));
@@ -84,7 +84,7 @@ public final class Socket extends Endpoint {
         Libc.SHUTDOWN.attempt(fd, SHUT_RDWR);
     }
 
-    /** A TCP address that others connect to. */
+    /** A TCP listener. */
     public static final class Listener implements AutoCloseable {
         private final Endpoint end;
         private final int port;
@@ -95,11 +95,11 @@ public final class Socket extends Endpoint {
         }
 
         /**
-         * Listens.
+         * Listens at an address.
          *
-         * @param at the address, already resolved; port 0 takes a free one
+         * @param at the resolved address; port 0 chooses a free one
          * @return the listener
-         * @throws IOException the address is somebody else's
+         * @throws IOException if the address is in use
          */
         public static Listener open(InetSocketAddress at) throws IOException {
             String name = "tcp:" + at;
@@ -122,9 +122,9 @@ public final class Socket extends Endpoint {
         }
 
         /**
-         * The port.
+         * Returns the port.
          *
-         * @return the one that was asked for, or the free one that was found
+         * @return the requested port, or the free one that was chosen
          */
         public int port() {
             return port;
@@ -133,9 +133,9 @@ public final class Socket extends Endpoint {
         /**
          * Waits for the next connection.
          *
-         * @return it
-         * @throws IOException the listener was closed meanwhile; {@link java.nio.channels.ClosedByInterruptException}
-         *                     after an interrupt, which leaves the listener open
+         * @return the result
+         * @throws IOException if the listener is closed; {@link java.nio.channels.ClosedByInterruptException} after an
+         *                     interrupt, which leaves the listener open
          */
         public Socket accept() throws IOException {
             return end.using(fd -> {

@@ -10,7 +10,7 @@ import dev.thalweg.internal.Libc;
 import dev.thalweg.internal.Native;
 
 /**
- * A move of bytes from one end to the other, and how it may be made. Immutable: each {@code with} gives another.
+ * A transfer of bytes from one end to the other, and its options. Immutable: each {@code with} method returns a copy.
  *
  * <pre>{@code
  * try (var file = Endpoint.reading(path); var socket = Socket.connect(address)) {
@@ -18,13 +18,13 @@ import dev.thalweg.internal.Native;
  * }
  * }</pre>
  *
- * <p>With the native library at hand it plans by this machine's profile, as {@code thalweg} does. Without it
- * {@code read} and {@code write} move the bytes, or, where nothing is {@linkplain #needing needed}, {@code splice} and
- * {@code sendfile} where the kernel takes them.
+ * <p>With the native library, it plans by this machine's profile, as {@code thalweg} does. Without it, {@code read} and
+ * {@code write} move the bytes. If nothing is {@linkplain #needing needed} and the kernel supports the ends,
+ * {@code splice} and {@code sendfile} do.
  *
- * <p>The ends' positions move by what was moved. A transfer ends at the end of its source, after its length, or by an
- * interrupt of its thread, also while it waits for a source that is silent or a sink that is full. Unlike the JDK's
- * channels the ends stay open.
+ * <p>The offsets of the ends advance by the bytes moved. A transfer ends at the end of its source, after its length, or
+ * by an interrupt of its thread, also while it waits for a silent source or a full sink. Unlike with the JDK's
+ * channels, the ends stay open.
  */
 public final class Transfer {
     /** Everything until the source ends. */
@@ -32,7 +32,7 @@ public final class Transfer {
 
     private static final int SEEK_CUR = 1;
 
-    /** How it may be made. */
+    /** The options. */
     record Options(long length, Set<Guarantee> needs, Prefer prefer, String method, LongPredicate watcher) {}
 
     private final Endpoint source;
@@ -46,11 +46,12 @@ public final class Transfer {
     }
 
     /**
-     * Everything from one end to the other, as a copy of its own: {@link Guarantee#STABLE} and {@link Guarantee#PRIVATE}.
+     * Returns a transfer of everything from one end to the other, with {@link Guarantee#STABLE} and
+     * {@link Guarantee#PRIVATE}.
      *
-     * @param source where the bytes are
-     * @param sink   where they go
-     * @return the transfer, not begun
+     * @param source the source of the bytes
+     * @param sink   the destination
+     * @return the transfer, not started
      */
     public static Transfer between(Endpoint source, Endpoint sink) {
         var copy = Set.copyOf(EnumSet.of(Guarantee.STABLE, Guarantee.PRIVATE));
@@ -58,7 +59,7 @@ public final class Transfer {
     }
 
     /**
-     * No more than so much.
+     * Returns a copy with a maximum number of bytes.
      *
      * @param bytes at least 0
      * @return another transfer
@@ -71,9 +72,9 @@ public final class Transfer {
     }
 
     /**
-     * With these guarantees and no others. None allows the source's pages to be handed over as they are.
+     * Returns a copy with exactly these guarantees. Without any, the source's pages may be passed on.
      *
-     * @param guarantees what must hold
+     * @param guarantees the required guarantees
      * @return another transfer
      */
     public Transfer needing(Guarantee... guarantees) {
@@ -82,9 +83,9 @@ public final class Transfer {
     }
 
     /**
-     * Taking little of this.
+     * Returns a copy that saves this resource.
      *
-     * @param prefer what to save
+     * @param prefer the resource to save
      * @return another transfer
      */
     public Transfer preferring(Prefer prefer) {
@@ -93,9 +94,9 @@ public final class Transfer {
     }
 
     /**
-     * By this mechanism and no other. It needs the native library.
+     * Returns a copy that uses this mechanism only. It needs the native library.
      *
-     * @param method its name in {@code thalweg list}
+     * @param method name of the mechanism in {@code thalweg list}
      * @return another transfer
      */
     public Transfer by(String method) {
@@ -104,9 +105,10 @@ public final class Transfer {
     }
 
     /**
-     * Watched: called now and then with the bytes moved, on the thread that runs it.
+     * Returns a copy with a watcher, which is called regularly with the number of bytes moved, on the thread that runs
+     * the transfer.
      *
-     * @param watcher answers false to stop; what it throws stops it too, and is the cause of the exception
+     * @param watcher returns false to stop; an exception stops the transfer too, and is the cause of its exception
      * @return another transfer
      */
     public Transfer watchedBy(LongPredicate watcher) {
@@ -115,12 +117,12 @@ public final class Transfer {
     }
 
     /**
-     * What {@link #run} would do: a verdict for every mechanism, with its reason and what was measured, as
+     * Returns what {@link #run} would do: a verdict for every mechanism with its reason and measurements, as
      * {@code thalweg plan --json} prints it.
      *
      * @return JSON
-     * @throws IOException                   an end is closed, or cannot be looked at
-     * @throws UnsupportedOperationException the native library is not there; the message says what to do
+     * @throws IOException                   if an end is closed or cannot be examined
+     * @throws UnsupportedOperationException if the native library was not found; the message contains advice
      */
     public String plan() throws IOException {
         var planner = new Planned(Native.get());
@@ -130,13 +132,15 @@ public final class Transfer {
     /**
      * Moves the bytes.
      *
-     * @return what was done; a source that ends early is no failure
-     * @throws TransferException             it failed, was stopped or interrupted, with what had arrived. After an interrupt
-     *                                       its cause is a {@link java.nio.channels.ClosedByInterruptException}, the thread's
-     *                                       interrupt status stays set and both ends stay open
-     * @throws IOException                   an end is closed
-     * @throws UnsupportedOperationException a mechanism was named or {@link Guarantee#DURABLE} asked for, and the native
-     *                                       library is not there
+     * @return the result; a source that ends early is not a failure
+     * @throws TransferException             if it fails, is stopped or interrupted; contains the number of bytes moved.
+     *                                       After an interrupt its cause is a
+     * {@link                                       java.nio.channels.ClosedByInterruptException}, the thread's
+     * interrupt
+     *                                       status stays set and both ends stay open
+     * @throws IOException                   if an end is closed
+     * @throws UnsupportedOperationException if a mechanism was named or {@link Guarantee#DURABLE} was requested, and
+     *                                       the native library was not found
      */
     public Report run() throws IOException {
         Native library = Native.orNull();
@@ -162,16 +166,16 @@ public final class Transfer {
         }));
     }
 
-    /** One way to move bytes. */
+    /** A method of moving bytes. */
     interface Mover {
-        /** Moves them. */
+        /** Moves the bytes. */
         Report move(int source, int sink, Options options) throws IOException;
 
-        /** Whether files' positions have moved with them. */
+        /** Returns true if the offsets of files have advanced by the bytes moved. */
         boolean moves();
     }
 
-    /** What cannot be addressed refuses, and has moved by itself. */
+    /** An end without an offset rejects this; it has advanced by itself. */
     private static void forward(Mover mover, int source, int sink, long moved) {
         if (!mover.moves() && moved > 0) {
             Libc.LSEEK.attempt(source, moved, SEEK_CUR);

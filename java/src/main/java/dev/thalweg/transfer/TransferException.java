@@ -3,13 +3,13 @@ package dev.thalweg.transfer;
 import java.io.IOException;
 import java.nio.channels.ClosedByInterruptException;
 
-/** A transfer ended before its source did. What had arrived by then is a true prefix of the source. */
+/** A transfer that ended before its source. The bytes that had arrived are a prefix of the source. */
 public final class TransferException extends IOException {
     private static final long serialVersionUID = 1;
 
-    /** Bytes that reached the sink. */
+    /** Number of bytes that reached the sink. */
     private final long moved;
-    /** What the kernel answered, or 0. */
+    /** The errno, or 0. */
     private final int errno;
 
     TransferException(String message, long moved, int errno, Throwable cause) {
@@ -24,24 +24,24 @@ public final class TransferException extends IOException {
         this.errno = 0;
     }
 
-    /** An interrupt, as the JDK's channels report it, but with both ends open. */
+    /** Returns the exception for an interrupt, as of the JDK's channels, but with both ends open. */
     static TransferException interrupted(long moved) {
         return new TransferException("interrupted after " + moved + " bytes", moved, new ClosedByInterruptException());
     }
 
     /**
-     * How far it came.
+     * Returns the progress.
      *
-     * @return bytes that reached the sink
+     * @return number of bytes that reached the sink
      */
     public long moved() {
         return moved;
     }
 
     /**
-     * What the kernel answered.
+     * Returns the errno.
      *
-     * @return an errno, as in {@code <errno.h>}, or 0 where no call of ours failed
+     * @return an errno, as in {@code <errno.h>}; 0 if no system call failed
      */
     public int errno() {
         return errno;

@@ -7,8 +7,8 @@ import java.util.function.LongSupplier;
 import dev.thalweg.internal.Libc;
 
 /**
- * Waits for pipes, sockets and terminals in short steps. A thread that is inside a blocking call cannot notice an interrupt,
- * so no call of this package blocks on such an end: it fails with EAGAIN, and poll waits for a while.
+ * Waits for pipes, sockets and terminals in short steps. A thread inside a blocking call cannot notice an interrupt.
+ * Therefore no call of this package blocks on such an end: it fails with EAGAIN, and poll waits for a while.
  */
 final class Waiting {
     static final short POLLIN = 1;
@@ -19,10 +19,10 @@ final class Waiting {
     private static final int F_GETFL = 3;
     private static final int F_SETFL = 4;
     private static final int O_NONBLOCK = 04000;
-    /** How long poll waits until the caller looks for an interrupt again, as in the native library. */
+    /** Maximum time of a poll before the caller checks for an interrupt, as in the native library. */
     private static final int MILLISECONDS = 100;
 
-    /** Throws if the wait is to end. */
+    /** Throws if the wait must end. */
     interface Look {
         void look() throws IOException;
     }
@@ -30,8 +30,9 @@ final class Waiting {
     private Waiting() {}
 
     /**
-     * Makes the calls on this end fail instead of block. The flag belongs to the open file description, so it must have been
-     * opened by this process and not be shared with another one. Files with an offset are left alone: poll never waits for them.
+     * Makes calls on this end fail instead of block. The flag belongs to the open file description, so this process
+     * must have opened it and not share it with another process. Files with an offset are unchanged: poll never waits
+     * for them.
      */
     static void neverBlocks(int fd) {
         if (Libc.LSEEK.attempt(fd, 0L, SEEK_CUR) == -ESPIPE) {
@@ -51,7 +52,7 @@ final class Waiting {
         } while (!ready);
     }
 
-    /** Makes a call until it has not failed with EAGAIN. */
+    /** Repeats a call while it fails with EAGAIN. */
     static long done(String call, String what, int fd, short events, LongSupplier attempt) throws IOException {
         throwIfInterrupted();
         long got = attempt.getAsLong();

@@ -79,7 +79,7 @@ class AflTargetTest {
         var tool = List.of("afl-showmap", "-r", "-t", Integer.toString(GENEROUS), "-i", "in", "-o", "java");
         var ran = fuzzer.run(tool, target, Map.of());
         assertNotEquals(0, ran.status());
-        assertTrue(ran.said().contains("the worker ended 3 times before it ran anything"), ran.said());
+        assertTrue(ran.said().contains("the worker ended 3 times before its first run"), ran.said());
         nobodyIsLeft();
     }
 

@@ -1,0 +1,33 @@
+package dev.thalweg.ring;
+
+import java.nio.file.Path;
+import java.time.Duration;
+
+/** A producer in a process that ends in a given way: {@code Endings thread|hook|stay PATH}. */
+final class Endings {
+    private static final Duration PATIENCE = Duration.ofSeconds(120);
+
+    public static void main(String[] told) throws Exception {
+        var producer = Producer.connect(Path.of(told[1]), Options.USUAL, PATIENCE);
+        producer.send(new byte[] {1});
+        if (told[0].equals("thread")) {
+            // The main thread returns; the JVM waits for this one.
+            Thread.ofPlatform().start(() -> finish(producer));
+            return;
+        }
+        Runtime.getRuntime().addShutdownHook(Thread.ofPlatform().unstarted(() -> finish(producer)));
+        if (told[0].equals("stay")) {
+            Thread.sleep(PATIENCE);
+        }
+    }
+
+    private static void finish(Producer producer) {
+        try (producer) {
+            Thread.sleep(100);
+            producer.send(new byte[] {2}, PATIENCE);
+        } catch (Exception failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(3);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+"""The ways in which a process can wait and end: without its main thread, by an exit hook, with a fork in a thread."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+import thalweg
+from conftest import PATIENCE, Start, ended
+
+
+@pytest.mark.parametrize("role", ["send", "receive"])
+def test_a_channel_outlives_the_main_thread(place: str, start: Start, role: str) -> None:
+    """The interpreter waits for the thread that uses the end."""
+    program = start(
+        """
+        import sys, threading
+        import thalweg
+        _, place, role = sys.argv
+        def send():
+            with thalweg.offer(place) as out:
+                for number in range(100):
+                    out.send_bytes(b"%d" % number)
+                out.drain()
+        def receive():
+            with thalweg.take(place) as into:
+                for number in range(100):
+                    assert into.receive_bytes() == b"%d" % number
+            print("received")
+        threading.Thread(target=globals()[role]).start()
+        """,
+        place,
+        role,
+    )
+    if role == "send":
+        with thalweg.take(place) as into:
+            assert [into.receive_bytes(timeout=PATIENCE) for _ in range(100)] == [b"%d" % n for n in range(100)]
+            with pytest.raises(thalweg.Closed):
+                into.receive_bytes(timeout=PATIENCE)
+        assert ended(program) == ""
+        return
+    with thalweg.offer(place) as out:
+        for number in range(100):
+            out.send_bytes(b"%d" % number, timeout=PATIENCE)
+        assert ended(program) == "received"
+
+
+@pytest.mark.parametrize("way", ["returns", "exits", "raises", "is interrupted"])
+def test_an_exit_hook_sends_the_last_message(place: str, start: Start, way: str) -> None:
+    program = start(
+        """
+        import atexit, os, signal, sys
+        import thalweg
+        _, place, way = sys.argv
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        out = thalweg.offer(place)
+        def last():
+            out.send_bytes(b"last")
+            out.close()
+        atexit.register(last)
+        out.send_bytes(b"first")
+        if way == "exits":
+            sys.exit(0)
+        if way == "raises":
+            raise SystemError
+        if way == "is interrupted":
+            os.kill(os.getpid(), signal.SIGINT)
+        """,
+        place,
+        way,
+    )
+    with thalweg.take(place) as into:
+        assert into.receive_bytes(timeout=PATIENCE) == b"first"
+        assert into.receive_bytes(timeout=PATIENCE) == b"last"
+        with pytest.raises(thalweg.Closed):
+            into.receive_bytes(timeout=PATIENCE)
+    program.communicate(timeout=PATIENCE)
+
+
+def test_an_end_that_is_open_at_exit_loses_nothing_and_hangs_nowhere(place: str, start: Start) -> None:
+    program = start(
+        """
+        import sys, thalweg
+        out = thalweg.offer(sys.argv[1])
+        out.send_bytes(b"only")
+        """,
+        place,
+    )
+    with thalweg.take(place) as into:
+        assert into.receive_bytes(timeout=PATIENCE) == b"only"
+        with pytest.raises((thalweg.Closed, thalweg.PeerDied)) as gone:
+            into.receive_bytes(timeout=PATIENCE)
+        assert gone.value.moved == 1
+    assert ended(program) == ""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_in_a_thread_disturbs_no_wait_of_another() -> None:
+    out, into = thalweg.pair()
+    received: list[bytes] = []
+    waiting = threading.Thread(target=lambda: received.append(into.receive_bytes(timeout=PATIENCE)))
+    waiting.start()
+    statuses: list[int] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                refused = 0
+                for call in (lambda: out.send(b""), into.try_receive):
+                    try:
+                        call()
+                    except (thalweg.NotPermitted, RuntimeError):
+                        refused += 1
+                # The parent's thread was inside of the end: closing it must not wait for that.
+                into.close()
+                out.close()
+                # Its own channel works.
+                mine, yours = thalweg.pair()
+                mine.send(np.arange(3))
+                status = 0 if refused == 2 and yours.receive(timeout=PATIENCE).sum() == 3 else 2
+            finally:
+                os._exit(status)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    forking = threading.Thread(target=fork)
+    forking.start()
+    forking.join(PATIENCE)
+    assert statuses == [0] and not received
+    out.send_bytes(b"for the parent")
+    waiting.join(PATIENCE)
+    assert received == [b"for the parent"]
