@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
-use thalweg_sys::process::{self, EndedProcess};
+use thalweg_sys::process::{self, Ended};
 
 use thalweg_measure::{
     arms::command::{CommandRunner, end, last_words, wait, watch},
@@ -129,7 +129,7 @@ impl<'s> Up<'s> {
     }
 
     /// Stops the server and returns its resource usage. A server that exited before has failed.
-    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<EndedProcess, Failure> {
+    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, Failure> {
         self.over = true;
         match process::reap(&self.child) {
             Ok(Some(ended)) => {
@@ -140,7 +140,7 @@ impl<'s> Up<'s> {
     }
 }
 
-fn died(name: &str, ended: &EndedProcess, runner: &CommandRunner<'_>, when: &str) -> String {
+fn died(name: &str, ended: &Ended, runner: &CommandRunner<'_>, when: &str) -> String {
     let said = last_words(&runner.outputs.read("server"));
     format!("{name}: ended {when}: {}: {said}", ended.status)
 }

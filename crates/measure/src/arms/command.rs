@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 use thalweg_core::Cancelled;
-use thalweg_sys::process::{self, EndedProcess};
+use thalweg_sys::process::{self, Ended};
 
 use crate::{
     sample::{Meter, Sample},
@@ -103,7 +103,7 @@ impl<'r> CommandRunner<'r> {
 
 impl Ran {
     /// Replaces the resource usage with that of another process; wall time stays.
-    pub fn used_by(&mut self, ended: &EndedProcess) {
+    pub fn used_by(&mut self, ended: &Ended) {
         self.sample = self.sample.using(&ended.used);
         self.max_resident = ended.max_resident;
     }
@@ -127,7 +127,7 @@ mod tests {
         let mut ran = Ran { sample: before, ..Ran::default() };
         let used = Usage { sys: Duration::from_millis(2), minor_faults: 7, ..Usage::default() };
         let status = std::process::ExitStatus::from_raw(0);
-        ran.used_by(&EndedProcess { status, used, max_resident: 11 });
+        ran.used_by(&Ended { status, used, max_resident: 11 });
         let sample = ran.sample;
         assert_eq!((sample.wall, sample.stolen_ticks, sample.dirtied_pages), (before.wall, 3, 4));
         assert_eq!((sample.sys, sample.minor_faults), (used.sys, 7));

@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_sys::{
     Errno,
-    process::{self, EndedProcess},
+    process::{self, Ended},
 };
 
 use super::started;
@@ -22,7 +22,7 @@ pub fn wait(
     mut child: Child,
     limit: Option<Duration>,
     stop: &dyn Fn() -> Result<(), Cancelled>,
-) -> Result<EndedProcess, Failure> {
+) -> Result<Ended, Failure> {
     let process = watch(&mut child)?;
     let began = Instant::now();
     loop {
@@ -58,14 +58,14 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
 
 /// Sends SIGTERM and later SIGKILL, and returns how the child exited. Its descendants are ended too; otherwise they
 /// would disturb later runs.
-pub fn end(child: &Child, process: &OwnedFd) -> Result<EndedProcess, String> {
+pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     let rest = started::by(child);
     let ended = end_alone(child, process);
     started::end(rest, GRACE);
     ended
 }
 
-fn end_alone(child: &Child, process: &OwnedFd) -> Result<EndedProcess, String> {
+fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     use rustix::process::Signal;
     let began = Instant::now();
     for signal in [Signal::TERM, Signal::KILL] {
@@ -84,7 +84,7 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<EndedProcess, String> {
     Err("it outlives SIGKILL".to_owned())
 }
 
-fn reaped<E: From<String>>(child: &Child) -> Result<EndedProcess, E> {
+fn reaped<E: From<String>>(child: &Child) -> Result<Ended, E> {
     match process::reap(child) {
         Ok(Some(ended)) => Ok(ended),
         Ok(None) => Err("its end did not show".to_owned().into()),
