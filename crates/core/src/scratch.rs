@@ -77,7 +77,8 @@ impl Scratch {
     /// Creates a source that holds `bytes`, and an empty sink with room for as many. A `/dev/zero` source gives zeros
     /// instead.
     pub fn new(
-        (source, sink): (Kind, Kind),
+        source: Kind,
+        sink: Kind,
         bytes: &[u8],
         site: &ScratchSite,
         sockets: Sockets,

@@ -1,6 +1,6 @@
 //! Resolves the caller's paths to a base directory and a destination name for every source.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, stat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, stat, statat};
 use std::{
     collections::HashSet,
     ffi::{CStr, CString, OsStr, OsString},
@@ -15,8 +15,8 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
+    fs::{beneath::open_directory, list::ancestors},
     identity::{Id, kind},
-    listing::ancestors,
     names::{c_string, cut, os},
 };
 
@@ -141,12 +141,8 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
 fn open(path: &Path) -> Result<Base, Error> {
     let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = match openat(CWD, real, flags, Mode::empty()) {
-        // A user may have permission to work in a directory without read permission.
-        Err(Errno::ACCESS) => openat(CWD, real, flags | OFlags::PATH, Mode::empty()),
-        answer => answer,
-    };
-    Ok(Base { fd: fd.map_err(call(real, "openat"))?, path: path.to_owned() })
+    let fd = open_directory(CWD, real, flags).map_err(call(real, "openat"))?;
+    Ok(Base { fd, path: path.to_owned() })
 }
 
 /// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
@@ -175,6 +171,7 @@ pub(crate) fn waves(
 }
 
 /// Result of the inspection of the caller's sources.
+#[derive(Default)]
 pub(crate) struct Inspection {
     /// `true` if at least one source is a directory to walk.
     pub has_trees: bool,
@@ -193,14 +190,7 @@ pub(crate) struct Inspection {
 
 /// Examines every source once before anything is created.
 pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOptions) -> Inspection {
-    let mut found = Inspection {
-        has_trees: false,
-        left_out: Vec::new(),
-        refused: Vec::new(),
-        repeated: Vec::new(),
-        second: HashSet::new(),
-        accepted: Vec::new(),
-    };
+    let mut found = Inspection::default();
     let follow = if options.follows(true) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let mut above = None;
     let mut directories = HashSet::new();

@@ -166,14 +166,15 @@ impl Destination {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
         };
-        Self::whole(dir, name, found, (replace, until))
+        Self::whole(dir, name, found, replace, until)
     }
 
     fn whole(
         dir: OwnedFd,
         name: &OsStr,
         found: Option<Stat>,
-        (replace, until): (bool, Until),
+        replace: bool,
+        until: Until,
     ) -> Result<Self, DestinationError> {
         let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
         let spare = found.as_ref().map(Id::of).unwrap_or_default();

@@ -11,10 +11,11 @@ use super::{
     CompareOptions, Comparison, Into, entry::ComparisonWalk, links::HardLinkPairs, run::CompareRun,
 };
 use crate::{
-    Error, Events, identity,
+    Error, Events,
+    fs::walk::{WalkRoot, WalkTask, failed_call, walk},
+    identity,
     names::{c_string, cut},
     threads::for_reading,
-    walk::{WalkRoot, WalkTask, failed_call, walk},
 };
 
 /// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an

@@ -7,7 +7,7 @@ use crate::{
     copy::directory::Directory,
     error::{Attempt, CopyFailure, at_source},
     folder::CachedDirectory,
-    listing::DirectoryHandle,
+    fs::list::DirectoryHandle,
     names::os,
     paths::DirectoryPaths,
 };

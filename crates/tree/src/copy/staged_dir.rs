@@ -10,11 +10,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
-use thalweg_core::atomic_file::{
-    lock::{Leftover, claim, is_ours},
-    name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
-    ownership::{LeftAlone, distrust},
-    unlink,
+use thalweg_core::{
+    atomic_file::{
+        lock::{Leftover, claim, is_ours},
+        name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
+        ownership::{LeftAlone, distrust},
+        unlink,
+    },
+    cadence::ATTEMPTS,
 };
 use thalweg_sys::{Errno, io, opened::chmod_opened};
 
@@ -23,9 +26,9 @@ use crate::{
     error::{Attempt, CopyFailure, at_sink, at_source},
     evidence::{ChangeTime, WriteEvidence},
     folder::{CachedDirectory, DirectoryCache, ReopenAddress},
+    fs::list::{DIRECTORY, ancestors, each_entry, listing_buffer},
     identity::Id,
     journal::{Identity, Journal, JournalKeeper, JournalSource, Remote, earlier},
-    listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
 };
 
 /// A directory under its temporary name. It is locked while it is open.
@@ -55,8 +58,6 @@ pub(crate) enum StageSource<'a> {
     Remote(&'a Remote),
 }
 
-const TRIES: usize = 100;
-
 impl StagedDir {
     /// Creates a staging directory for `name_at`, or adopts a leftover with a matching source.
     pub fn make(
@@ -67,27 +68,16 @@ impl StagedDir {
         let mut name = beside(name_at.name, PART);
         let mut is_usual = true;
         let mut left_alone = None;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match mkdirat(name_at.dir, &name, Mode::RWXU) {
                 Ok(()) => {
-                    match open_new(NameAt { dir: name_at.dir, name: &name }) {
-                        Ok(fd)
-                            if is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, &name)? =>
-                        {
-                            journal(fd.as_fd(), origin).write();
-                            let evidence = WriteEvidence::THIS_BOOT;
-                            return Ok((
-                                fd,
-                                Self { name, adopted: false, left_alone, evidence, is_usual },
-                            ));
-                        }
-                        // Another process took it for a leftover before it was locked, or the owner of the parent
-                        // directory replaced it.
-                        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                            (name, is_usual) = (unique(name_at.name), false);
-                        }
-                        Err(errno) => return Err(CopyFailure::Sink("openat", errno, 0)),
+                    if let Some(fd) = claim_new(NameAt { dir: name_at.dir, name: &name })? {
+                        journal(fd.as_fd(), origin).write();
+                        let evidence = WriteEvidence::THIS_BOOT;
+                        let made = Self { name, adopted: false, left_alone, evidence, is_usual };
+                        return Ok((fd, made));
                     }
+                    (name, is_usual) = (unique(name_at.name), false);
                 }
                 Err(Errno::EXIST) => match claim(name_at.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
@@ -104,10 +94,8 @@ impl StagedDir {
                         // If the earlier run was killed just before the rename, the leftover has its final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
                         let evidence = take_over(fd.as_fd(), origin);
-                        return Ok((
-                            fd,
-                            Self { name, adopted: true, left_alone, evidence, is_usual },
-                        ));
+                        let found = Self { name, adopted: true, left_alone, evidence, is_usual };
+                        return Ok((fd, found));
                     }
                     // The lock is held until the name is removed, so that the process that created it a moment ago
                     // cannot start to use it.
@@ -173,6 +161,19 @@ fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Opens and locks a directory that was just created. Returns `None` if another process took it for a leftover before
+/// it was locked, or if the owner of the parent directory replaced it.
+fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
+    match open_new(name_at) {
+        Ok(fd) => {
+            let is_claimed = is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, name_at.name)?;
+            Ok(is_claimed.then_some(fd))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(CopyFailure::Sink("openat", errno, 0)),
+    }
+}
+
 /// Returns the effective mode of a directory that is created in `stage` with mode `mode`. A default ACL above the
 /// staging directory affects `stage` and the final directory alike.
 pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
@@ -190,7 +191,7 @@ fn journal<'a>(stage: BorrowedFd<'a>, origin: StageSource<'_>) -> JournalKeeper<
         StageSource::Folder(_, stat) => JournalSource::Local(Identity::of(stat)),
         StageSource::Remote(remote) => JournalSource::Remote(remote.clone()),
     };
-    JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+    JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), source, false)
 }
 
 /// Returns the evidence for the files in an adopted staging directory and updates its journal to the current boot.
@@ -214,7 +215,7 @@ fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
 /// storage.
 pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: ChangeTime) {
     if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
-        let mut keeper = JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
+        let mut keeper = JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), own.source, true);
         keeper.note_synced_before(before);
         keeper.write();
     }

@@ -14,11 +14,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    assignment::LOOK,
     place::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
@@ -90,7 +89,7 @@ impl<'f> Finisher<'f> {
                 return Ok(Some(alive(theirs)));
             }
             drop(theirs);
-            thread::sleep(LOOK);
+            thread::sleep(CANCEL_CHECK);
         }
         Ok(None)
     }

@@ -19,8 +19,8 @@ use super::{
     record::{MOST, WorkerName, WorkerRecord},
 };
 use crate::{
+    fs::list::{DIRECTORY, each_entry, listing_buffer},
     identity::{mtime, size},
-    listing::{DIRECTORY, each_entry, listing_buffer},
     read::fill,
 };
 
@@ -262,7 +262,8 @@ impl JournalWriter {
         folder: BorrowedFd<'_>,
         name: &WorkerName,
         plan: u64,
-        (before, is_synced): (Option<&WorkerRecord>, bool),
+        before: Option<&WorkerRecord>,
+        is_synced: bool,
     ) -> Result<Self, Errno> {
         let (access, file) = (OFlags::WRONLY | OFlags::APPEND, name.file(JOURNAL));
         let file = match before {
@@ -328,9 +329,9 @@ mod tests {
         let index = index(10);
         let name = |rank| WorkerName::of_this(rank, None);
         let (one, other) = (name(1), name(2));
-        let mine = JournalWriter::begin(folder.as_fd(), &one, 7, (None, false)).unwrap();
-        let theirs = JournalWriter::begin(folder.as_fd(), &other, 7, (None, false)).unwrap();
-        let stale = JournalWriter::begin(folder.as_fd(), &name(3), 6, (None, false)).unwrap();
+        let mine = JournalWriter::begin(folder.as_fd(), &one, 7, None, false).unwrap();
+        let theirs = JournalWriter::begin(folder.as_fd(), &other, 7, None, false).unwrap();
+        let stale = JournalWriter::begin(folder.as_fd(), &name(3), 6, None, false).unwrap();
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
@@ -369,7 +370,7 @@ mod tests {
         let index = index(10);
         let names = [5, 6, 7].map(|began| WorkerName::of_this(1, Some(began)));
         let other = WorkerName::of_this(2, Some(1));
-        let begin = |name| JournalWriter::begin(folder.as_fd(), name, 7, (None, false)).unwrap();
+        let begin = |name| JournalWriter::begin(folder.as_fd(), name, 7, None, false).unwrap();
         let places = || {
             let mut journals = Journals::new(7, &index);
             journals.refresh(folder.as_fd(), &index).unwrap();

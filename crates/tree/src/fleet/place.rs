@@ -12,11 +12,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{
-    create_new,
-    name::{FLEET, beside, short},
-    ownership::distrust,
-    sync_directory, unlink,
+use thalweg_core::{
+    atomic_file::{
+        create_new,
+        name::{FLEET, beside, short},
+        ownership::distrust,
+        sync_directory, unlink,
+    },
+    cadence::ATTEMPTS,
 };
 use thalweg_sys::{Errno, io};
 
@@ -32,13 +35,10 @@ use crate::{
         staged_dir::{open_new, remove_contents},
     },
     error::{Attempt, CopyFailure, at_sink},
+    fs::list::{DIRECTORY, ancestors},
     identity::Id,
-    listing::{DIRECTORY, ancestors},
     names::{c_string, cut, os},
 };
-
-/// Number of attempts after interference by other processes.
-const TRIES: usize = 100;
 
 pub(crate) const PLAN: &CStr = c"plan";
 /// Workers continue while this file exists.
@@ -99,7 +99,7 @@ pub(crate) enum FoundFleet {
 impl FleetDirectory {
     /// Opens the existing fleet's directory, or creates it if `how` permits.
     pub fn make(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
-        let mut tries = 0..TRIES;
+        let mut tries = 0..ATTEMPTS;
         loop {
             match Self::make_once(source, destination, how) {
                 // The directory was removed while it was opened, so the destination exists now.
@@ -128,7 +128,8 @@ impl FleetDirectory {
         }
         let is_there = matches!(how, FleetTarget::Into | FleetTarget::Join);
         let is_published = if is_there {
-            expect_room((&above_fd, &name), (source, destination))?;
+            let name_at = NameAt { dir: above_fd.as_fd(), name: &name };
+            expect_room(name_at, source, destination)?;
             false
         } else {
             let there = there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))?;
@@ -360,7 +361,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
         let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE));
         copy.and_then(remove_contents)
     };
-    let mut tries = 0..TRIES;
+    let mut tries = 0..ATTEMPTS;
     loop {
         // The tree is removed before the `LINKED` flag: a later worker must not take a partly removed tree for a
         // complete one.

@@ -51,7 +51,8 @@ impl Assignment<'_> {
         let top = stat(self.source).map_err(failed(self.source, "stat"))?;
         let (device, writer) = (top.st_dev, PlanWriter::new(file, id, Surveyed::of(&top)));
         let task_bytes = self.member.task_size();
-        let written = survey((self.source, device), self.options, task_bytes, self.events, writer)?;
+        let (options, events) = (self.options, self.events);
+        let written = survey(self.source, device, options, task_bytes, events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
             Fsync::Never => Ok(()),
             // The plan is only one file, but without it no later run can continue.

@@ -1,24 +1,22 @@
 //! Checks whether a tree can be copied into an existing directory.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, fstat, openat, statat};
-use std::{
-    ffi::CStr,
-    os::fd::{AsFd, OwnedFd},
-    path::Path,
-};
+use std::{os::fd::AsFd, path::Path};
 use thalweg_sys::Errno;
 
 use crate::{
     Error,
+    copy::name_at::NameAt,
+    fs::list::{DIRECTORY, ancestors},
     identity::{Id, kind},
-    listing::{DIRECTORY, ancestors},
     names::c_string,
 };
 
 /// Refuses a destination that files beside it cannot be linked into, and one that contains the source.
 pub(crate) fn expect_room(
-    (above, name): (&OwnedFd, &CStr),
-    (source, destination): (&Path, &Path),
+    NameAt { dir: above, name }: NameAt<'_>,
+    source: &Path,
+    destination: &Path,
 ) -> Result<(), Error> {
     let shown = destination.display();
     let call =

@@ -15,10 +15,10 @@ use thalweg_sys::Errno;
 use super::{Digest, Manifest};
 use crate::{
     Error, Hash,
+    fs::walk::{WalkRoot, failed_call},
     identity::kind,
     names::{c_string, os_bytes},
     read::open,
-    walk::{WalkRoot, failed_call},
 };
 
 /// The name and the errno of a failed call.
