@@ -148,7 +148,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     let asked_for = request.only.as_deref() == Some(info.name)
         || request.asked_for.iter().any(|name| name == info.name);
     if request.only.as_deref().is_some_and(|only| only != info.name) {
-        return Err(Unfit::because("another method was asked for"));
+        return Err(Unfit::because("another method was requested"));
     }
     if request.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("excluded by --no-method"));

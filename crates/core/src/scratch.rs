@@ -178,7 +178,7 @@ impl Near {
                 return Ok(Self { kind, memory: Vec::new(), fd: Some(file), far: None });
             }
             Kind::Pipe | Kind::Socket => stream(kind, sockets).map_err(|e| Unfit {
-                reason: format!("making a {kind}: {e}"),
+                reason: format!("creating a {kind}: {e}"),
                 errno: Errno::from_io_error(&e),
             })?,
             Kind::Memory | Kind::Device | Kind::Null => {

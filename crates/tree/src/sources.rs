@@ -49,21 +49,21 @@ pub(crate) fn resolve(
 ) -> Result<(Base, Vec<NamedSource>), Error> {
     // A list of names inside a directory may be empty.
     if sources.is_empty() && options.inside.is_none() {
-        return Err(Error::Usage("no source was named".to_owned()));
+        return Err(Error::Usage("missing source operand".to_owned()));
     }
     if destination.as_os_str().is_empty() {
         return Err(call(destination, "openat")(Errno::NOENT));
     }
     if options.inplace && options.backup != Backup::None {
-        let why = "what is written in place cannot be kept: a copy in place makes no backup";
+        let why = "--inplace cannot be combined with a backup";
         return Err(Error::Usage(why.to_owned()));
     }
     let shown = shown(destination);
     let there = stat(destination);
     let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
     if options.keeps_paths() && !is_directory {
-        let why = "sources that keep their paths need a folder to go into";
-        return Err(Error::Usage(format!("'{shown}': not a folder; {why}")));
+        let why = "sources that keep their paths need an existing directory as destination";
+        return Err(Error::Usage(format!("'{shown}': not a directory; {why}")));
     }
     let into = match options.target {
         _ if options.keeps_paths() => true,
@@ -75,7 +75,7 @@ pub(crate) fn resolve(
         }
         Target::Directory => true,
         Target::Exact if sources.len() > 1 => {
-            return Err(Error::Usage(format!("several sources cannot all become '{shown}'")));
+            return Err(Error::Usage(format!("cannot copy several sources to '{shown}'")));
         }
         Target::Exact => false,
         Target::Guess if sources.len() > 1 && !is_directory => {
@@ -119,7 +119,9 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
             Component::Normal(part) => name.push(part),
             Component::ParentDir => {
                 let path = shown(path);
-                return Err(Error::Usage(format!("'{path}': '..' in a path that is to be kept")));
+                return Err(Error::Usage(format!(
+                    "'{path}': cannot keep a path that contains '..'"
+                )));
             }
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
         }

@@ -44,7 +44,7 @@ pub enum Distrust {
 
 /// A leftover that was not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{}' {why}: left alone, not resumed", name.to_string_lossy())]
+#[error("'{}' {why}; left alone, not resumed", name.to_string_lossy())]
 pub struct LeftAlone {
     pub name: CString,
     pub why: Distrust,

@@ -58,7 +58,7 @@ fn copy_of(
     let is_folder = destination.is_dir();
     if into == Into::Itself || !is_folder {
         if sources > 1 || into == Into::Folder {
-            let message = format!("'{}' is no folder with copies in it", shown(destination));
+            let message = format!("'{}' is not a directory", shown(destination));
             return Err(Error::Usage(message));
         }
         return Ok(destination.to_owned());

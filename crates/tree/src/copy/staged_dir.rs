@@ -24,11 +24,12 @@ use thalweg_sys::{Errno, io, opened::chmod_opened};
 use crate::{
     copy::name_at::NameAt,
     error::{Attempt, CopyFailure, at_sink, at_source},
-    evidence::{ChangeTime, WriteEvidence},
+    evidence::WriteEvidence,
     folder::{CachedDirectory, DirectoryCache, ReopenAddress},
     fs::list::{DIRECTORY, ancestors, each_entry, listing_buffer},
     identity::Id,
     journal::{Identity, Journal, JournalKeeper, JournalSource, Remote, earlier},
+    times::ChangeTime,
 };
 
 /// A directory under its temporary name. It is locked while it is open.

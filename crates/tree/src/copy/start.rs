@@ -35,7 +35,7 @@ use crate::{
     identity::kind,
     names::os,
     paths::DirectoryPaths,
-    sources::{Base, NamedSource, inspect, resolve, waves},
+    sources::{Base, Inspection, inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
@@ -70,14 +70,11 @@ pub(crate) fn copy_among(
     }
     let found = inspect(named, &base, options);
     let mut run = CopyRun::new(options, events, Me::looking_at(&base.fd, options));
+    report_sources(&found, &run);
     run.concurrency = concurrency;
     run.second = found.second;
     run.room = options.dry_run.then(|| FreeSpace::of(base.fd.as_fd())).flatten();
     let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
-    for (source, reason) in found.refused {
-        run.failed(Error::Refused { path: os(&source.source).into(), reason });
-    }
-    report_sources(&found.repeated, &found.left_out, &run);
     let directory = base_directory(&run, &base)?;
     let enough = if found.has_trees {
         prepare_walk(&mut run, base.fd.as_fd(), threads(options, sources.len(), true))
@@ -119,7 +116,7 @@ pub(crate) fn copy_among(
 fn base_directory(run: &CopyRun<'_>, base: &Base) -> Result<Arc<Directory>, Error> {
     let path = || base.path.clone();
     let name = CString::new(base.path.as_os_str().as_bytes());
-    let name = name.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
+    let name = name.map_err(|_| Error::Usage("the path contains a NUL".to_owned()))?;
     let paths = DirectoryPaths::root(CString::default(), name);
     let errno = thalweg_sys::Errno::MFILE;
     let failed = |_| Error::Call { path: path(), call: "fcntl", errno, bytes: 0 };
@@ -127,12 +124,15 @@ fn base_directory(run: &CopyRun<'_>, base: &Base) -> Result<Arc<Directory>, Erro
     Directory::base(run, paths, fd).map_err(|failure| failure.at(path, path))
 }
 
-/// Reports sources that the caller named twice, and with `-v` those that a filter excludes.
-fn report_sources(repeated: &[NamedSource], left_out: &[NamedSource], run: &CopyRun<'_>) {
-    for source in repeated {
+/// Reports sources that are refused or that the caller named twice, and with `-v` those that a filter excludes.
+fn report_sources(found: &Inspection, run: &CopyRun<'_>) {
+    for (source, reason) in &found.refused {
+        run.failed(Error::Refused { path: os(&source.source).into(), reason: reason.clone() });
+    }
+    for source in &found.repeated {
         run.events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
     }
-    for source in left_out.iter().filter(|_| run.options.verbose) {
+    for source in found.left_out.iter().filter(|_| run.options.verbose) {
         run.events.event(&Event::LeftOut { source: os(&source.source).as_ref() });
     }
 }

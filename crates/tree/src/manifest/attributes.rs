@@ -144,12 +144,12 @@ impl TreeAttributes {
                 return if end.entries == count {
                     Ok(Self(entries))
                 } else {
-                    Err(wrong(number, &format!("{count} lines before it, not {}", end.entries)))
+                    Err(wrong(number, &format!("{count} entries, expected {}", end.entries)))
                 };
             }
             let entry: AttributesEntry = match serde_json::from_slice(line) {
                 Ok(entry) => entry,
-                Err(_) if line.is_empty() => return Err(wrong(number, "the last one is missing")),
+                Err(_) if line.is_empty() => return Err(wrong(number, "the last line is missing")),
                 Err(error) => return Err(wrong(number, &error.to_string())),
             };
             let path = decoded(&entry.path).ok_or_else(|| wrong(number, "no path"))?;

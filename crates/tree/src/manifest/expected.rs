@@ -56,7 +56,7 @@ impl FilesLocation {
         }
         if manifest.lines.len() != 1 {
             let count = manifest.lines.len();
-            let message = format!("one file, and a manifest of {count}: name the folder");
+            let message = format!("the manifest lists {count} files; name the directory");
             return Err(Error::Usage(message));
         }
         Ok(Self::File(destination.to_owned()))
