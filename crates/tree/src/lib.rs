@@ -41,7 +41,6 @@ mod event;
 mod evidence;
 mod exclude;
 pub mod fleet;
-mod folder;
 mod fs;
 pub mod hashing;
 mod identity;

@@ -22,8 +22,10 @@ use crate::{
     },
     error::{Attempt, CopyFailure, at_sink},
     evidence::{self, WriteEvidence},
-    folder::{CachedDirectory, ReopenAddress},
-    fs::list::DIRECTORY,
+    fs::{
+        cached::{CachedDirectory, ReopenAddress},
+        list::DIRECTORY,
+    },
     identity::Id,
     names::os,
     paths::DirectoryPaths,

@@ -31,7 +31,7 @@ use crate::{
         walk::CopyWalker,
         whole_sync::WholeSync,
     },
-    folder::DirectoryCache,
+    fs::cached::DirectoryCache,
     identity::kind,
     names::os,
     paths::DirectoryPaths,

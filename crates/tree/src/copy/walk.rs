@@ -25,8 +25,10 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_source},
-    folder::{CachedDirectory, ReopenAddress},
-    fs::list::{each_entry, listing_buffer},
+    fs::{
+        cached::{CachedDirectory, ReopenAddress},
+        list::{each_entry, listing_buffer},
+    },
     identity::{Id, kind},
     left_out::ListedEntry,
     queue::PackedNames,

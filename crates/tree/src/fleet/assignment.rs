@@ -3,7 +3,7 @@
 use std::{path::Path, thread, time::Duration};
 use thalweg_core::cadence::CANCEL_CHECK;
 
-use super::{member::Member, place::FleetDirectory, record::WorkerName};
+use super::{fleet_directory::FleetDirectory, member::Member, record::WorkerName};
 use crate::{CopyOptions, Events};
 
 /// Pauses between polls: short at first, so that small trees are fast, and then doubled up to

@@ -11,8 +11,11 @@ use thalweg_sys::Errno;
 
 use crate::{
     copy::{name_at::NameAt, staged_dir::open_new},
-    folder::{CachedDirectory, DirectoryCache, ReopenAddress},
-    fs::{beneath::open_directory, list::DIRECTORY},
+    fs::{
+        beneath::open_directory,
+        cached::{CachedDirectory, DirectoryCache, ReopenAddress},
+        list::DIRECTORY,
+    },
     identity::Id,
 };
 

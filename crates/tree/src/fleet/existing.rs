@@ -15,8 +15,8 @@ use thalweg_sys::io;
 
 use super::{
     assignment::Pauses,
+    fleet_directory::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
     member::Member,
-    place::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
 };
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,

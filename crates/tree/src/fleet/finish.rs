@@ -22,9 +22,9 @@ use thalweg_sys::{Errno, io};
 use super::{
     descent::Descent,
     existing::link_in,
-    mover::{FleetPaths, error_of},
-    place::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
+    fleet_directory::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
     plan::{FleetPlan, FleetTask, PlanEntry, SourceStamp},
+    task_runner::{FleetPaths, error_of},
     watch::FleetWatch,
 };
 use crate::{

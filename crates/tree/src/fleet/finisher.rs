@@ -18,7 +18,7 @@ use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    place::{FINISHER, FleetDirectory},
+    fleet_directory::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
 use crate::{Error, Event, Events, Progress, read::fill};

@@ -13,8 +13,8 @@ use thalweg_sys::{Errno, io};
 use super::{
     bits::Bits,
     boot::WorkerBoot,
+    fleet_directory,
     line::{JournalLine, LINE},
-    place,
     plan::Indexed,
     record::{MOST, WorkerName, WorkerRecord},
 };
@@ -93,7 +93,7 @@ impl Journals {
             let Some(name) = WorkerName::parse(&file, JOURNAL) else { continue };
             // The file is opened each time, because only an open makes NFS ask the server again (nfs(5),
             // close-to-open).
-            let Some(fd) = place::open(folder, &file)? else { continue };
+            let Some(fd) = fleet_directory::open(folder, &file)? else { continue };
             let fresh = || JournalReader {
                 name,
                 boot: None,
@@ -219,14 +219,14 @@ fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: Worke
 
 /// Returns `true` if a worker of this machine is dead. Locks of other machines may be invisible here.
 fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
-    let file = place::open(folder, &name.file(JOURNAL)).ok().flatten();
+    let file = fleet_directory::open(folder, &name.file(JOURNAL)).ok().flatten();
     let lock = |file: &OwnedFd| flock(file, FlockOperation::NonBlockingLockExclusive);
     name.host == me.host && file.is_some_and(|file| lock(&file).is_ok())
 }
 
 /// Returns the report that a worker wrote when it ended.
 pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
-    let fd = place::open(folder, &name.file(REPORT)).ok()??;
+    let fd = fleet_directory::open(folder, &name.file(REPORT)).ok()??;
     let mut text = vec![0; MOST];
     let len = fill(fd.as_fd(), &mut text, 0).ok()?;
     serde_json::from_slice(&text[..len]).ok()

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     assignment::{Assignment, Pauses},
     existing::expect_links,
-    place::{PLAN, failed},
+    fleet_directory::{PLAN, failed},
     plan::{FleetPlan, PlanWriter, Surveyed},
     survey::{Trouble, survey},
 };

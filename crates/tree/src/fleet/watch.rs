@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
-use super::place::{FULL, SYNC_FAILED, has};
+use super::fleet_directory::{FULL, SYNC_FAILED, has};
 use crate::{Event, Events, Progress};
 
 /// The reason why a worker stops before all tasks are done.

@@ -18,19 +18,19 @@ use super::{
     existing::join,
     finish::finish,
     finisher::Finisher,
-    journals::{JournalWriter, Journals, REPORT, report},
-    member::{Duty, Member},
-    mover::FleetPaths,
-    place::{
+    fleet_directory::{
         EPOCH, FULL, FleetDirectory, FleetTarget, FoundFleet, LINKED, PLAN, SYNC_FAILED, failed,
     },
+    journals::{JournalWriter, Journals, REPORT, report},
+    member::{Duty, Member},
     plan::{FleetPlan, Surveyed},
     published::sync_name,
     record::{WorkerName, WorkerRecord},
+    task_runner::FleetPaths,
 };
 use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
-    TreeReport, Update, copy::run::share, error::cannot_take_more, folder::DirectoryCache,
+    TreeReport, Update, copy::run::share, error::cannot_take_more, fs::cached::DirectoryCache,
     identity::kind, threads::or_processors,
 };
 

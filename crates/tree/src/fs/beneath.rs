@@ -6,12 +6,14 @@ use rustix::{
     path::Arg,
 };
 use std::{
+    ffi::CStr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicBool, Ordering},
 };
 use thalweg_core::cadence::ATTEMPTS;
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, opened::chmod_opened};
 
+use super::list::DIRECTORY;
 use crate::identity::kind;
 
 /// The symbolic links that may be part of a path.
@@ -96,6 +98,18 @@ pub(crate) fn open_directory(
 ) -> Result<OwnedFd, Errno> {
     match openat(&dir, name, flags, Mode::empty()) {
         Err(Errno::ACCESS) => openat(&dir, name, flags | OFlags::PATH, Mode::empty()),
+        answer => answer,
+    }
+}
+
+/// Opens a directory. If its mode denies access, changes the mode first. Neither step follows symbolic links.
+pub(crate) fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    match openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            let itself = openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty())?;
+            chmod_opened(&itself, 0o700)?;
+            openat(&itself, c".", DIRECTORY, Mode::empty())
+        }
         answer => answer,
     }
 }

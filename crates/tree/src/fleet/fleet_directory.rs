@@ -30,12 +30,12 @@ use super::{
 };
 use crate::{
     Error, Refusal,
-    copy::{
-        name_at::NameAt,
-        staged_dir::{open_new, remove_contents},
-    },
+    copy::{name_at::NameAt, staged_dir::open_new},
     error::{Attempt, CopyFailure, at_sink},
-    fs::list::{DIRECTORY, ancestors},
+    fs::{
+        list::{DIRECTORY, ancestors},
+        remove::remove_contents,
+    },
     identity::Id,
     names::{c_string, cut, os},
 };

@@ -37,7 +37,7 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
-    folder::DirectoryCache,
+    fs::cached::DirectoryCache,
     identity::{kind, size},
     names::os,
     paths::DirectoryPaths,
@@ -113,12 +113,12 @@ impl<'m> TaskRunner<'m> {
         match task {
             FleetTask::Files(files) => {
                 for entry in files {
-                    self.patiently(|mover| mover.file(entry)).map_err(|f| (f, of(entry)))?;
+                    self.patiently(|runner| runner.file(entry)).map_err(|f| (f, of(entry)))?;
                 }
                 Ok(())
             }
             FleetTask::Stretch { file, entry, range } => self
-                .patiently(|mover| mover.stretch(*file, entry, range))
+                .patiently(|runner| runner.stretch(*file, entry, range))
                 .map_err(|failure| (failure, of(entry))),
         }
     }

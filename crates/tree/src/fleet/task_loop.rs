@@ -14,12 +14,12 @@ use thalweg_sys::Errno;
 
 use super::{
     assignment::Assignment,
+    fleet_directory::{EPOCH, FULL, FleetDirectory, SYNC_FAILED},
     journals::{JournalWriter, Journals},
     member::Duty,
-    mover::{FleetPaths, TaskRunner, error_of},
-    place::{EPOCH, FULL, FleetDirectory, SYNC_FAILED},
     plan::FleetPlan,
     share::TaskShare,
+    task_runner::{FleetPaths, TaskRunner, error_of},
     watch::{FleetStop, FleetWatch},
 };
 use crate::{
@@ -115,8 +115,8 @@ struct TaskLoop<'m> {
 impl<'m> TaskLoop<'m> {
     fn work(&self, grounds: FleetPaths<'m>) -> WorkerTally {
         let run = &self.copy.run;
-        let mut mover = match TaskRunner::new(grounds, self.copy) {
-            Ok(mover) => mover,
+        let mut runner = match TaskRunner::new(grounds, self.copy) {
+            Ok(runner) => runner,
             Err(errno) => {
                 self.stop_for(at_sink("openat")(errno), &self.place.path);
                 return WorkerTally::default();
@@ -131,10 +131,10 @@ impl<'m> TaskLoop<'m> {
                     break;
                 }
             };
-            let before = mover.worker.tally.bytes;
-            let failure = match mover.perform(&task) {
+            let before = runner.worker.tally.bytes;
+            let failure = match runner.perform(&task) {
                 Ok(()) => {
-                    let bytes = mover.worker.tally.bytes - before;
+                    let bytes = runner.worker.tally.bytes - before;
                     // Tasks that are not recorded are done again. A task that ended too late must not be recorded.
                     match self.watch.look().map(|()| self.note(n, bytes)) {
                         Ok(Ok(())) => continue,
@@ -154,7 +154,7 @@ impl<'m> TaskLoop<'m> {
             }
             self.stop_for(failure.0, &failure.1);
         }
-        mover.end()
+        runner.end()
     }
 
     /// Reports a failure. If the destination is full or read-only, stops all workers.

@@ -13,7 +13,8 @@ use std::{
 };
 use thalweg_sys::Errno;
 
-use crate::{fs::beneath::open_directory, identity::Id};
+use super::beneath::open_directory;
+use crate::identity::Id;
 
 /// The open directories of a run that can be closed and opened again.
 #[derive(Debug)]
