@@ -142,7 +142,7 @@ mod tests {
         let large = Error::TooLarge { len: 9, most: 8, instead: Some("use bulk") };
         assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
         let call = Error::system("memfd_create")(Errno::NOSYS).to_string();
-        let words = "cannot make shared memory: function not implemented (memfd_create: ENOSYS)";
+        let words = "cannot create shared memory: function not implemented (memfd_create: ENOSYS)";
         assert_eq!(call, words);
         let absent = Error::at("connect", Path::new("/run/x\n"))(Errno::NOENT);
         assert!(absent.is_absent());

@@ -14,7 +14,10 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use crate::failed::Failed;
+use crate::{
+    cadence::{ATTEMPTS, Deadline, RETRY_PAUSE},
+    failed::Failed,
+};
 
 mod destination;
 mod durable;
@@ -76,12 +79,9 @@ struct PartialName {
 /// The mode of a partial file. No other user can read or change it before owner and mode are final. A later run can
 /// distinguish it from a file of another user ([`ownership`]).
 const PART_MODE: u32 = 0o600;
-// Enough for any realistic number of copies that race for one name.
-const TRIES: usize = 100;
 // The kernel closes the files of a killed process's io_uring some time after the process is gone, and only then
 // releases the lock. Without this wait, a resume would start a new file beside the partial file that it should resume.
-const WAITS: usize = 50;
-const WAIT: Duration = Duration::from_millis(20);
+const LOCK_RELEASE: Duration = Duration::from_secs(1);
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     /// Creates a file that will be `name` in `dir`. It has no name until then if the file system supports `O_TMPFILE`.
@@ -116,7 +116,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     /// Creates a file of mode 0600 under a unique name, which no later run resumes. This is for a directory into which
     /// other machines write files of the same names, as their locks may not be visible here.
     pub fn apart(dir: D, name: N) -> Result<Self, CallFailed> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let part = PartialName { name: unique(name.as_ref()), is_usual: false };
             match create_new(dir.as_fd(), &part.name, OFlags::RDWR, PART_MODE) {
                 Ok(fd) => return Ok(Self::new(fd, dir, name, Some(part))),
@@ -300,8 +300,9 @@ fn open_part(
     let mut left_alone = distrust_name(dir, &journal, FileType::RegularFile)
         .map(|why| LeftAlone { name: journal, why });
     let mut part = if left_alone.is_none() { usual() } else { another() };
-    let mut waits = if leftovers.resume { WAITS } else { 0 };
-    for _ in 0..TRIES {
+    let release = Deadline::after(if leftovers.resume { LOCK_RELEASE } else { Duration::ZERO });
+    let mut attempts = 0..ATTEMPTS;
+    while attempts.next().is_some() {
         match create_new(dir, &part.name, OFlags::RDWR, PART_MODE) {
             Ok(fd) => {
                 if is_ours(&fd, dir, &part.name)? {
@@ -311,9 +312,9 @@ fn open_part(
             }
             Err(Errno::EXIST) => match leftover(dir, &part.name)? {
                 Leftover::Gone => {}
-                Leftover::Alive if part.is_usual && waits > 0 => {
-                    waits -= 1;
-                    thread::sleep(WAIT);
+                Leftover::Alive if part.is_usual && !release.passed() => {
+                    thread::sleep(RETRY_PAUSE);
+                    attempts = 0..ATTEMPTS;
                 }
                 Leftover::Alive => part = another(),
                 Leftover::Foreign(why) => {

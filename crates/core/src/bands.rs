@@ -75,7 +75,7 @@ pub struct Band {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BandsError {
     /// The profile names a kernel that this build does not have.
-    #[error("no kernel of the name {0}")]
+    #[error("unknown kernel {0}")]
     Unknown(String),
     /// The kernels reject the bands.
     #[error("{0}")]

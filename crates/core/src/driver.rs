@@ -11,7 +11,9 @@ use std::{
 
 use thalweg_sys::{Errno, io, usage::Usage};
 
-use crate::{Cancelled, Error, Plan, Side, Transfer, mechanisms::LAST_RESORT};
+use crate::{
+    Cancelled, Error, Plan, Side, Transfer, cadence::CANCEL_CHECK, mechanisms::LAST_RESORT,
+};
 
 mod contest;
 mod cost;
@@ -56,8 +58,6 @@ pub struct Driver {
 /// The target duration of one call into a mechanism: short enough for a live progress bar and a
 /// quick Ctrl-C.
 pub const STEP: Duration = Duration::from_millis(40);
-/// The longest wait for a slow endpoint before the watcher is called again.
-const WAIT: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Moves all bytes. The outcome reports the bytes moved and, on failure, the reason.
@@ -135,7 +135,7 @@ impl From<Cancelled> for TransferStop {
     }
 }
 
-/// Waits until an endpoint is ready. Calls `look` at least every [`WAIT`] to notice cancellation.
+/// Waits until an endpoint is ready. Calls `look` at least every [`CANCEL_CHECK`] to notice cancellation.
 pub(crate) fn wait(
     fd: BorrowedFd<'_>,
     side: Side,
@@ -143,8 +143,8 @@ pub(crate) fn wait(
 ) -> Result<(), TransferStop> {
     loop {
         let ready = match side {
-            Side::Source => io::wait_readable(fd, Some(WAIT)),
-            _ => io::wait_writable(fd, Some(WAIT)),
+            Side::Source => io::wait_readable(fd, Some(CANCEL_CHECK)),
+            _ => io::wait_writable(fd, Some(CANCEL_CHECK)),
         };
         look()?;
         match ready {

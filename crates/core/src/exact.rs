@@ -23,7 +23,7 @@ pub struct Exactly<'w> {
 pub enum Inexact {
     #[error("cancelled")]
     Cancelled,
-    #[error("the source seemed to end after {moved} of {total} bytes")]
+    #[error("unexpected end of the source after {moved} of {total} bytes")]
     Ended { moved: u64, total: u64 },
     /// A call failed. The error's `moved` counts from the start.
     #[error("{}: {} after {} of {total} bytes", .error.call, .error.errno_name(), .error.moved)]

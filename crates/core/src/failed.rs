@@ -29,7 +29,7 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
-/// A failed call without a named object: `cannot make shared memory: operation not permitted (memfd_create: EPERM)`.
+/// A failed call without a named object: `cannot create shared memory: operation not permitted (memfd_create: EPERM)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Undone<'a> {
     /// The name of the system call, followed by a space and its object if that is not obvious.
@@ -42,7 +42,7 @@ impl fmt::Display for Undone<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.call.split(' ').next().unwrap_or_default();
         let why = Why { call, errno: self.errno };
-        write!(f, "cannot {}: {why}", find(DEEDS, self.call).unwrap_or("go on"))
+        write!(f, "cannot {}: {why}", find(DEEDS, self.call).unwrap_or("continue"))
     }
 }
 
@@ -85,21 +85,21 @@ const DEEDS: &[(&[&str], &str)] = &[
             "shmget",
             "pwrite to a memory file",
         ],
-        "make shared memory",
+        "create shared memory",
     ),
     (&["mmap", "mmap of a memory file", "shmat"], "map memory"),
     (&["mmap of the peer's memory", "pread of the peer's memory"], "read the memory of the peer"),
     (&["fcntl(F_ADD_SEALS)"], "seal the memory"),
-    (&["fstat", "shmctl"], "look at the memory"),
+    (&["fstat", "shmctl"], "inspect the memory"),
     (&["shmctl(IPC_RMID)"], "remove the memory"),
-    (&["madvise(MADV_POPULATE_*)"], "make all pages of the memory resident"),
-    (&["socketpair"], "make a pair of sockets"),
-    (&["getsockopt(SO_PEERCRED)"], "learn who the peer is"),
-    (&["getsockopt(SO_TYPE)"], "look at the socket"),
+    (&["madvise(MADV_POPULATE_*)"], "populate the memory"),
+    (&["socketpair"], "create a socket pair"),
+    (&["getsockopt(SO_PEERCRED)"], "get the credentials of the peer"),
+    (&["getsockopt(SO_TYPE)"], "inspect the socket"),
     (&["SOCK_SEQPACKET"], "use a socket of another type as a link"),
     (&["accept"], "accept a peer"),
     (&["sendmsg"], "send to the peer"),
-    (&["recvmsg"], "hear from the peer"),
+    (&["recvmsg"], "receive from the peer"),
     (&["poll", "futex_waitv"], "wait for the peer"),
     (&["getrandom"], "get random bytes"),
 ];
@@ -108,40 +108,40 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["open", "openat", "openat2", "open_by_handle_at"], "open"),
     (&["read", "pread", "preadv", "readv", "recv", "recvmsg", "poll"], "read"),
     (&["write", "pwrite", "pwritev", "writev", "send", "sendmsg", "faccessat2 W_OK"], "write"),
-    (&["stat", "fstat", "lstat", "newfstatat", "statx", "fstatfs", "statfs"], "look at"),
+    (&["stat", "fstat", "lstat", "newfstatat", "statx", "fstatfs", "statfs"], "stat"),
     (&["faccessat2 R_OK"], "open"),
     (&["find"], "find"),
-    (&["getdents64", "readdir"], "list the folder"),
-    (&["mkdir", "mkdirat"], "make the folder"),
-    (&["mknod", "mknodat", "mkfifoat"], "make the special file"),
+    (&["getdents64", "readdir"], "read directory"),
+    (&["mkdir", "mkdirat"], "create directory"),
+    (&["mknod", "mknodat", "mkfifoat"], "create special file"),
     (&["create", "memfd_create"], "create"),
     (&["rename", "renameat", "renameat2"], "rename"),
     (&["link", "linkat"], "link"),
-    (&["symlink", "symlinkat"], "make the symbolic link"),
-    (&["readlink", "readlinkat"], "read the symbolic link"),
+    (&["symlink", "symlinkat"], "create symbolic link"),
+    (&["readlink", "readlinkat"], "read symbolic link"),
     (&["unlink", "unlinkat", "rmdir"], "remove"),
     (&["ftruncate", "truncate"], "set the size of"),
-    (&["fallocate", "posix_fallocate"], "make room for"),
-    (&["chmod", "fchmod", "fchmodat"], "set the mode of"),
+    (&["fallocate", "posix_fallocate"], "allocate space for"),
+    (&["chmod", "fchmod", "fchmodat"], "set the permissions of"),
     (&["chown", "fchown", "fchownat", "lchown"], "set the owner of"),
     (&["utimensat", "futimens"], "set the times of"),
-    (&["setxattr", "lsetxattr", "fsetxattr"], "set an attribute of"),
+    (&["setxattr", "lsetxattr", "fsetxattr"], "set an extended attribute of"),
     (
         &["fsetxattr system.posix_acl_access", "fsetxattr system.posix_acl_default"],
-        "keep the access list of",
+        "preserve the ACL of",
     ),
-    (&["removexattr", "lremovexattr", "fremovexattr"], "remove an attribute of"),
-    (&["getxattr", "lgetxattr", "fgetxattr"], "read an attribute of"),
-    (&["listxattr", "llistxattr", "flistxattr"], "list the attributes of"),
-    (&["fsync", "fdatasync", "syncfs"], "put on stable storage"),
-    (&["close"], "finish writing"),
+    (&["removexattr", "lremovexattr", "fremovexattr"], "remove an extended attribute of"),
+    (&["getxattr", "lgetxattr", "fgetxattr"], "read an extended attribute of"),
+    (&["listxattr", "llistxattr", "flistxattr"], "list the extended attributes of"),
+    (&["fsync", "fdatasync", "syncfs"], "sync"),
+    (&["close"], "close"),
     (&["lseek"], "seek in"),
     (&["flock"], "lock"),
     (&["mmap"], "map"),
     (&["FICLONE", "FICLONERANGE"], "clone into"),
     (&["copy_file_range", "sendfile", "splice", "vmsplice", "tee"], "copy"),
     (&["connect"], "connect to"),
-    (&["bind", "listen", "accept", "accept4"], "listen at"),
+    (&["bind", "listen", "accept", "accept4"], "listen on"),
 ];
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
             said("mmap of the peer's memory", Errno::NOMEM),
             "cannot read the memory of the peer: cannot allocate memory (mmap: ENOMEM)"
         );
-        assert_eq!(said("ioctl", Errno::NODEV), "cannot go on: no such device (ioctl: ENODEV)");
+        assert_eq!(said("ioctl", Errno::NODEV), "cannot continue: no such device (ioctl: ENODEV)");
         let full = std::io::Error::from(Errno::NOSPC);
         assert_eq!(
             of_io("'x'", "write", &full),

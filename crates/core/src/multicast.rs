@@ -2,22 +2,16 @@
 //!
 //! If a sink fails, the others continue. The slowest sink determines the rate, as with tee(1).
 
-use std::{
-    os::fd::BorrowedFd,
-    time::{Duration, Instant},
-};
+use std::{os::fd::BorrowedFd, time::Instant};
 use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
 use crate::{
     End, Error, Kind, Report, Side, Tuning, Watch,
-    driver::{Share, StepPace, TransferStop, wait},
+    driver::{STEP, Share, StepPace, TransferStop, wait},
     mechanisms::LAST_RESORT,
 };
 
 mod shared;
-
-/// The target duration of one turn.
-const TURN: Duration = Duration::from_millis(40);
 
 /// The settings of a fan.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +63,7 @@ impl Multicast {
             source,
             arms: sinks.iter().map(MulticastSink::of).collect(),
             report: Report::default(),
-            pace: StepPace::new(self.limit, TURN),
+            pace: StepPace::new(self.limit, STEP),
             watch,
         };
         let share_pages = self.share_pages && source.kind == Kind::Pipe;

@@ -63,7 +63,7 @@ impl Plan {
         let before = profile.and_then(|profile| profile.displaced(facts, request.load));
         let before = before.map(|known| Self::by(Some(&known), facts, request));
         let before = before.map(|before| before.verdicts).unwrap_or_default();
-        plan.turns = Turns::of(facts, request, (&plan.verdicts, &before));
+        plan.turns = Turns::of(facts, request, &plan.verdicts, &before);
         plan
     }
 
@@ -148,7 +148,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     let asked_for = request.only.as_deref() == Some(info.name)
         || request.asked_for.iter().any(|name| name == info.name);
     if request.only.as_deref().is_some_and(|only| only != info.name) {
-        return Err(Unfit::because("another method was asked for"));
+        return Err(Unfit::because("another method was requested"));
     }
     if request.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("excluded by --no-method"));
@@ -231,7 +231,7 @@ fn impossible(request: &Request, unfit: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        turns::{LEAST_TURN, TURN},
+        turns::{FEWEST_TURNS, LEAST_TURN},
         *,
     };
     use crate::{
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn turns_are_for_long_files_that_nobody_measured() {
-        let least = TURN * LEAST_TURN;
+        let least = FEWEST_TURNS * LEAST_TURN;
         let turns = |facts: &Facts, request: &Request| Plan::make(facts, request, None).turns;
         let plain = Request::default();
         let among = turns(&between_files(least, |_| ()), &plain).expect("long enough").among;

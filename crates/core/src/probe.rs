@@ -53,13 +53,13 @@ pub(crate) fn tried(
     site: &ScratchSite,
     bytes: &[u8],
 ) -> Result<Scratch, Unfit> {
-    let kinds = (pair.source, pair.sink);
-    let mut scratch = Scratch::new(kinds, bytes, site, site.sockets.unwrap_or(Sockets::Unix))?;
+    let new = |sockets| Scratch::new(pair.source, pair.sink, bytes, site, sockets);
+    let mut scratch = new(site.sockets.unwrap_or(Sockets::Unix))?;
     if let Err(unfit) = fits(mechanism, &mut scratch) {
         if site.sockets.is_some() {
             return Err(unfit);
         }
-        scratch = Scratch::new(kinds, bytes, site, Sockets::Tcp)?;
+        scratch = new(Sockets::Tcp)?;
         fits(mechanism, &mut scratch).map_err(|_| unfit)?;
     }
     let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);

@@ -29,7 +29,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Parses a number of bytes like [`parse_bytes`], and rejects 0.
 pub fn parse_some_bytes(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        0 => Err(format!("'{text}' is nothing to move")),
+        0 => Err(format!("'{text}' is zero")),
         bytes => Ok(bytes),
     }
 }

@@ -77,7 +77,8 @@ impl Scratch {
     /// Creates a source that holds `bytes`, and an empty sink with room for as many. A `/dev/zero` source gives zeros
     /// instead.
     pub fn new(
-        (source, sink): (Kind, Kind),
+        source: Kind,
+        sink: Kind,
         bytes: &[u8],
         site: &ScratchSite,
         sockets: Sockets,
@@ -177,7 +178,7 @@ impl Near {
                 return Ok(Self { kind, memory: Vec::new(), fd: Some(file), far: None });
             }
             Kind::Pipe | Kind::Socket => stream(kind, sockets).map_err(|e| Unfit {
-                reason: format!("making a {kind}: {e}"),
+                reason: format!("creating a {kind}: {e}"),
                 errno: Errno::from_io_error(&e),
             })?,
             Kind::Memory | Kind::Device | Kind::Null => {

@@ -186,7 +186,7 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
         };
         let judgement = match (n, &candidate.evidence) {
             (0, Some(_)) if goes_by_the_reader => {
-                let why = "least processor time: which one is fastest goes by the reader";
+                let why = "least CPU time (the fastest one depends on the reader)";
                 Judgement::Chosen { why: why.to_owned() }
             }
             (0, Some(evidence)) => Judgement::Chosen { why: measured_why(evidence, prefer) },
@@ -216,9 +216,9 @@ impl<N> Candidate<N> {
 fn measured_why(evidence: &Evidence, prefer: Prefer) -> String {
     let why = match prefer {
         Prefer::Wall => "fastest measured",
-        Prefer::Cpu => "least processor time measured",
+        Prefer::Cpu => "least CPU time measured",
         Prefer::Memory if evidence.score(prefer).is_finite() => "least memory measured",
-        Prefer::Memory => "nobody measured the memory: first in the list",
+        Prefer::Memory => "memory not measured: first in the list",
     };
     why.to_owned()
 }

@@ -15,9 +15,9 @@ use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 
 use crate::{
     CopyOptions, Total,
+    fs::list::{each_entry, listing_buffer},
     identity::{Id, kind, size},
     left_out::ListedEntry,
-    listing::{each_entry, listing_buffer},
     names::os,
     sources::in_folder,
 };

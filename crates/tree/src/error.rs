@@ -38,7 +38,7 @@ pub enum Error {
         error: thalweg_core::Error,
     },
     /// The operation is invalid or would destroy something. Nothing was done.
-    #[error("{} {reason}", quoted(path))]
+    #[error("{}: {reason}", quoted(path))]
     Refused {
         /// The file concerned.
         path: PathBuf,
@@ -46,13 +46,16 @@ pub enum Error {
         reason: Refusal,
     },
     /// The copy, read back, differs from its source. It was not published.
-    #[error("{}: the copy read back differs from its source; it was not kept", quoted(path))]
+    #[error(
+        "{}: verification failed: the copy differs from its source and was discarded",
+        quoted(path)
+    )]
     DataDiffer {
         /// The destination.
         path: PathBuf,
     },
     /// A skipped file differs from its source.
-    #[error("{}: it differs from its source, and was left as it was", quoted(path))]
+    #[error("{}: differs from its source; left unchanged", quoted(path))]
     LeftDiffering {
         /// The destination.
         path: PathBuf,
@@ -66,75 +69,73 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// `-r` is missing.
-    #[error("is a folder (-r to copy it)")]
+    #[error("is a directory (-r not specified)")]
     NotRecursive,
     /// Source and destination are one file.
-    #[error("is the same file as the source, {}", quoted(.0))]
+    #[error("is the same file as {}", quoted(.0))]
     SameFile(PathBuf),
     /// The destination is inside the source.
-    #[error("is a folder and cannot be copied into itself, {}", quoted(.0))]
+    #[error("cannot copy a directory into itself, {}", quoted(.0))]
     IntoItself(PathBuf),
     /// A followed symbolic link leads back to a directory that is being copied.
-    #[error("is not copied: a followed link leads into a cycle")]
+    #[error("cannot copy cyclic symbolic link")]
     Cycle,
     /// An existing directory cannot be replaced by a non-directory.
-    #[error("is a folder, and its source is none: not overwritten")]
+    #[error("cannot overwrite directory with non-directory")]
     OverDirectory,
     /// An existing non-directory cannot be replaced by a directory.
-    #[error("is no folder, and its source is one: not overwritten")]
+    #[error("cannot overwrite non-directory with directory")]
     OverNonDirectory,
     /// Two sources have one destination name.
-    #[error("was just created from another source: will not overwrite it")]
+    #[error("will not overwrite just-created file")]
     JustCreated,
     /// The destination is a dangling symbolic link.
-    #[error("is a dangling symbolic link: not written through it")]
+    #[error("not writing through dangling symbolic link")]
     Dangling,
     /// The file belongs to another user and is in a directory that every user may write, as for
     /// `fs.protected_symlinks` and `fs.protected_regular`.
-    #[error(
-        "belongs to another user, in a directory that every user may write: not followed, not written into"
-    )]
+    #[error("belongs to another user in a world-writable directory; not followed, not written")]
     Trap,
     /// A temporary name of this program is taken by a file that another user may have created.
-    #[error("{0}: left alone; remove it first")]
+    #[error("{0}; remove it first")]
     Foreign(Distrust),
     /// The backup of the destination would overwrite the source.
-    #[error("is not overwritten: its backup would destroy the source")]
+    #[error("not overwritten: the backup would destroy the source")]
     BackupOverSource,
     /// A source has a name that this program reserves for partial files.
-    #[error("has a name kept for unfinished copies: not copied")]
+    #[error("not copied: the name is reserved for partial files")]
     ReservedName,
     /// A file was replaced by one of another type during the copy.
-    #[error("was replaced by something else while it was copied")]
+    #[error("replaced during the copy")]
     Replaced,
     /// The file exists, and nothing may be replaced (`--update=none-fail`).
-    #[error("exists, and is not replaced")]
+    #[error("not replacing existing file")]
     NotReplaced,
     /// A relative symbolic link can only be created in the current directory, because it would lead elsewhere from
     /// any other.
-    #[error("a relative symbolic link can be made in the current folder only")]
+    #[error("can make relative symbolic links only in current directory")]
     RelativeLink,
     /// The manifest would replace a file that it lists.
-    #[error("is one of the copies: the manifest would replace it")]
+    #[error("the manifest would overwrite one of the copies")]
     ManifestOverCopy,
     /// The manifest would replace a source.
-    #[error("is to be copied: the manifest would replace it")]
+    #[error("the manifest would overwrite a source")]
     ManifestOverSource,
     /// A fleet creates a new tree, but the destination already exists.
-    #[error("exists: a fleet makes a new folder")]
+    #[error("already exists; a fleet creates a new directory")]
     NotNew,
     /// The directory looks like a complete copy of a fleet but was written before this boot: a power failure may have
     /// lost its data.
-    #[error("was there before this machine started: its data may not be complete")]
+    #[error("older than the last boot of this machine; its data may be incomplete")]
     NotSince,
     /// The plan of a fleet is invalid.
-    #[error("is no plan of a fleet: {0}")]
+    #[error("not a fleet plan: {0}")]
     NoPlan(String),
     /// A worker that cannot create a fleet found none.
-    #[error("is not being made by a fleet, as seen from this machine")]
+    #[error("no fleet found for this directory on this machine")]
     NoFleet,
     /// The plan of a fleet does not exist yet.
-    #[error("has no plan yet: the worker of rank 0 makes it")]
+    #[error("no plan yet; the worker of rank 0 creates it")]
     NoPlanYet,
     /// No remaining mechanism can move the file.
     #[error("cannot be copied: {0}")]

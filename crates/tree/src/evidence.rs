@@ -9,10 +9,11 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 
-use crate::{identity::ctime, journal::Journal, times};
-
-/// A moment as seconds and nanoseconds since 1970.
-pub(crate) type ChangeTime = (i64, u32);
+use crate::{
+    identity::ctime,
+    journal::Journal,
+    times::{self, ChangeTime},
+};
 
 /// The evidence that files which an earlier run left in a directory are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,7 +80,8 @@ impl Hasher {
 pub fn hash_file<E: From<Cancelled>>(
     fd: BorrowedFd<'_>,
     hash: Hash,
-    (buffer, most): (&mut [u8], u64),
+    buffer: &mut [u8],
+    most: u64,
     go_on: &impl Fn() -> Result<(), Cancelled>,
     failed: impl Fn(Errno) -> E,
 ) -> Result<(u64, Digest), E> {

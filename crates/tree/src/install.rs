@@ -1,5 +1,5 @@
-//! Support for trees that another crate downloads instead of copying from a local directory: the staging directory
-//! and the attributes of complete entries. The rules are those of [`copy`](crate::copy()).
+//! Support for trees that another crate serves or downloads: access to directories, the staging directory, and the
+//! attributes of complete entries. The rules are those of [`copy`](crate::copy()).
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,
@@ -13,7 +13,7 @@ use thalweg_core::atomic_file::{
     AtomicFile, CallFailed, Destination, Fsync, failed,
     name::OWN_JOURNAL,
     ownership::{LeftAlone, is_trap_at},
-    sync_directory, unlink,
+    rename, sync_directory, unlink,
 };
 use thalweg_sys::{Errno, opened::set_times_opened};
 
@@ -25,10 +25,17 @@ use crate::{
         staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::CopyFailure,
+    fs::special::NewEntry,
     journal::Remote,
 };
 
-pub use crate::copy::whole_sync::WholeSync;
+pub use crate::{
+    copy::whole_sync::WholeSync,
+    fs::{
+        beneath::{Beneath, FollowLinks},
+        list::{each_entry, listing_buffer},
+    },
+};
 
 /// A new directory under its temporary name, with a journal that identifies its source. It is locked while it is
 /// open.
@@ -165,6 +172,22 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     inherit_attributes(NameAt { dir, name }, file.fd.as_fd());
     let mode = as_written(me, old.st_mode & 0o7777);
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
+}
+
+/// Creates a symbolic link with these attributes. It replaces the entry with its name atomically.
+pub fn replace_by_symlink(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    target: &CStr,
+    attributes: &EntryAttributes,
+) -> Result<(), CallFailed> {
+    let temporary = NewEntry::Symlink(target).create_beside(folder, name)?;
+    let renamed = attributes
+        .give_to_link(folder, &temporary)
+        .and_then(|()| rename(folder, &temporary, name, false).map_err(failed("renameat2")));
+    renamed.inspect_err(|_| {
+        let _ = unlink(folder, &temporary);
+    })
 }
 
 /// The attributes of a complete entry.

@@ -108,13 +108,13 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The text is too long.
-    #[error("{0} bytes are too many for a journal")]
+    #[error("journal too large ({0} bytes)")]
     TooLong(usize),
     /// The text is not JSON of this format.
     #[error("not a journal: {0}")]
     Syntax(#[from] serde_json::Error),
     /// The text has an unsupported version.
-    #[error("journal of schema {0} where 1 and {SCHEMA} are understood")]
+    #[error("unsupported journal schema {0} (supported: 1 and {SCHEMA})")]
     Schema(u32),
     /// The values are inconsistent.
     #[error("journal: {0}")]
@@ -152,12 +152,12 @@ impl JournalSource {
         let nonsense = match self {
             Self::Local(Identity { mtime, ctime, .. }) => {
                 let is_whole = mtime.1 < 1_000_000_000 && ctime.1 < 1_000_000_000;
-                (!is_whole).then_some("a nanosecond beyond the second")
+                (!is_whole).then_some("nanoseconds out of range")
             }
             Self::Remote(Remote { url, validator, weak, .. }) => {
                 let mut validators = [Some(validator), weak.as_ref()].into_iter().flatten();
                 (url.len() > LONGEST_URL || validators.any(|text| text.len() > LONGEST_VALIDATOR))
-                    .then_some("the URL or its validator is too long")
+                    .then_some("URL or validator too long")
             }
         };
         nonsense.map_or(Ok(()), |why| Err(JournalError::Nonsense(why)))
@@ -174,18 +174,18 @@ impl Journal {
         let done = match (schema, done) {
             (1, Done::Prefix(done)) if source.is_local() => Ranges::up_to(done),
             (SCHEMA, Done::Ranges(done)) => done,
-            (1 | SCHEMA, _) => return Err(JournalError::Nonsense("of two schemas at once")),
+            (1 | SCHEMA, _) => return Err(JournalError::Nonsense("fields of two schemas")),
             _ => return Err(JournalError::Schema(schema)),
         };
         if done.end() > source.size() {
-            return Err(JournalError::Nonsense("more is done than there is"));
+            return Err(JournalError::Nonsense("completed ranges exceed the size"));
         }
         source.check()?;
         if boot_id.len() > 64 {
-            return Err(JournalError::Nonsense("the boot id is too long"));
+            return Err(JournalError::Nonsense("boot ID too long"));
         }
         if synced_before.is_some_and(|(_, nanoseconds)| nanoseconds >= 1_000_000_000) {
-            return Err(JournalError::Nonsense("a nanosecond beyond the second"));
+            return Err(JournalError::Nonsense("nanoseconds out of range"));
         }
         Ok(Self { source, done, boot_id, synced_before })
     }

@@ -41,14 +41,14 @@ mod event;
 mod evidence;
 mod exclude;
 pub mod fleet;
-mod folder;
+mod fs;
 pub mod hashing;
 mod identity;
 pub mod install;
 pub mod journal;
 mod left_out;
 mod listed;
-mod listing;
+
 pub mod manifest;
 mod names;
 mod options;
@@ -60,7 +60,7 @@ mod read;
 mod sources;
 mod threads;
 mod times;
-mod walk;
+
 mod xattrs;
 
 pub use copy::report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};

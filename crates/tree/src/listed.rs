@@ -19,7 +19,8 @@ impl ListedFiles {
     pub(crate) fn new(
         names: &[Vec<u8>],
         base: &Path,
-        (destination, is_one_tree): (&Path, bool),
+        destination: &Path,
+        is_one_tree: bool,
     ) -> Self {
         let names = names.iter().map(|name| plain(name));
         if is_one_tree && base != destination {

@@ -34,7 +34,7 @@ pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
 /// Converts a name to the form that system calls take.
 pub(crate) fn c_string(text: &OsStr) -> Result<CString, Error> {
     CString::new(text.as_bytes())
-        .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", shown(text))))
+        .map_err(|_| Error::Usage(format!("'{}': the name contains a NUL", shown(text))))
 }
 
 /// Normalizes a path: removes `.` and repeated slashes, so `./a//b` becomes `a/b`.

@@ -59,7 +59,7 @@ impl Ranges {
 
 /// The error for a list that is not a valid set of ranges.
 #[derive(Debug, thiserror::Error)]
-#[error("ranges that are empty, overlap, touch or are not in order")]
+#[error("ranges are empty, overlapping, adjacent or unsorted")]
 pub struct NotRanges;
 
 impl TryFrom<Vec<(u64, u64)>> for Ranges {

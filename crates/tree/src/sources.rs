@@ -1,6 +1,6 @@
 //! Resolves the caller's paths to a base directory and a destination name for every source.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, stat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, stat, statat};
 use std::{
     collections::HashSet,
     ffi::{CStr, CString, OsStr, OsString},
@@ -15,8 +15,8 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
+    fs::{beneath::open_directory, list::ancestors},
     identity::{Id, kind},
-    listing::ancestors,
     names::{c_string, cut, os},
 };
 
@@ -49,21 +49,21 @@ pub(crate) fn resolve(
 ) -> Result<(Base, Vec<NamedSource>), Error> {
     // A list of names inside a directory may be empty.
     if sources.is_empty() && options.inside.is_none() {
-        return Err(Error::Usage("no source was named".to_owned()));
+        return Err(Error::Usage("missing source operand".to_owned()));
     }
     if destination.as_os_str().is_empty() {
         return Err(call(destination, "openat")(Errno::NOENT));
     }
     if options.inplace && options.backup != Backup::None {
-        let why = "what is written in place cannot be kept: a copy in place makes no backup";
+        let why = "--inplace cannot be combined with a backup";
         return Err(Error::Usage(why.to_owned()));
     }
     let shown = shown(destination);
     let there = stat(destination);
     let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
     if options.keeps_paths() && !is_directory {
-        let why = "sources that keep their paths need a folder to go into";
-        return Err(Error::Usage(format!("'{shown}': not a folder; {why}")));
+        let why = "sources that keep their paths need an existing directory as destination";
+        return Err(Error::Usage(format!("'{shown}': not a directory; {why}")));
     }
     let into = match options.target {
         _ if options.keeps_paths() => true,
@@ -75,7 +75,7 @@ pub(crate) fn resolve(
         }
         Target::Directory => true,
         Target::Exact if sources.len() > 1 => {
-            return Err(Error::Usage(format!("several sources cannot all become '{shown}'")));
+            return Err(Error::Usage(format!("cannot copy several sources to '{shown}'")));
         }
         Target::Exact => false,
         Target::Guess if sources.len() > 1 && !is_directory => {
@@ -119,7 +119,9 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
             Component::Normal(part) => name.push(part),
             Component::ParentDir => {
                 let path = shown(path);
-                return Err(Error::Usage(format!("'{path}': '..' in a path that is to be kept")));
+                return Err(Error::Usage(format!(
+                    "'{path}': cannot keep a path that contains '..'"
+                )));
             }
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
         }
@@ -141,12 +143,8 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
 fn open(path: &Path) -> Result<Base, Error> {
     let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = match openat(CWD, real, flags, Mode::empty()) {
-        // A user may have permission to work in a directory without read permission.
-        Err(Errno::ACCESS) => openat(CWD, real, flags | OFlags::PATH, Mode::empty()),
-        answer => answer,
-    };
-    Ok(Base { fd: fd.map_err(call(real, "openat"))?, path: path.to_owned() })
+    let fd = open_directory(CWD, real, flags).map_err(call(real, "openat"))?;
+    Ok(Base { fd, path: path.to_owned() })
 }
 
 /// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
@@ -175,6 +173,7 @@ pub(crate) fn waves(
 }
 
 /// Result of the inspection of the caller's sources.
+#[derive(Default)]
 pub(crate) struct Inspection {
     /// `true` if at least one source is a directory to walk.
     pub has_trees: bool,
@@ -193,14 +192,7 @@ pub(crate) struct Inspection {
 
 /// Examines every source once before anything is created.
 pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOptions) -> Inspection {
-    let mut found = Inspection {
-        has_trees: false,
-        left_out: Vec::new(),
-        refused: Vec::new(),
-        repeated: Vec::new(),
-        second: HashSet::new(),
-        accepted: Vec::new(),
-    };
+    let mut found = Inspection::default();
     let follow = if options.follows(true) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let mut above = None;
     let mut directories = HashSet::new();

@@ -9,6 +9,9 @@ use thalweg_sys::Errno;
 
 use crate::identity::{ctime, mtime};
 
+/// A moment as seconds and nanoseconds since 1970.
+pub(crate) type ChangeTime = (i64, u32);
+
 /// Seconds and nanoseconds since 1970.
 type Time = (i64, u64);
 

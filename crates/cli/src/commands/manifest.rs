@@ -90,13 +90,13 @@ impl Subcommand for ManifestArgs {
         }
         let files: Vec<&Path> = own.into_iter().chain(second.as_deref()).collect();
         let failed = |error: Error| Failure::new(Exit::Failed, error.to_string());
-        let made = make(&self.path, self.hash.into(), (jobs, &files), &findings);
+        let made = make(&self.path, self.hash.into(), jobs, &files, &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         let made = made.map_err(failed)?;
         let account = &made.account;
         if let (Some(path), false) = (&second, account.stopped || account.error_count > 0) {
             let (attributes, account) =
-                TreeAttributes::of(&self.path, (jobs, &files), &findings).map_err(failed)?;
+                TreeAttributes::of(&self.path, jobs, &files, &findings).map_err(failed)?;
             publish(path, &NewManifest { text: attributes.text(), account })?;
         }
         match own {

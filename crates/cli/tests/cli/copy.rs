@@ -43,7 +43,7 @@ fn a_tree_is_copied_with_what_archive_promises() {
     std::os::unix::fs::symlink("a", scratch.path("tree/link")).unwrap();
     std::fs::hard_link(scratch.path("tree/a"), scratch.path("tree/again")).unwrap();
     let refused = scratch.run(&["copy", "tree", "to"]).ended(1);
-    assert!(refused.err.contains("is a folder (-r to copy it)"), "{}", refused.err);
+    assert!(refused.err.contains("is a directory (-r not specified)"), "{}", refused.err);
     scratch.run(&["copy", "-a", "--jobs", "2", "tree", "to"]).ended(0);
     let same = scratch.shell("diff -r tree to").ended(0);
     assert_eq!(same.text(), "");
@@ -185,7 +185,7 @@ fn a_folder_without_r_is_refused_before_anything_is_measured() {
     };
     let refused = tune(&["folder", "to"]).ended(1).json();
     assert!(
-        refused["error"].as_str().unwrap().contains("is a folder (-r to copy it)"),
+        refused["error"].as_str().unwrap().contains("is a directory (-r not specified)"),
         "{refused}"
     );
     assert!(refused["tune"].is_null(), "{refused}");
@@ -222,7 +222,7 @@ fn problems_are_said_once_with_what_to_do_next() {
     let gone = scratch.run(&["copy", "gone", "to"]).ended(1);
     assert_eq!(
         gone.err,
-        "thalweg: cannot look at 'gone': no such file or directory (newfstatat: ENOENT)\n"
+        "thalweg: cannot stat 'gone': no such file or directory (newfstatat: ENOENT)\n"
     );
     scratch.run(&["copy", "from"]).ended(2);
     scratch.run(&["copy", "from", "no/such/place"]).ended(1);

@@ -214,7 +214,7 @@ fn options_are_tried_without_serving() {
     let server = Server::start(&scratch, &[".", "-l", "0"]);
     let taken = server.address["http://".len()..].trim_end_matches('/');
     let ran = scratch.run(&["serve", "--listen", taken, "--check"]);
-    assert!(ran.code == 1 && ran.err.contains("cannot listen at"), "{}", ran.err);
+    assert!(ran.code == 1 && ran.err.contains("cannot listen on"), "{}", ran.err);
 }
 
 #[test]

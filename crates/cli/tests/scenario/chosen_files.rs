@@ -180,7 +180,7 @@ fn a_listed_name_that_is_missing_fails_and_the_others_are_copied() {
     for name in ["s/gone", "s/sub/gone", "s/no"] {
         assert!(ran.stderr.contains(&format!("'{name}'")), "{name}: {}", ran.stderr);
     }
-    assert!(ran.stderr.contains("is a folder (-r to copy it)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is a directory (-r not specified)"), "{}", ran.stderr);
     assert_eq!(found(&scratch, "d"), "./sub ./sub/b.c ");
 }
 
@@ -197,7 +197,7 @@ fn lists_that_lead_elsewhere_and_flags_that_make_no_sense_are_refused() {
         ("$T copy --files-from l p d", 2, "not a folder"),
         ("$T copy --files-from l gone d", 1, "ENOENT"),
         ("$T copy --files-from gone s d", 1, "ENOENT"),
-        ("$T copy --files-from l s new", 2, "need a folder to go into"),
+        ("$T copy --files-from l s new", 2, "need an existing directory as destination"),
         ("$T copy --files-from - --exclude-from - s d <l", 2, "one list only"),
         ("$T copy --files-from - s d <&-", 1, "standard input"),
         ("$T copy --parents --files-from l s d", 2, "cannot be used with"),

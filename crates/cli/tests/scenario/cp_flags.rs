@@ -376,7 +376,7 @@ fn a_folder_goes_into_itself_but_for_what_it_becomes() {
     assert!(ran.stderr.contains("into itself"), "{}", ran.said());
     // By the names that the caller gave, and not by that of the hidden folder in which it is built.
     let (_scratch, ran) = after(setup, "$T copy -r s s/new");
-    ran.expect_said("'s' is a folder and cannot be copied into itself, 's/new'");
+    ran.expect_said("'s': cannot copy a directory into itself, 's/new'");
 }
 
 #[test]

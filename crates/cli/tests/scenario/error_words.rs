@@ -35,7 +35,7 @@ fn a_folder_without_r_is_told_how_to_copy_it() {
     let (folder, to) = (here.join("folder"), here.join("to"));
     fs::create_dir(&folder).unwrap();
     let ran = run(thalweg().arg("copy").arg(&folder).arg(&to)).expect(1);
-    let said = format!("thalweg: '{}' is a folder (-r to copy it)\n", folder.display());
+    let said = format!("thalweg: '{}': is a directory (-r not specified)\n", folder.display());
     assert_eq!(ran.stderr, said);
     run(thalweg().args(["send", "--to", "x"]).arg(&folder))
         .expect_said(": is a directory\nhint: send its");
@@ -61,7 +61,7 @@ fn a_folder_that_may_not_be_made_is_a_sentence_of_one_line() {
     command.args(["copy", "-r"]).arg(&folder).arg(&to);
     match run_without(&[&FOLDER], libc::EACCES, &mut command) {
         Ok(ran) => {
-            ran.expect_said("thalweg: cannot make the folder '");
+            ran.expect_said("thalweg: cannot create directory '");
             ran.expect_said("to\\nthere': permission denied (mkdirat: EACCES)\n");
         }
         Err(reason) => skip(test, &format!("no seccomp: {reason}")),

@@ -138,7 +138,7 @@ fn what_is_no_folder_or_holds_the_source_is_refused_before_anything_is_made() {
     };
     refused(&["tree", "new"], "no folder that is there");
     refused(&["tree", "file"], "no folder that is there");
-    refused(&["tree", "tree"], "lies in");
-    refused(&["tree/folder-0", "tree"], "lies in");
+    refused(&["tree", "tree"], "is inside");
+    refused(&["tree/folder-0", "tree"], "is inside");
     assert_eq!(names(scratch.path()), ["file", "tree"]);
 }

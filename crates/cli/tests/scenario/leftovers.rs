@@ -141,7 +141,7 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     };
     assert_eq!(into(), [".copy.thalweg-part"]);
     let copied = shell(scratch.path(), "$T copy -r into again; ls -A again").expect(0);
-    copied.expect_said("has a name kept for unfinished copies");
+    copied.expect_said("the name is reserved for partial files");
     assert_eq!(names(&scratch.join("again")), Vec::<String>::new());
     // The next one for that name begins anew in its place.
     let receiving = start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive).unwrap();

@@ -251,7 +251,7 @@ fn a_manifest_never_takes_the_place_of_what_it_lists() {
         shell(scratch.path(), line).expect(code);
     }
     let ran = shell(scratch.path(), "$T copy -r --manifest s/f s newer").expect(1);
-    ran.expect_said("'s/f' is to be copied: the manifest would replace it");
+    ran.expect_said("'s/f': the manifest would overwrite a source");
     // What is left out is not copied, and may go.
     shell(scratch.path(), "echo >s/note; $T copy -r --exclude /note --manifest s/note s left")
         .expect(0);

@@ -47,7 +47,7 @@ fn a_list_that_cannot_be_kept_is_said_once_and_fails_the_copy_as_with_cp() {
             let line = line.replace("cp -r s ram/s", "mkdir ram/s; cp s/1 s/2 ram/s");
             let Some(ran) = beside_ram(test, LISTED, &line) else { return };
             let ran = ran.expect(1);
-            assert_eq!(ran.stderr.matches("cannot keep the access list").count(), 1, "{flags}");
+            assert_eq!(ran.stderr.matches("cannot preserve the ACL").count(), 1, "{flags}");
             assert!(ran.stderr.contains("EOPNOTSUPP"), "{flags}: {}", ran.stderr);
             assert!(ran.stderr.contains("'ram/s/"), "{flags}: {}", ran.stderr);
             // The mask was 7, the group's entry 4; the FIFO's mask 6, its group's entry 0.
@@ -64,7 +64,7 @@ fn every_list_that_is_refused_is_named_when_all_is_told_and_none_when_modes_are_
     let Some(told) = beside_ram(test, LISTED, "$T copy -av s ram/s") else { return };
     let told = told.expect(1);
     for name in ["1", "2", "d", "p"] {
-        let words = format!("cannot keep the access list of 'ram/s/{name}'");
+        let words = format!("cannot preserve the ACL of 'ram/s/{name}'");
         assert!(told.stderr.contains(&words), "{name}: {}", told.stderr);
     }
     let Some(plain) = beside_ram(test, LISTED, "$T copy -r s ram/s") else { return };
@@ -101,7 +101,7 @@ fn user_attributes_that_were_asked_for_by_name_are_errors_if_they_cannot_be_kept
         let is_strict = !flags.ends_with("-a");
         let ran = ran.expect(i32::from(is_strict));
         for name in ["", "/1", "/2"] {
-            let words = format!("cannot set an attribute of 'ram/s{name}'");
+            let words = format!("cannot set an extended attribute of 'ram/s{name}'");
             assert_eq!(ran.stderr.contains(&words), is_strict, "{flags}: {}", ran.stderr);
         }
     }
@@ -226,5 +226,5 @@ fn what_is_roots_to_set_is_left_out_for_a_plain_user_as_with_cp() {
     let ran = copy("-a").expect(0);
     assert_eq!((&ran.json()["attributes_dropped"], &*ran.stderr), (&0.into(), ""));
     let ran = copy("--preserve=xattr").expect(1);
-    assert!(ran.stderr.contains("cannot set an attribute of 'g'"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot set an extended attribute of 'g'"), "{}", ran.stderr);
 }

@@ -41,19 +41,19 @@ pub enum DestinationError {
     #[error("{0}")]
     Call(CallFailed),
     /// The path ends with `/`, and the directory does not exist.
-    #[error("there is no such folder")]
+    #[error("no such directory")]
     NoFolder,
     /// A dangling symbolic link: it cannot be followed, and the caller did not ask to replace it.
-    #[error("the destination is a symbolic link to nothing")]
+    #[error("the destination is a dangling symbolic link")]
     Dangling,
     /// A file of this name exists, and must not be replaced.
-    #[error("the destination is there already")]
+    #[error("the destination already exists")]
     Exists,
     /// The name belongs to an entry that is neither a regular file nor a symbolic link.
-    #[error("the destination is there already, and no file")]
+    #[error("the destination already exists and is not a regular file")]
     NoFile,
     /// Another user's symbolic link, FIFO or file in a directory that every user may write.
-    #[error("the destination belongs to another user, in a directory that every user may write")]
+    #[error("the destination belongs to another user in a world-writable directory")]
     Trap,
 }
 
@@ -166,14 +166,15 @@ impl Destination {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
         };
-        Self::whole(dir, name, found, (replace, until))
+        Self::whole(dir, name, found, replace, until)
     }
 
     fn whole(
         dir: OwnedFd,
         name: &OsStr,
         found: Option<Stat>,
-        (replace, until): (bool, Until),
+        replace: bool,
+        until: Until,
     ) -> Result<Self, DestinationError> {
         let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
         let spare = found.as_ref().map(Id::of).unwrap_or_default();

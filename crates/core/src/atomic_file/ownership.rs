@@ -44,7 +44,7 @@ pub enum Distrust {
 
 /// A leftover that was not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{}' {why}: left alone, not resumed", name.to_string_lossy())]
+#[error("'{}' {why}; left alone, not resumed", name.to_string_lossy())]
 pub struct LeftAlone {
     pub name: CString,
     pub why: Distrust,
@@ -54,17 +54,17 @@ pub struct LeftAlone {
 ///
 /// `stat` must come from `fstat` of the open and locked descriptor, so that no other entry can replace it.
 pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Distrust> {
-    let found = judge(stat, kind, (geteuid().as_raw(), 0))?;
+    let found = judge(stat, kind, geteuid().as_raw(), 0)?;
     if !matches!(found, Distrust::Owner(_) | Distrust::Mode(_)) {
         return Some(found);
     }
     // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A newly created entry shows which.
     let born = if kind == FileType::Directory { dir_birth(dir) } else { birth(dir, 0o600) };
     let Some(born) = born else { return Some(found) };
-    judge(stat, kind, (born.st_uid, born.st_mode & WRITABLE))
+    judge(stat, kind, born.st_uid, born.st_mode & WRITABLE)
 }
 
-fn judge(stat: &Stat, kind: FileType, (owner, writable): (u32, u32)) -> Option<Distrust> {
+fn judge(stat: &Stat, kind: FileType, owner: u32, writable: u32) -> Option<Distrust> {
     let is_file = kind == FileType::RegularFile;
     if FileType::from_raw_mode(stat.st_mode) != kind {
         return Some(if is_file { Distrust::NotAFile } else { Distrust::NotADirectory });

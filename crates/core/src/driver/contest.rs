@@ -267,20 +267,7 @@ impl Contest {
 
     /// Chooses by the common rule ([`rank`]), from the costs of the comparable rounds.
     fn decide(&mut self, rounds: &[usize]) {
-        let best = |contender: &ContestMechanism, cost: fn(&PieceCost) -> f64| {
-            let samples = rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
-            // Interruptions only increase the cost, so the minimum is used.
-            samples.map(cost).min_by(f64::total_cmp)
-        };
-        let reference = self.contenders.iter().rfind(|c| best(c, |sample| sample.wall).is_some());
-        let ratio = |contender: &ContestMechanism, cost: fn(&PieceCost) -> f64| {
-            Some(best(contender, cost)? / best(reference?, cost)?)
-        };
-        let evidence = |contender: &ContestMechanism| {
-            let wall = ratio(contender, |sample| sample.wall)?;
-            let cpu = ratio(contender, |sample| sample.cpu)?;
-            Some(as_evidence(wall, cpu))
-        };
+        let costs = ComparedCosts::of(&self.contenders, rounds);
         // The rule expects candidates in the order of their safety.
         let listed = MECHANISMS.iter().map(|m| m.info().name);
         let candidates = listed
@@ -289,42 +276,32 @@ impl Contest {
                 name: contender.name,
                 fits: Ok(()),
                 prior: Prior::NONE,
-                evidence: evidence(contender),
+                evidence: costs.evidence(contender),
             });
         let winner = rank(candidates.collect(), self.turns.prefer).into_iter().next();
         // Without comparable pieces, the likeliest mechanism continues.
-        let winner = winner.filter(|_| reference.is_some()).map(|verdict| verdict.mechanism);
+        let winner = winner.filter(|_| costs.reference.is_some()).map(|verdict| verdict.mechanism);
         let Some(chosen) = winner.or(self.contenders.first().map(|likely| likely.name)) else {
             return;
         };
         let tried = self.contenders.iter().map(|contender| ContestTime {
             mechanism: contender.name,
-            ratio: ratio(contender, |sample| sample.wall),
+            ratio: costs.ratio(contender, |sample| sample.wall),
         });
         let from_disk = rounds.first().is_some_and(|n| {
             self.contenders.iter().filter_map(|c| c.pieces[*n]).any(|sample| sample.from_disk)
         });
         let (at, tried) = (self.moved, tried.collect());
         let by_name = self.contenders.iter().find(|contender| contender.name == chosen);
-        let usual = by_name.and_then(|contender| best(contender, |sample| sample.wall));
+        let usual = by_name.and_then(|contender| costs.best(contender, |sample| sample.wall));
         let cells = || self.turns.promise.iter().flat_map(|promise| &promise.cells);
         let is_again = !from_disk && Some(chosen) == self.turns.doubted;
         let holds = cells().find(|_| is_again).cloned();
         let seen = if from_disk || is_again || Some(&chosen) == self.turns.among.first() {
             Vec::new()
         } else {
-            let costs = |cell: &Cell| {
-                let of =
-                    self.contenders.iter().find(|contender| contender.name == cell.mechanism)?;
-                let ratio = |cost| ratio(of, cost);
-                Some((
-                    ratio(|sample| sample.wall)?,
-                    ratio(|sample| sample.cpu)?,
-                    best(of, |s| s.wall)?,
-                ))
-            };
-            let is_usual = reference.is_some_and(|last| last.name == LAST_RESORT.info().name);
-            cells().filter(|_| is_usual).filter_map(|cell| Some(seen(cell, costs(cell)?))).collect()
+            let is_usual = costs.reference.is_some_and(|last| last.name == LAST_RESORT.info().name);
+            cells().filter(|_| is_usual).filter_map(|cell| costs.seen(cell)).collect()
         };
         if !from_disk {
             // Each comparison replaces the findings of the one before: a burst may be over.
@@ -370,14 +347,49 @@ impl Contest {
     }
 }
 
-/// Returns the cell that a profile would hold for a mechanism with these costs.
-fn seen(cell: &Cell, (wall, cpu, ns_per_byte): (f64, f64, f64)) -> Cell {
-    let about = |ratio: f64| {
-        let (lo, hi) = (ratio * (1.0 - LEAST_NOISE), ratio * (1.0 + LEAST_NOISE));
-        Ratio { ratio, lo, hi }
-    };
-    let (wall, cpu, rounds) = (about(wall), about(cpu), ROUNDS as u32);
-    Cell { wall, cpu, ns_per_byte, rounds, ..cell.clone() }
+/// The costs of the mechanisms in the rounds that can be compared.
+struct ComparedCosts<'c> {
+    contenders: &'c [ContestMechanism],
+    rounds: &'c [usize],
+    /// The last mechanism with comparable pieces.
+    reference: Option<&'c ContestMechanism>,
+}
+
+impl<'c> ComparedCosts<'c> {
+    fn of(contenders: &'c [ContestMechanism], rounds: &'c [usize]) -> Self {
+        let mut costs = Self { contenders, rounds, reference: None };
+        costs.reference =
+            contenders.iter().rfind(|contender| costs.best(contender, |c| c.wall).is_some());
+        costs
+    }
+
+    /// Returns the minimum, because interruptions only increase a cost.
+    fn best(&self, contender: &ContestMechanism, cost: fn(&PieceCost) -> f64) -> Option<f64> {
+        let samples = self.rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
+        samples.map(cost).min_by(f64::total_cmp)
+    }
+
+    fn ratio(&self, contender: &ContestMechanism, cost: fn(&PieceCost) -> f64) -> Option<f64> {
+        Some(self.best(contender, cost)? / self.best(self.reference?, cost)?)
+    }
+
+    fn evidence(&self, contender: &ContestMechanism) -> Option<Evidence> {
+        let wall = self.ratio(contender, |sample| sample.wall)?;
+        Some(as_evidence(wall, self.ratio(contender, |sample| sample.cpu)?))
+    }
+
+    /// Returns the cell that a profile would hold for the mechanism of `cell`.
+    fn seen(&self, cell: &Cell) -> Option<Cell> {
+        let of = self.contenders.iter().find(|contender| contender.name == cell.mechanism)?;
+        let about = |ratio: f64| {
+            let (lo, hi) = (ratio * (1.0 - LEAST_NOISE), ratio * (1.0 + LEAST_NOISE));
+            Ratio { ratio, lo, hi }
+        };
+        let wall = about(self.ratio(of, |sample| sample.wall)?);
+        let cpu = about(self.ratio(of, |sample| sample.cpu)?);
+        let ns_per_byte = self.best(of, |sample| sample.wall)?;
+        Some(Cell { wall, cpu, ns_per_byte, rounds: ROUNDS as u32, ..cell.clone() })
+    }
 }
 
 /// Converts ratios to the evidence that the rule of choice expects.

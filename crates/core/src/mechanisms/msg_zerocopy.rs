@@ -3,12 +3,12 @@
 //! the data and the memory may be written again. Over loopback the kernel copies nevertheless, and
 //! reports that too.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
-    Sink, Source, Transfer, Tuning, Unfit, Unit, pipe_buffer::chunk,
+    Sink, Source, Transfer, Tuning, Unfit, Unit, cadence::CANCEL_CHECK, pipe_buffer::chunk,
 };
 
 /// `send` without a copy, and its completion notifications.
@@ -43,9 +43,6 @@ static INFO: Info = Info {
         ..Nature::PLAIN
     },
 };
-
-/// The longest wait for acknowledgements before the watcher is called again.
-const WAIT: Duration = Duration::from_millis(100);
 
 struct MsgZerocopyMover<'a> {
     // `None` only during drop.
@@ -117,7 +114,7 @@ impl Mechanism for MsgZerocopy {
 impl Mover for MsgZerocopyMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let (mut failure, began) = (None, Instant::now());
-        while self.pending < budget && (self.pending == 0 || began.elapsed() < WAIT) {
+        while self.pending < budget && (self.pending == 0 || began.elapsed() < CANCEL_CHECK) {
             match self.send(chunk(budget - self.pending)) {
                 Ok(0) => break,
                 Ok(sent) => {
@@ -204,7 +201,7 @@ impl MsgZerocopyMover<'_> {
     fn acknowledged(&mut self) -> Result<u64, Error> {
         let failed = |errno| INFO.error("MSG_ERRQUEUE", Side::Sink, errno, 0);
         let Some(sends) = &mut self.sends else { return Ok(0) };
-        if !sends.finish_within(WAIT).map_err(failed)? {
+        if !sends.finish_within(CANCEL_CHECK).map_err(failed)? {
             return Err(failed(Errno::AGAIN));
         }
         Ok(std::mem::take(&mut self.pending))

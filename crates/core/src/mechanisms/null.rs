@@ -9,7 +9,7 @@ pub struct Null;
 
 static INFO: Info = Info {
     name: "null",
-    summary: "moves nothing: what it costs is what the harness costs",
+    summary: "moves nothing; measures the overhead of the harness",
     calls: &[],
     // No byte arrives, so it gives no guarantee.
     pairs: &[

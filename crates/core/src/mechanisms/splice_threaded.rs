@@ -6,7 +6,6 @@ use std::{
     os::fd::OwnedFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
-    time::Duration,
 };
 use thalweg_sys::{
     Errno, fault, io,
@@ -16,6 +15,7 @@ use thalweg_sys::{
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
+    cadence::CANCEL_CHECK,
     pipe_buffer::{PipeBuffer, chunk},
 };
 
@@ -47,9 +47,6 @@ static INFO: Info = Info {
     role: Role::Mover,
     nature: Nature { waits: Some("a step waits for a thread of its own"), ..Nature::PLAIN },
 };
-
-/// The longest wait of either thread before it checks whether it is still needed.
-const WAIT: Duration = Duration::from_millis(100);
 
 struct SpliceThreadedMover<'a> {
     sink: End<'a>,
@@ -192,7 +189,7 @@ impl Drop for SpliceThreadedMover<'_> {
 impl Filler {
     fn fill(mut self) {
         while self.shared.wait_for_allowance() {
-            if self.patient && io::wait_readable(&self.source, Some(WAIT)) == Ok(false) {
+            if self.patient && io::wait_readable(&self.source, Some(CANCEL_CHECK)) == Ok(false) {
                 continue;
             }
             let Some(most) = self.shared.begin() else { continue };
@@ -200,13 +197,13 @@ impl Filler {
             let (from, to) = (&self.source, &self.into);
             let answer = pipe::splice(from, self.at, to, None, len, SpliceMode::NonBlock);
             let no_room = answer == Err(Errno::AGAIN)
-                && io::wait_writable(to, Some(Duration::ZERO)) == Ok(false);
+                && io::wait_writable(to, Some(std::time::Duration::ZERO)) == Ok(false);
             if let (Ok(got), Some(at)) = (answer, &mut self.at) {
                 *at += got as u64;
             }
             self.shared.end(if no_room { None } else { Some(answer) });
             if no_room {
-                let _ = io::wait_writable(to, Some(WAIT));
+                let _ = io::wait_writable(to, Some(CANCEL_CHECK));
             }
         }
     }
@@ -237,13 +234,13 @@ impl FillShared {
         state.taken
     }
 
-    /// Waits until more than `seen` bytes have been taken, the filling pauses, or [`WAIT`] has
+    /// Waits until more than `seen` bytes have been taken, the filling pauses, or [`CANCEL_CHECK`] has
     /// passed.
     fn more_than(&self, seen: u64) -> (u64, Option<Result<(), Errno>>) {
         let nothing = |state: &mut FillState| state.taken == seen && state.pause.is_none();
         let mut state = self.lock();
         state.sleepers += 1;
-        let waited = self.change.wait_timeout_while(state, WAIT, nothing);
+        let waited = self.change.wait_timeout_while(state, CANCEL_CHECK, nothing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.sleepers -= 1;
         (state.taken, state.pause)

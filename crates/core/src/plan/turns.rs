@@ -48,8 +48,8 @@ impl Promise {
     }
 }
 
-/// One turn is this fraction (1/64) of a transfer, so that slow mechanisms cost a small part of it.
-pub(super) const TURN: u64 = 64;
+/// A turn is at most 1/64 of a transfer, so that slow mechanisms cost a small part of it.
+pub(super) const FEWEST_TURNS: u64 = 64;
 /// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a shorter transfer has no turns.
 pub(super) const LEAST_TURN: u64 = 1 << 20;
 /// The largest turn, in bytes. Longer turns do not give more information.
@@ -62,11 +62,12 @@ impl Turns {
     pub(super) fn of(
         facts: &Facts,
         request: &Request,
-        (verdicts, before): (&[Verdict], &[Verdict]),
+        verdicts: &[Verdict],
+        before: &[Verdict],
     ) -> Option<Self> {
         const LIKELY: usize = 2;
         let len = facts.len?;
-        let piece = (len / TURN / LEAST_TURN * LEAST_TURN).min(MOST_TURN);
+        let piece = (len / FEWEST_TURNS / LEAST_TURN * LEAST_TURN).min(MOST_TURN);
         let is_addressed = facts.source.addressed && facts.sink.addressed;
         let has_one_measure = request.prefer != Prefer::Memory;
         if piece == 0 || !is_addressed || !facts.kept_here() || !has_one_measure {

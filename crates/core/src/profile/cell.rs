@@ -114,7 +114,7 @@ impl Ratio {
         if sound(self.ratio) && sound(self.lo) && sound(self.hi) {
             Ok(())
         } else {
-            Err(format!("ratio {} [{}, {}] is not one", self.ratio, self.lo, self.hi))
+            Err(format!("invalid ratio {} [{}, {}]", self.ratio, self.lo, self.hi))
         }
     }
 
@@ -149,7 +149,7 @@ impl Cell {
             let Some(knob) = info.knobs.iter().find(|knob| knob.name == name) else { continue };
             let (least, most) = (knob.values.iter().min(), knob.values.iter().max());
             if least.is_some_and(|least| value < *least) || most.is_some_and(|most| value > *most) {
-                return Err(format!("{name}={value} was never tried for {}", info.name));
+                return Err(format!("{name}={value} is not a tested value of {}", info.name));
             }
         }
         Ok(())

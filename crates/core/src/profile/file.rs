@@ -52,7 +52,7 @@ impl Profile {
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let profile: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         if profile.schema != SCHEMA {
-            return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
+            return Err(format!("unsupported schema {} (supported: {SCHEMA})", profile.schema));
         }
         for (n, cell) in profile.cells.iter().enumerate() {
             cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;

@@ -2,17 +2,16 @@
 //! lose each other's cells.
 
 use super::{Profile, ProfileError, file::unusable};
-use crate::trusted_file::{lock_file, make_directory};
-use rustix::{
-    fs::{FlockOperation, flock},
-    thread::{Timespec, nanosleep},
+use crate::{
+    cadence::{Deadline, RETRY_PAUSE},
+    trusted_file::{lock_file, make_directory},
 };
-use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
+use rustix::fs::{FlockOperation, flock};
+use std::{ffi::OsString, os::fd::OwnedFd, path::Path, thread, time::Duration};
 use thalweg_sys::Errno;
 
-/// Interval between two attempts to get the lock. After [`LOOKS`] attempts (10 s) the holder is assumed to hang.
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-const LOOKS: u32 = 2000;
+/// Time after which the holder of the lock is assumed to hang.
+const HANG: Duration = Duration::from_secs(10);
 
 /// The lock on a profile. It is released when the value is dropped or the process ends.
 #[derive(Debug)]
@@ -30,10 +29,11 @@ impl Profile {
         name.push(".lock");
         let lock = lock_file(&folder.join(name)).map_err(|error| unusable(path, error))?;
         let Some(lock) = lock else { return Ok(ProfileLock(None)) };
-        for _ in 0..LOOKS {
+        let deadline = Deadline::after(HANG);
+        while !deadline.passed() {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(ProfileLock(Some(lock))),
-                Err(Errno::WOULDBLOCK) => drop(nanosleep(&NAP)),
+                Err(Errno::WOULDBLOCK) => thread::sleep(RETRY_PAUSE),
                 Err(Errno::INTR) => {}
                 // The file system does not support locks.
                 Err(_) => return Ok(ProfileLock(None)),

@@ -63,7 +63,7 @@ impl Expected {
             let mut buffer = Buffer::new(ROOM);
             let unread =
                 |errno| FetchError::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
-            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), check_cancelled, unread)?;
+            let (_, got) = hash_file(file, hash, &mut buffer, u64::MAX, check_cancelled, unread)?;
             if got == self.digest {
                 return Ok(name(hash));
             }

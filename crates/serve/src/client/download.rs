@@ -94,7 +94,7 @@ impl Download {
         }
         let folder = folder.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
         let mut keeper =
-            JournalKeeper::new((folder, name.clone()), JournalSource::Remote(remote.clone()), true);
+            JournalKeeper::new(folder, name.clone(), JournalSource::Remote(remote.clone()), true);
         keeper.note_ranges(&self.done);
         keeper.write();
         self.keeper = Some(keeper);

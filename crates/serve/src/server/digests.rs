@@ -190,7 +190,7 @@ fn digest(
     };
     let unread = |_: Errno| Unhashed;
     let (fd, size) = (file.as_fd(), file.version.size);
-    let (len, digest) = hash_file(fd, hash, (&mut buffer[..PIECE], size), &go_on, unread).ok()?;
+    let (len, digest) = hash_file(fd, hash, &mut buffer[..PIECE], size, &go_on, unread).ok()?;
     (len == size && file.is_unchanged()).then_some(digest)
 }
 

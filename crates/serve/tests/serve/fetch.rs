@@ -466,7 +466,6 @@ fn hash_of(bytes: &[u8]) -> String {
     file.write_all(bytes).unwrap();
     let mut buffer = [0; 4096];
     let fd = std::os::fd::AsFd::as_fd(&file);
-    let room = (&mut buffer[..], u64::MAX);
     let failed = |errno: Errno| FetchError::Usage(errno.to_string());
-    hash_file(fd, Hash::Blake3, room, &|| Ok(()), failed).unwrap().1.to_string()
+    hash_file(fd, Hash::Blake3, &mut buffer, u64::MAX, &|| Ok(()), failed).unwrap().1.to_string()
 }

@@ -88,7 +88,7 @@ fn a_partial_file_with_a_journal_of_another_user_is_not_continued() {
         give_away(if gives_journal { &notes } else { &part });
         let kept = fs::File::options().write(true).open(&part).unwrap();
         let messages = get(&server, at, &options());
-        assert!(messages.contains("belongs to user 65534: left alone, not resumed"), "{messages}");
+        assert!(messages.contains("belongs to user 65534; left alone, not resumed"), "{messages}");
         let found = fs::metadata(at.join("f")).unwrap();
         assert_eq!((found.uid(), found.nlink()), (0, 1));
         assert_ne!(found.ino(), kept.metadata().unwrap().ino());
@@ -119,7 +119,7 @@ fn a_fifo_or_a_hard_link_with_a_hidden_name_neither_blocks_nor_is_written() {
     };
     fs::write(at.join("victim"), "kept").unwrap();
     fifo(".f.thalweg-journal");
-    assert!(get(&server, at, &options()).contains("is not a regular file: left alone"));
+    assert!(get(&server, at, &options()).contains("is not a regular file; left alone"));
     fifo(".f.thalweg-part");
     get(&server, at, &options());
     assert!(fs::symlink_metadata(at.join(".f.thalweg-part")).unwrap().file_type().is_fifo());
@@ -127,7 +127,7 @@ fn a_fifo_or_a_hard_link_with_a_hidden_name_neither_blocks_nor_is_written() {
         fs::remove_file(at.join(name)).unwrap();
         fs::hard_link(at.join("victim"), at.join(name)).unwrap();
     }
-    assert!(get(&server, at, &options()).contains("hard link: left alone"));
+    assert!(get(&server, at, &options()).contains("hard link; left alone"));
     assert_eq!(fs::read_to_string(at.join("victim")).unwrap(), "kept");
 }
 

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     Error,
+    fs::walk::{Kinds, Visit, WalkEntry, WalkShared},
     identity::{kind, size},
     pieces::Pieces,
     read::drop_cached,
-    walk::{Kinds, Visit, WalkEntry, WalkShared},
 };
 
 /// A comparison of two trees.
@@ -172,7 +172,7 @@ impl ComparisonWalk<'_> {
             return Ok(());
         }
         if Pieces::suit(pair.len) {
-            LargeComparison::share(pair, at, crew, (&self.run, hand));
+            LargeComparison::share(pair, at, crew, &self.run, hand);
             return Ok(());
         }
         // A file with a reported length of 0 is read to its end, because the reported length may be wrong.

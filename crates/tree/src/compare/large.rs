@@ -14,8 +14,8 @@ use super::{
     run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
+    fs::walk::{Visit, WalkEntry, WalkShared, failed_call},
     pieces::Pieces,
-    walk::{Visit, WalkEntry, WalkShared, failed_call},
 };
 
 /// A large file and the state of its comparison.
@@ -34,7 +34,8 @@ impl LargeComparison {
         pair: FilePair,
         at: &WalkEntry<'_>,
         crew: &WalkShared<'_, impl Visit<Work = Weak<Self>>>,
-        (run, hand): (&CompareRun<'_>, &mut CompareThread),
+        run: &CompareRun<'_>,
+        hand: &mut CompareThread,
     ) {
         let large = Arc::new(Self {
             pieces: Pieces::new(pair.len),

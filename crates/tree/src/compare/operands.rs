@@ -11,10 +11,11 @@ use super::{
     CompareOptions, Comparison, Into, entry::ComparisonWalk, links::HardLinkPairs, run::CompareRun,
 };
 use crate::{
-    Error, Events, identity,
+    Error, Events,
+    fs::walk::{WalkRoot, WalkTask, failed_call, walk},
+    identity,
     names::{c_string, cut},
     threads::for_reading,
-    walk::{WalkRoot, WalkTask, failed_call, walk},
 };
 
 /// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an
@@ -57,7 +58,7 @@ fn copy_of(
     let is_folder = destination.is_dir();
     if into == Into::Itself || !is_folder {
         if sources > 1 || into == Into::Folder {
-            let message = format!("'{}' is no folder with copies in it", shown(destination));
+            let message = format!("'{}' is not a directory", shown(destination));
             return Err(Error::Usage(message));
         }
         return Ok(destination.to_owned());

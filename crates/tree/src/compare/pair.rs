@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use super::run::SideFailure;
-use crate::{identity::size, read::open, walk::WalkEntry};
+use crate::{fs::walk::WalkEntry, identity::size, read::open};
 
 pub(crate) struct FilePair {
     pub fds: [OwnedFd; 2],

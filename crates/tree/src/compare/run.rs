@@ -6,9 +6,9 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::PROGRESS_FLUSH};
 use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
 use super::{Comparison, DifferenceKind, Finding};
@@ -37,14 +37,12 @@ pub(crate) struct CompareThread {
     /// Buffers for the two sides.
     pub buffers: [Buffer; 2],
     // Progress not yet added to the shared counters: data that was read, and data that did not need to be read.
-    untold: Progress,
-    told: Instant,
+    unflushed: Progress,
+    flushed_at: Instant,
 }
 
 /// Number of bytes read at a time.
 pub(crate) const BUFFER: usize = 256 << 10;
-/// Interval between progress reports.
-const TELL: Duration = Duration::from_millis(50);
 
 impl<'r> CompareRun<'r> {
     pub fn new(events: &'r dyn Events) -> Self {
@@ -81,7 +79,7 @@ impl<'r> CompareRun<'r> {
         let mut all =
             std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         for mut hand in hands {
-            self.tell(&mut hand);
+            self.flush_progress(&mut hand);
             all.add(hand.found);
         }
         all.stopped = self.stopped.into_inner();
@@ -92,17 +90,17 @@ impl<'r> CompareRun<'r> {
 
     /// Counts files and bytes that were read, and reports the progress if the interval has passed.
     pub fn advance(&self, hand: &mut CompareThread, files: u64, bytes: u64) {
-        hand.untold.files += files;
-        hand.untold.bytes += bytes;
-        if hand.told.elapsed() >= TELL {
-            self.tell(hand);
+        hand.unflushed.files += files;
+        hand.unflushed.bytes += bytes;
+        if hand.flushed_at.elapsed() >= PROGRESS_FLUSH {
+            self.flush_progress(hand);
         }
     }
 
     /// Counts a processed file of which `unread` bytes did not need to be read.
     pub fn pass(&self, hand: &mut CompareThread, unread: u64) {
-        hand.untold.settled.files += 1;
-        hand.untold.settled.bytes += unread;
+        hand.unflushed.settled.files += 1;
+        hand.unflushed.settled.bytes += unread;
         self.advance(hand, 0, 0);
     }
 
@@ -152,9 +150,9 @@ impl<'r> CompareRun<'r> {
         self.advance(hand, 1, 0);
     }
 
-    fn tell(&self, hand: &mut CompareThread) {
-        hand.told = Instant::now();
-        let more = std::mem::take(&mut hand.untold);
+    fn flush_progress(&self, hand: &mut CompareThread) {
+        hand.flushed_at = Instant::now();
+        let more = std::mem::take(&mut hand.unflushed);
         let add = |all: &AtomicU64, more: u64| all.fetch_add(more, Ordering::Relaxed) + more;
         let (files, bytes) = (add(&self.files, more.files), add(&self.bytes, more.bytes));
         let settled = Total {
@@ -182,8 +180,8 @@ impl CompareThread {
         Self {
             found: Comparison::default(),
             buffers: [Buffer::default(), Buffer::default()],
-            untold: Progress::default(),
-            told: Instant::now(),
+            unflushed: Progress::default(),
+            flushed_at: Instant::now(),
         }
     }
 

@@ -6,8 +6,7 @@ use crate::{
     Error,
     copy::directory::Directory,
     error::{Attempt, CopyFailure, at_source},
-    folder::CachedDirectory,
-    listing::DirectoryHandle,
+    fs::{cached::CachedDirectory, list::DirectoryHandle},
     names::os,
     paths::DirectoryPaths,
 };

@@ -22,9 +22,11 @@ use crate::{
     },
     error::{Attempt, CopyFailure, at_sink},
     evidence::{self, WriteEvidence},
-    folder::{CachedDirectory, ReopenAddress},
+    fs::{
+        cached::{CachedDirectory, ReopenAddress},
+        list::DIRECTORY,
+    },
     identity::Id,
-    listing::DIRECTORY,
     names::os,
     paths::DirectoryPaths,
     xattrs::SourceXattrs,
@@ -290,13 +292,13 @@ impl Directory {
             }
         }
         if let Some((stage, name_at)) = stage {
-            self.publish(run, (stage, &fd), name_at);
+            self.publish(run, stage, &fd, name_at);
         }
     }
 
     /// Renames a complete staging directory to its final name. With `--fsync` its contents are synced first, so that
     /// after a power failure no name is visible without its contents.
-    fn publish(&self, run: &CopyRun<'_>, (stage, fd): (&StagedDir, &OwnedFd), name_at: NameAt<'_>) {
+    fn publish(&self, run: &CopyRun<'_>, stage: &StagedDir, fd: &OwnedFd, name_at: NameAt<'_>) {
         let path = || self.paths.destination_path();
         let failed = |failure: CopyFailure| failure.at(|| self.paths.source_path(), path);
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;

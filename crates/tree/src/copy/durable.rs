@@ -31,7 +31,9 @@ impl FileSync {
         options: &CopyOptions,
         concurrency: Concurrency,
         directory: &Directory,
-        (there, elsewhere, has_links): (Option<&Existing>, bool, bool),
+        there: Option<&Existing>,
+        elsewhere: bool,
+        has_links: bool,
     ) -> Self {
         // A pipe or a terminal stores nothing.
         if !there.is_none_or(Existing::can_be_read_again) {

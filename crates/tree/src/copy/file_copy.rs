@@ -25,7 +25,7 @@ use crate::{
             large::move_large,
             recheck::is_equal,
             small::{Contents, move_small, write_single},
-            verify::SinkEnd,
+            verify::{ReadEnds, SinkEnd},
         },
         copy_entry::CopyEntry,
         dest::{
@@ -104,7 +104,7 @@ pub(crate) fn copy_file(
         rewind(source)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;
-        worker.tell_written_into(entry, failure);
+        worker.report_written_into(entry, failure);
     }
 }
 
@@ -140,7 +140,8 @@ impl<'c> FileCopy<'c, '_> {
                 self.entry,
                 self.source.stat,
                 &mut file.sink,
-                (self.existing(), sync),
+                self.existing(),
+                sync,
             )
         {
             return Ok(None);
@@ -210,7 +211,12 @@ impl<'c> FileCopy<'c, '_> {
         let is_special = existing.is_some_and(Existing::is_special);
         let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)
-            && !is_equal(worker, (self.source.fd.as_fd(), sink.as_fd(), end), hash)?
+            && !is_equal(
+                worker,
+                ReadEnds { source: self.source.fd.as_fd(), copy: sink.as_fd() },
+                end,
+                hash,
+            )?
         {
             has_changed = has_changed || changed(stat, &look()?);
             if !has_changed {
@@ -254,8 +260,9 @@ impl<'c> FileCopy<'c, '_> {
 
     fn sync(&self) -> FileSync {
         let run = self.worker.run;
-        let links = (self.existing(), self.destination.is_elsewhere(), self.has_links());
-        FileSync::of(run.options, run.concurrency, self.entry.directory, links)
+        let (elsewhere, has_links) = (self.destination.is_elsewhere(), self.has_links());
+        let directory = self.entry.directory;
+        FileSync::of(run.options, run.concurrency, directory, self.existing(), elsewhere, has_links)
     }
 
     /// Syncs the copy and gives it its name.
@@ -263,9 +270,9 @@ impl<'c> FileCopy<'c, '_> {
         sync.perform(file.sink.fd(), size(self.source.stat))?;
         let forgotten = file.journal.as_mut().map_or(Ok(()), JournalKeeper::forget);
         forgotten.map_err(at_sink("unlinkat"))?;
-        let options = self.worker.run.options;
-        let sink = (&mut file.sink, file.name_at);
-        let published = publish(options, self.entry, self.source.stat, sink, self.existing())?;
+        let (options, stat, existing) =
+            (self.worker.run.options, self.source.stat, self.existing());
+        let published = publish(options, self.entry, stat, &mut file.sink, file.name_at, existing)?;
         if sync == FileSync::All && self.destination.is_elsewhere() {
             sync_directory(file.name_at.dir, file.sink.fd().as_fd())?;
         }

@@ -2,7 +2,7 @@
 //! queued without blocking a thread. Names met later are linked to the copy. A file is removed from the table when
 //! all its names were met, so the table holds only files with names still to come.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, OFlags, Stat, statat};
 use std::{
     collections::HashMap,
     ffi::{CStr, CString},
@@ -18,6 +18,7 @@ use crate::{
         directory::Directory,
     },
     error::{Attempt, CopyFailure, at_sink},
+    fs::beneath::{Beneath, FollowLinks},
     identity::Id,
     paths::DirectoryPaths,
 };
@@ -188,12 +189,13 @@ impl Name {
             }
             paths = paths.parent().ok_or(CopyFailure::Sink("openat", Errno::NOENT, 0))?;
         };
-        let mut at = directory.open()?.ok_or(CopyFailure::Sink("openat", Errno::NOENT, 0))?;
-        for name in names.into_iter().rev() {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let below = openat(&*at, name, flags, Mode::empty());
-            at = Arc::new(below.map_err(at_sink("openat"))?);
+        let above = directory.open()?.ok_or(CopyFailure::Sink("openat", Errno::NOENT, 0))?;
+        if names.is_empty() {
+            return Ok(above);
         }
-        Ok(at)
+        let path: Vec<&[u8]> = names.into_iter().rev().map(CStr::to_bytes).collect();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let below = Beneath::new(&*above, FollowLinks::Never).open(&path.join(&b'/'), flags);
+        Ok(Arc::new(below.map_err(at_sink("openat"))?))
     }
 }

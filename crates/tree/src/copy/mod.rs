@@ -3,6 +3,7 @@
 pub(crate) mod attributes;
 pub(crate) mod contents;
 pub(crate) mod copy_entry;
+pub(crate) mod descriptors;
 pub(crate) mod dest;
 pub(crate) mod directory;
 pub(crate) mod durable;

@@ -1,5 +1,6 @@
 //! A name in an open directory.
 
+use rustix::fs::Stat;
 use std::{ffi::CStr, os::fd::BorrowedFd};
 use thalweg_sys::Errno;
 
@@ -10,6 +11,15 @@ pub(crate) struct NameAt<'a> {
     pub dir: BorrowedFd<'a>,
     /// The name of the file in the directory.
     pub name: &'a CStr,
+}
+
+/// The open directory that a copy goes to, and the attributes of its source.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyPlacement<'a> {
+    /// The directory.
+    pub dir: BorrowedFd<'a>,
+    /// The attributes of the source.
+    pub stat: &'a Stat,
 }
 
 /// Returns `true` if hard links are unsupported by the file system, blocked by a system call filter, or exhausted

@@ -43,7 +43,8 @@ impl FreeSpace {
     pub fn count(
         &self,
         options: &CopyOptions,
-        (from, stat): (BorrowedFd<'_>, &Stat),
+        from: BorrowedFd<'_>,
+        stat: &Stat,
         there: Option<&Stat>,
     ) {
         let is_counted = kind(stat) == FileType::RegularFile && !options.attributes_only;

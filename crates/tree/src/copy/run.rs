@@ -25,7 +25,7 @@ use crate::{
         whole_sync::WholeSync,
     },
     error::CopyFailure,
-    folder::DirectoryCache,
+    fs::cached::DirectoryCache,
     identity::Id,
     names::os,
 };

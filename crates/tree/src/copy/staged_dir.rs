@@ -1,31 +1,36 @@
 //! A staging directory: a new directory that is filled under a temporary name and renamed when it is complete.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, Stat, fchmod, fchown, fstat, mkdirat, openat, statat, unlinkat,
 };
 use rustix::process::geteuid;
 use std::{
-    ffi::{CStr, CString},
-    mem::MaybeUninit,
+    ffi::CString,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
 };
-use thalweg_core::atomic_file::{
-    lock::{Leftover, claim, is_ours},
-    name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
-    ownership::{LeftAlone, distrust},
-    unlink,
+use thalweg_core::{
+    atomic_file::{
+        lock::{Leftover, claim, is_ours},
+        name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
+        ownership::{LeftAlone, distrust},
+        unlink,
+    },
+    cadence::ATTEMPTS,
 };
-use thalweg_sys::{Errno, io, opened::chmod_opened};
+use thalweg_sys::{Errno, io};
 
 use crate::{
     copy::name_at::NameAt,
     error::{Attempt, CopyFailure, at_sink, at_source},
-    evidence::{ChangeTime, WriteEvidence},
-    folder::{CachedDirectory, DirectoryCache, ReopenAddress},
+    evidence::WriteEvidence,
+    fs::{
+        beneath::open_by_force,
+        list::{DIRECTORY, ancestors, each_entry, listing_buffer},
+        remove::remove_contents,
+    },
     identity::Id,
     journal::{Identity, Journal, JournalKeeper, JournalSource, Remote, earlier},
-    listing::{DIRECTORY, ancestors, each_entry, listing_buffer},
+    times::ChangeTime,
 };
 
 /// A directory under its temporary name. It is locked while it is open.
@@ -55,8 +60,6 @@ pub(crate) enum StageSource<'a> {
     Remote(&'a Remote),
 }
 
-const TRIES: usize = 100;
-
 impl StagedDir {
     /// Creates a staging directory for `name_at`, or adopts a leftover with a matching source.
     pub fn make(
@@ -67,27 +70,16 @@ impl StagedDir {
         let mut name = beside(name_at.name, PART);
         let mut is_usual = true;
         let mut left_alone = None;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match mkdirat(name_at.dir, &name, Mode::RWXU) {
                 Ok(()) => {
-                    match open_new(NameAt { dir: name_at.dir, name: &name }) {
-                        Ok(fd)
-                            if is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, &name)? =>
-                        {
-                            journal(fd.as_fd(), origin).write();
-                            let evidence = WriteEvidence::THIS_BOOT;
-                            return Ok((
-                                fd,
-                                Self { name, adopted: false, left_alone, evidence, is_usual },
-                            ));
-                        }
-                        // Another process took it for a leftover before it was locked, or the owner of the parent
-                        // directory replaced it.
-                        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                            (name, is_usual) = (unique(name_at.name), false);
-                        }
-                        Err(errno) => return Err(CopyFailure::Sink("openat", errno, 0)),
+                    if let Some(fd) = claim_new(NameAt { dir: name_at.dir, name: &name })? {
+                        journal(fd.as_fd(), origin).write();
+                        let evidence = WriteEvidence::THIS_BOOT;
+                        let made = Self { name, adopted: false, left_alone, evidence, is_usual };
+                        return Ok((fd, made));
                     }
+                    (name, is_usual) = (unique(name_at.name), false);
                 }
                 Err(Errno::EXIST) => match claim(name_at.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
@@ -104,10 +96,8 @@ impl StagedDir {
                         // If the earlier run was killed just before the rename, the leftover has its final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
                         let evidence = take_over(fd.as_fd(), origin);
-                        return Ok((
-                            fd,
-                            Self { name, adopted: true, left_alone, evidence, is_usual },
-                        ));
+                        let found = Self { name, adopted: true, left_alone, evidence, is_usual };
+                        return Ok((fd, found));
                     }
                     // The lock is held until the name is removed, so that the process that created it a moment ago
                     // cannot start to use it.
@@ -161,15 +151,16 @@ pub(crate) fn open_new(name_at: NameAt<'_>) -> Result<OwnedFd, Errno> {
     open_by_force(name_at.dir, name_at.name)
 }
 
-/// Opens a directory. If its mode denies access, changes the mode first. Neither step follows symbolic links.
-fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    match openat(dir, name, DIRECTORY, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            let itself = openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty())?;
-            chmod_opened(&itself, 0o700)?;
-            openat(&itself, c".", DIRECTORY, Mode::empty())
+/// Opens and locks a directory that was just created. Returns `None` if another process took it for a leftover before
+/// it was locked, or if the owner of the parent directory replaced it.
+fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
+    match open_new(name_at) {
+        Ok(fd) => {
+            let is_claimed = is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, name_at.name)?;
+            Ok(is_claimed.then_some(fd))
         }
-        answer => answer,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(CopyFailure::Sink("openat", errno, 0)),
     }
 }
 
@@ -190,7 +181,7 @@ fn journal<'a>(stage: BorrowedFd<'a>, origin: StageSource<'_>) -> JournalKeeper<
         StageSource::Folder(_, stat) => JournalSource::Local(Identity::of(stat)),
         StageSource::Remote(remote) => JournalSource::Remote(remote.clone()),
     };
-    JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+    JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), source, false)
 }
 
 /// Returns the evidence for the files in an adopted staging directory and updates its journal to the current boot.
@@ -214,7 +205,7 @@ fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
 /// storage.
 pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: ChangeTime) {
     if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
-        let mut keeper = JournalKeeper::new((stage, OWN_JOURNAL.to_owned()), own.source, true);
+        let mut keeper = JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), own.source, true);
         keeper.note_synced_before(before);
         keeper.write();
     }
@@ -267,77 +258,6 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
 /// Returns another descriptor of an open directory.
 fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
     fd.try_clone().map_err(|_| CopyFailure::Sink("fcntl", Errno::MFILE, 0))
-}
-
-/// Number of directories that stay open while a tree is removed: the tree may be deeper than the descriptor limit.
-const KEPT: usize = 4;
-
-/// Empties a directory of any depth.
-pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
-    let kept = DirectoryCache::new(KEPT);
-    let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<CachedDirectory>>| -> Attempt<_> {
-        let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);
-        let address = ReopenAddress { above, name, flags: DIRECTORY };
-        // The top directory cannot be opened again, because it has no name here.
-        Ok(CachedDirectory::new(fd, id, &address, above.map(|_| &kept)))
-    };
-    // The directories from the top to the current one, each with its name in its parent.
-    let mut path = vec![(folder(top, c"", None)?, CString::default())];
-    let mut buffer = listing_buffer();
-    while let Some((here, _)) = path.last() {
-        let fd = here.open().map_err(at_sink("openat"))?;
-        if let Some((below, name)) = empty_but_for_one(fd.as_fd(), &mut buffer)? {
-            path.push((folder(below, &name, Some(here))?, name));
-            continue;
-        }
-        drop(fd);
-        let Some((done, name)) = path.pop() else { break };
-        drop(done);
-        if let Some((above, _)) = path.last() {
-            let above = above.open().map_err(at_sink("openat"))?;
-            unlinkat(&*above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes entries until it meets a directory that is not empty, and opens that directory.
-fn empty_but_for_one(
-    dir: BorrowedFd<'_>,
-    buffer: &mut [MaybeUninit<u8>],
-) -> Attempt<Option<(OwnedFd, CString)>> {
-    let fresh = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
-    let mut found = Ok(None);
-    let listed = each_entry(fresh, buffer, |entry| {
-        found = remove_entry(dir, entry.file_name());
-        matches!(found, Ok(None))
-    });
-    let found = found?;
-    listed.map(|()| found).map_err(at_sink("getdents64"))
-}
-
-/// Removes an entry, or opens it if it is a directory that is not empty.
-fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CString)>> {
-    match unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(errno) => return Err(CopyFailure::Sink("unlinkat", errno, 0)),
-    }
-    match unlinkat(dir, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(None),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => {
-            let below = open_for_removal(dir, name).map_err(at_sink("openat"))?;
-            Ok(Some((below, name.to_owned())))
-        }
-        Err(errno) => Err(CopyFailure::Sink("unlinkat", errno, 0)),
-    }
-}
-
-fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    // The directory may have its final mode already, which may deny access.
-    let fd = open_by_force(dir, name)?;
-    let _ = fchmod(&fd, Mode::RWXU);
-    Ok(fd)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 use thalweg_core::atomic_file;
@@ -30,11 +31,11 @@ use crate::{
         walk::CopyWalker,
         whole_sync::WholeSync,
     },
-    folder::DirectoryCache,
+    fs::cached::DirectoryCache,
     identity::kind,
     names::os,
     paths::DirectoryPaths,
-    sources::{NamedSource, inspect, resolve, waves},
+    sources::{Base, Inspection, inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
@@ -46,12 +47,13 @@ pub fn copy(
     options: &CopyOptions,
     events: &dyn Events,
 ) -> Result<TreeReport, Error> {
-    copy_among((sources, destination), options, events, Concurrency::None)
+    copy_among(sources, destination, options, events, Concurrency::None)
 }
 
 /// Like [`copy`], but other processes may be at work in the destination.
 pub(crate) fn copy_among(
-    (sources, destination): (&[PathBuf], &Path),
+    sources: &[PathBuf],
+    destination: &Path,
     options: &CopyOptions,
     events: &dyn Events,
     concurrency: Concurrency,
@@ -61,28 +63,19 @@ pub(crate) fn copy_among(
     let (base, mut named) = resolve(sources, destination, options)?;
     let own;
     let mut options = options;
-    if let Some(name) = backup::of_itself(options, &base.fd, (sources, destination), &named)? {
+    if let Some(name) = backup::of_itself(options, &base.fd, sources, destination, &named)? {
         named[0].name = name;
         own = CopyOptions { backup: Backup::None, ..options.clone() };
         options = &own;
     }
     let found = inspect(named, &base, options);
     let mut run = CopyRun::new(options, events, Me::looking_at(&base.fd, options));
+    report_sources(&found, &run);
     run.concurrency = concurrency;
     run.second = found.second;
     run.room = options.dry_run.then(|| FreeSpace::of(base.fd.as_fd())).flatten();
     let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
-    for (source, reason) in found.refused {
-        run.failed(Error::Refused { path: os(&source.source).into(), reason });
-    }
-    report_sources(&found.repeated, &found.left_out, &run);
-    let path = CString::new(base.path.as_os_str().as_bytes());
-    let path = path.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
-    let paths = DirectoryPaths::root(CString::default(), path);
-    let failed = |errno, call| Error::Call { path: base.path.clone(), call, errno, bytes: 0 };
-    let fd = base.fd.try_clone().map_err(|_| failed(thalweg_sys::Errno::MFILE, "fcntl"))?;
-    let directory = Directory::base(&run, paths, fd)
-        .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
+    let directory = base_directory(&run, &base)?;
     let enough = if found.has_trees {
         prepare_walk(&mut run, base.fd.as_fd(), threads(options, sources.len(), true))
     } else {
@@ -112,19 +105,34 @@ pub(crate) fn copy_among(
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
-    report.listed = ListedFiles::new(&listed, &base.path, (destination, is_one_tree));
+    report.listed = ListedFiles::new(&listed, &base.path, destination, is_one_tree);
     shared.run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
 }
 
-/// Reports sources that the caller named twice, and with `-v` those that a filter excludes.
-fn report_sources(repeated: &[NamedSource], left_out: &[NamedSource], run: &CopyRun<'_>) {
-    for source in repeated {
+/// Returns the directory that receives all copies.
+fn base_directory(run: &CopyRun<'_>, base: &Base) -> Result<Arc<Directory>, Error> {
+    let path = || base.path.clone();
+    let name = CString::new(base.path.as_os_str().as_bytes());
+    let name = name.map_err(|_| Error::Usage("the path contains a NUL".to_owned()))?;
+    let paths = DirectoryPaths::root(CString::default(), name);
+    let errno = thalweg_sys::Errno::MFILE;
+    let failed = |_| Error::Call { path: path(), call: "fcntl", errno, bytes: 0 };
+    let fd = base.fd.try_clone().map_err(failed)?;
+    Directory::base(run, paths, fd).map_err(|failure| failure.at(path, path))
+}
+
+/// Reports sources that are refused or that the caller named twice, and with `-v` those that a filter excludes.
+fn report_sources(found: &Inspection, run: &CopyRun<'_>) {
+    for (source, reason) in &found.refused {
+        run.failed(Error::Refused { path: os(&source.source).into(), reason: reason.clone() });
+    }
+    for source in &found.repeated {
         run.events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
     }
-    for source in left_out.iter().filter(|_| run.options.verbose) {
+    for source in found.left_out.iter().filter(|_| run.options.verbose) {
         run.events.event(&Event::LeftOut { source: os(&source.source).as_ref() });
     }
 }

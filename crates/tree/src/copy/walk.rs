@@ -1,16 +1,16 @@
 //! The main loop of a worker: takes tasks from the queue, lists directories, and dispatches each entry by its file
 //! type.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
-use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, thread, time::Duration};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::name::is_reserved;
-use thalweg_sys::Errno;
 
 use crate::{
     Becomes, Event, Refusal,
     copy::{
         contents::batch::name_waiting,
         copy_entry::{CopyEntry, SourceDirectory},
+        descriptors::retry_for_descriptors,
         dest::mkdir::enter,
         directory::Directory,
         entry::{
@@ -25,10 +25,12 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_source},
-    folder::{CachedDirectory, ReopenAddress},
+    fs::{
+        cached::{CachedDirectory, ReopenAddress},
+        list::{each_entry, listing_buffer},
+    },
     identity::{Id, kind},
     left_out::ListedEntry,
-    listing::listing_buffer,
     queue::PackedNames,
 };
 
@@ -39,9 +41,6 @@ const BATCH: usize = 64;
 const MOST_WAITING: usize = 1 << 12;
 // Maximum nesting of immediately entered directories. This bounds the stack.
 const MOST_NESTED: usize = 32;
-/// Number of attempts, and the delay between them, after a failure for lack of descriptors.
-const TRIES: usize = 100;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// A worker that walks the tree.
 pub(crate) struct CopyWalker<'r> {
@@ -74,7 +73,7 @@ impl<'r> CopyWalker<'r> {
             drop(busy);
         }
         self.name_waiting();
-        self.worker.tell_now();
+        self.worker.flush_progress();
         self.worker.tally
     }
 
@@ -123,21 +122,12 @@ impl<'r> CopyWalker<'r> {
         if self.run().go_on().is_err() {
             return;
         }
-        let mut tries = 0..TRIES;
-        let done = loop {
-            match self.dispatch(entry, kind) {
-                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
-                    self.make_descriptors_free();
-                }
-                answer => break answer,
-            }
-        };
-        match done {
+        match retry_for_descriptors(self, |walker| walker.dispatch(entry, kind), Self::close_idle) {
             Ok(()) => {
                 if entry.directory.is_staged && self.run().is_checkpoint_due() {
                     entry.directory.checkpoint(self.run());
                 }
-                if self.worker.tell() {
+                if self.worker.flush_progress_when_due() {
                     self.run().events.current(&entry.source_path());
                 }
             }
@@ -228,28 +218,19 @@ impl<'r> CopyWalker<'r> {
         if self.run().go_on().is_err() {
             return;
         }
-        let mut tries = 0..TRIES;
-        let entered = loop {
-            match self.enter_and_list(entry) {
-                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
-                    self.make_descriptors_free();
-                }
-                answer => break answer,
-            }
-        };
+        let entered =
+            retry_for_descriptors(self, |walker| walker.enter_and_list(entry), Self::close_idle);
         if let Err(failure) = entered {
             self.worker.fail(entry, failure);
         }
     }
 
-    /// Closes every directory that can be opened again, and waits for a moment: other workers or other programs may
-    /// release descriptors.
-    fn make_descriptors_free(&mut self) {
+    /// Closes the files that wait, and every directory that can be opened again.
+    fn close_idle(&mut self) {
         self.name_waiting();
         if let Some(kept) = &self.run().kept {
-            kept.give_up();
+            kept.close_idle();
         }
-        thread::sleep(BETWEEN_TRIES);
     }
 
     fn enter_and_list(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
@@ -269,7 +250,7 @@ impl<'r> CopyWalker<'r> {
         let directory = enter(self.run(), entry, source.as_fd(), &stat)?;
         self.worker.tally.dirs += 1;
         if directory.is_fresh {
-            self.worker.tell_copied(entry, None);
+            self.worker.report_copied(entry, None);
         }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = ReopenAddress { above: entry.from.folder(), name: entry.source, flags };
@@ -301,37 +282,22 @@ impl<'r> CopyWalker<'r> {
         buffer: &mut [MaybeUninit<u8>],
     ) -> Attempt<()> {
         let opened = from.open()?;
-        let mut entries = RawDir::new(&opened, buffer);
         let mut batch = PackedNames::default();
-        let mut failed = Ok(());
-        while let Some(next) = entries.next() {
-            let next = match next {
-                Ok(next) => next,
-                Err(Errno::INTR) => continue,
-                Err(errno) => {
-                    failed = Err(CopyFailure::Source("getdents64", errno));
-                    break;
-                }
-            };
+        let listed = each_entry(&opened, buffer, |next| {
             let (name, kind) = (next.file_name(), next.file_type());
-            if name == c"." || name == c".." {
-                continue;
-            }
             // Other workers are idle, so the next entries of this directory are handed out in batches.
             if kind != FileType::Directory && (batch.len() > 0 || self.shared.queue.is_hungry()) {
                 batch.push((kind.as_raw_mode() >> 12) as u8, name);
                 if batch.len() == BATCH {
                     self.hand_out(directory, from, std::mem::take(&mut batch));
                 }
-                continue;
+                return true;
             }
             self.copy_entry(&CopyEntry { directory, from, source: name, name }, kind);
-            if self.run().go_on().is_err() {
-                break;
-            }
-        }
+            self.run().go_on().is_ok()
+        });
         self.batch(directory, from, batch);
-        failed
+        listed.map_err(at_source("getdents64"))
     }
 
     /// Copies listed entries of a directory. If another worker is idle, hands over half of the remaining ones,

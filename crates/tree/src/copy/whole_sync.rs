@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::{Errno, host::filesystem, io};
 
-use crate::{identity::Id, listing::DIRECTORY};
+use crate::{fs::list::DIRECTORY, identity::Id};
 
 /// A file system that one `syncfs` brings to stable storage as a whole.
 #[derive(Debug)]

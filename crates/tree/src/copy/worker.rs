@@ -1,13 +1,8 @@
 //! Per-worker state of a copy, and how a worker reports its progress.
 
 use rustix::fs::Stat;
-use std::{
-    ffi::CStr,
-    path::Path,
-    sync::LazyLock,
-    time::{Duration, Instant},
-};
-use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
+use std::{ffi::CStr, path::Path, sync::LazyLock, time::Instant};
+use thalweg_core::{Tuning, cadence::PROGRESS_FLUSH, mechanisms::LAST_RESORT};
 use thalweg_sys::buffer::Buffer;
 
 use crate::{
@@ -63,9 +58,6 @@ pub(crate) struct CopyWorker<'r> {
     pub is_by_itself: bool,
 }
 
-/// Interval between progress reports.
-const TELL: Duration = Duration::from_millis(50);
-
 impl<'r> CopyWorker<'r> {
     /// Adds a file to the manifest, if there is one.
     pub fn list_file(&mut self, entry: &CopyEntry<'_>) {
@@ -119,7 +111,7 @@ impl<'r> CopyWorker<'r> {
     }
 
     /// Reports a copied entry, with `-v`.
-    pub fn tell_copied(&self, entry: &CopyEntry<'_>, backup: Option<&CStr>) {
+    pub fn report_copied(&self, entry: &CopyEntry<'_>, backup: Option<&CStr>) {
         if !self.run.options.verbose {
             return;
         }
@@ -133,7 +125,7 @@ impl<'r> CopyWorker<'r> {
     }
 
     /// Reports the existing destination that the copy replaced, if `cp` would have removed it.
-    pub fn tell_removed(&self, entry: &CopyEntry<'_>, there: Option<&Existing>, source: &Stat) {
+    pub fn report_removed(&self, entry: &CopyEntry<'_>, there: Option<&Existing>, source: &Stat) {
         let options = self.run.options;
         let is_removed =
             |there: &Existing| there.is_unlinked_by_cp(options, source, entry.named_by_caller());
@@ -143,7 +135,7 @@ impl<'r> CopyWorker<'r> {
     }
 
     /// Reports an existing file that is overwritten in place because it cannot be replaced, with `-v`.
-    pub fn tell_written_into(&self, entry: &CopyEntry<'_>, refusal: CopyFailure) {
+    pub fn report_written_into(&self, entry: &CopyEntry<'_>, refusal: CopyFailure) {
         if self.run.options.verbose {
             let destination = &entry.destination_path();
             let refusal = &entry.error(refusal);
@@ -182,7 +174,7 @@ impl<'r> CopyWorker<'r> {
         self.tally.files += 1;
         self.list_file(entry);
         self.finished_file();
-        self.tell_copied(entry, backup);
+        self.report_copied(entry, backup);
     }
 
     /// Starts a file: bytes moved from now on belong to it.
@@ -203,16 +195,16 @@ impl<'r> CopyWorker<'r> {
     }
 
     /// Reports the progress if the interval has passed. Returns `true` if it did.
-    pub fn tell(&mut self) -> bool {
-        let due = self.last_report.elapsed() >= TELL;
+    pub fn flush_progress_when_due(&mut self) -> bool {
+        let due = self.last_report.elapsed() >= PROGRESS_FLUSH;
         if due {
-            self.tell_now();
+            self.flush_progress();
         }
         due
     }
 
     /// Reports the progress.
-    pub fn tell_now(&mut self) {
+    pub fn flush_progress(&mut self) {
         self.last_report = Instant::now();
         let progress = self.run.advance(std::mem::take(&mut self.unreported));
         self.run.events.progress(progress);

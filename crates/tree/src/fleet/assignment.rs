@@ -1,14 +1,13 @@
 //! The options and the identity of one worker.
 
 use std::{path::Path, thread, time::Duration};
+use thalweg_core::cadence::CANCEL_CHECK;
 
-use super::{member::Member, place::FleetDirectory, record::WorkerName};
+use super::{fleet_directory::FleetDirectory, member::Member, record::WorkerName};
 use crate::{CopyOptions, Events};
 
-/// Interval at which a worker looks for a plan, and for the progress of other workers.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
-
-/// Pauses between polls: short at first, so that small trees are fast, and then doubled up to [`LOOK`].
+/// Pauses between polls: short at first, so that small trees are fast, and then doubled up to
+/// [`CANCEL_CHECK`].
 #[derive(Debug)]
 pub(crate) struct Pauses(Duration);
 
@@ -20,7 +19,7 @@ impl Pauses {
     /// Sleeps, and doubles the pause for the next time.
     pub fn next(&mut self) {
         thread::sleep(self.0);
-        self.0 = (self.0 * 2).min(LOOK);
+        self.0 = (self.0 * 2).min(CANCEL_CHECK);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opens directories by their path, one name at a time from the root, and never through a symbolic link. The path to
 //! the last one stays open, because the next one is probably near it.
 
-use rustix::fs::{Mode, OFlags, fstat, mkdirat, openat};
+use rustix::fs::{Mode, fstat, mkdirat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
@@ -11,9 +11,12 @@ use thalweg_sys::Errno;
 
 use crate::{
     copy::{name_at::NameAt, staged_dir::open_new},
-    folder::{CachedDirectory, DirectoryCache, ReopenAddress},
+    fs::{
+        beneath::open_directory,
+        cached::{CachedDirectory, DirectoryCache, ReopenAddress},
+        list::DIRECTORY,
+    },
     identity::Id,
-    listing::DIRECTORY,
 };
 
 /// The open path from the root of a tree to one directory.
@@ -59,17 +62,13 @@ impl Descent {
     fn step(&self, name: &CStr) -> Result<Arc<CachedDirectory>, Errno> {
         let above = self.last();
         let dir = above.open()?;
-        let fd = match openat(dir.as_fd(), name, DIRECTORY, Mode::empty()) {
+        let fd = match open_directory(dir.as_fd(), name, DIRECTORY) {
             Err(Errno::NOENT) if self.makes => {
                 // No other user may enter it until the tree is complete.
                 match mkdirat(dir.as_fd(), name, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: dir.as_fd(), name })?,
                     Err(errno) => return Err(errno),
                 }
-            }
-            // A user may have search permission for a directory without read permission.
-            Err(Errno::ACCESS) => {
-                openat(dir.as_fd(), name, DIRECTORY | OFlags::PATH, Mode::empty())?
             }
             answer => answer?,
         };

@@ -15,8 +15,8 @@ use thalweg_sys::io;
 
 use super::{
     assignment::Pauses,
+    fleet_directory::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
     member::Member,
-    place::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
 };
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,
@@ -31,7 +31,8 @@ const LATE: Duration = Duration::from_secs(10);
 /// Returns the fleet's directory. Rank 0 creates it, and the other workers wait for it, because an existing
 /// destination does not prove that the fleet has finished.
 pub(crate) fn join(
-    (source, destination): (&Path, &Path),
+    source: &Path,
+    destination: &Path,
     member: &Member,
     events: &dyn Events,
 ) -> Result<FoundFleet, Error> {
@@ -79,7 +80,7 @@ pub(crate) fn link_in(
     };
     let (tree, destination) = (place.path.join("tree"), &*place.destination);
     let linked =
-        copy_among((slice::from_ref(&tree), destination), &options, events, Concurrency::Linkers)?;
+        copy_among(slice::from_ref(&tree), destination, &options, events, Concurrency::Linkers)?;
     if linked.error_count == 0 && linked.halted.is_none() {
         place.flag(LINKED)?;
     }

@@ -22,9 +22,9 @@ use thalweg_sys::{Errno, io};
 use super::{
     descent::Descent,
     existing::link_in,
-    mover::{FleetPaths, error_of},
-    place::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
+    fleet_directory::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
     plan::{FleetPlan, FleetTask, PlanEntry, SourceStamp},
+    task_runner::{FleetPaths, error_of},
     watch::FleetWatch,
 };
 use crate::{
@@ -59,7 +59,9 @@ struct ThreadPaths {
 
 /// Completes and publishes the tree. Also returns the number of its files.
 pub(crate) fn finish(
-    (source, place, plan): (&Path, &FleetDirectory, &FleetPlan),
+    source: &Path,
+    place: &FleetDirectory,
+    plan: &FleetPlan,
     grounds: FleetPaths<'_>,
     options: &CopyOptions,
     events: &dyn Events,
@@ -82,7 +84,7 @@ pub(crate) fn finish(
     let mut errors = check.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
     let options = CopyOptions { target: Target::Exact, resume: true, ..options.clone() };
     let (sources, tree) = ([source.to_owned()], grounds.tree_path.join("."));
-    let mut report = copy_among((&sources[..], &*tree), &options, events, Concurrency::Stragglers)?;
+    let mut report = copy_among(&sources[..], &tree, &options, events, Concurrency::Stragglers)?;
     if let Some(lost) = report.errors.iter().position(Error::loses_written_bytes)
         && options.fsync == Fsync::Always
     {
@@ -145,7 +147,7 @@ impl FinishCheck<'_> {
         };
         let mut ways = match ways() {
             Ok(ways) => ways,
-            Err(errno) => return self.tell(failed(&self.place.path, "openat")(errno)),
+            Err(errno) => return self.report_error(failed(&self.place.path, "openat")(errno)),
         };
         while self.events.go_on().is_ok() {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
@@ -165,12 +167,12 @@ impl FinishCheck<'_> {
                         self.large(file, &entry, &mut ways);
                     }
                 }
-                Err(error) => return self.tell(self.place.no_plan(error)),
+                Err(error) => return self.report_error(self.place.no_plan(error)),
             }
         }
     }
 
-    fn tell(&self, error: Error) {
+    fn report_error(&self, error: Error) {
         self.events.event(&Event::Failed(&error));
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
@@ -206,7 +208,10 @@ impl FinishCheck<'_> {
 
     fn expect(&self, entry: &PlanEntry, done: Attempt<()>) {
         if let Err(failure) = done {
-            self.tell(error_of((failure, FleetPaths::path_of(self.grounds.tree_path, entry))));
+            self.report_error(error_of(
+                failure,
+                &FleetPaths::path_of(self.grounds.tree_path, entry),
+            ));
         }
     }
 

@@ -14,12 +14,11 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    assignment::LOOK,
-    place::{FINISHER, FleetDirectory},
+    fleet_directory::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
 use crate::{Error, Event, Events, Progress, read::fill};
@@ -90,7 +89,7 @@ impl<'f> Finisher<'f> {
                 return Ok(Some(alive(theirs)));
             }
             drop(theirs);
-            thread::sleep(LOOK);
+            thread::sleep(CANCEL_CHECK);
         }
         Ok(None)
     }

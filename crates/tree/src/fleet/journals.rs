@@ -13,14 +13,14 @@ use thalweg_sys::{Errno, io};
 use super::{
     bits::Bits,
     boot::WorkerBoot,
+    fleet_directory,
     line::{JournalLine, LINE},
-    place,
     plan::Indexed,
     record::{MOST, WorkerName, WorkerRecord},
 };
 use crate::{
+    fs::list::{DIRECTORY, each_entry, listing_buffer},
     identity::{mtime, size},
-    listing::{DIRECTORY, each_entry, listing_buffer},
     read::fill,
 };
 
@@ -93,7 +93,7 @@ impl Journals {
             let Some(name) = WorkerName::parse(&file, JOURNAL) else { continue };
             // The file is opened each time, because only an open makes NFS ask the server again (nfs(5),
             // close-to-open).
-            let Some(fd) = place::open(folder, &file)? else { continue };
+            let Some(fd) = fleet_directory::open(folder, &file)? else { continue };
             let fresh = || JournalReader {
                 name,
                 boot: None,
@@ -219,14 +219,14 @@ fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: Worke
 
 /// Returns `true` if a worker of this machine is dead. Locks of other machines may be invisible here.
 fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
-    let file = place::open(folder, &name.file(JOURNAL)).ok().flatten();
+    let file = fleet_directory::open(folder, &name.file(JOURNAL)).ok().flatten();
     let lock = |file: &OwnedFd| flock(file, FlockOperation::NonBlockingLockExclusive);
     name.host == me.host && file.is_some_and(|file| lock(&file).is_ok())
 }
 
 /// Returns the report that a worker wrote when it ended.
 pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
-    let fd = place::open(folder, &name.file(REPORT)).ok()??;
+    let fd = fleet_directory::open(folder, &name.file(REPORT)).ok()??;
     let mut text = vec![0; MOST];
     let len = fill(fd.as_fd(), &mut text, 0).ok()?;
     serde_json::from_slice(&text[..len]).ok()
@@ -262,7 +262,8 @@ impl JournalWriter {
         folder: BorrowedFd<'_>,
         name: &WorkerName,
         plan: u64,
-        (before, is_synced): (Option<&WorkerRecord>, bool),
+        before: Option<&WorkerRecord>,
+        is_synced: bool,
     ) -> Result<Self, Errno> {
         let (access, file) = (OFlags::WRONLY | OFlags::APPEND, name.file(JOURNAL));
         let file = match before {
@@ -328,9 +329,9 @@ mod tests {
         let index = index(10);
         let name = |rank| WorkerName::of_this(rank, None);
         let (one, other) = (name(1), name(2));
-        let mine = JournalWriter::begin(folder.as_fd(), &one, 7, (None, false)).unwrap();
-        let theirs = JournalWriter::begin(folder.as_fd(), &other, 7, (None, false)).unwrap();
-        let stale = JournalWriter::begin(folder.as_fd(), &name(3), 6, (None, false)).unwrap();
+        let mine = JournalWriter::begin(folder.as_fd(), &one, 7, None, false).unwrap();
+        let theirs = JournalWriter::begin(folder.as_fd(), &other, 7, None, false).unwrap();
+        let stale = JournalWriter::begin(folder.as_fd(), &name(3), 6, None, false).unwrap();
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
@@ -369,7 +370,7 @@ mod tests {
         let index = index(10);
         let names = [5, 6, 7].map(|began| WorkerName::of_this(1, Some(began)));
         let other = WorkerName::of_this(2, Some(1));
-        let begin = |name| JournalWriter::begin(folder.as_fd(), name, 7, (None, false)).unwrap();
+        let begin = |name| JournalWriter::begin(folder.as_fd(), name, 7, None, false).unwrap();
         let places = || {
             let mut journals = Journals::new(7, &index);
             journals.refresh(folder.as_fd(), &index).unwrap();

@@ -8,23 +8,23 @@ use std::{
 use thalweg_core::atomic_file::unlink;
 
 use super::{
-    mover::FleetPaths,
-    place::{self, EPOCH, failed},
+    fleet_directory::{self, EPOCH, failed},
     plan::FleetTask,
     status::FleetProgress,
+    task_runner::FleetPaths,
 };
 use crate::Error;
 
 /// Makes the workers of the fleet for `path` stop at their next step. Workers started later continue the work.
 pub fn stop(path: &Path) -> Result<(), Error> {
-    let Some((fd, folder)) = place::find(path)? else { return Ok(()) };
+    let Some((fd, folder)) = fleet_directory::find(path)? else { return Ok(()) };
     unlink(fd.as_fd(), EPOCH).map_err(failed(&folder, "unlinkat"))
 }
 
 /// Returns the first `most` files, relative to the source, that no worker has copied completely. Files that belong to
 /// no task are not included.
 pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
-    let Some((fd, folder)) = place::find(path)? else { return Ok(Vec::new()) };
+    let Some((fd, folder)) = fleet_directory::find(path)? else { return Ok(Vec::new()) };
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
         return Ok(Vec::new());
     };
@@ -34,7 +34,7 @@ pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
             break;
         }
         let of = |entry| FleetPaths::path_of(Path::new(""), entry);
-        match plan.task(n).map_err(|why| place::no_plan(&folder, why))? {
+        match plan.task(n).map_err(|why| fleet_directory::no_plan(&folder, why))? {
             FleetTask::Files(some) => files.extend(some.iter().map(of)),
             FleetTask::Stretch { file, entry, .. } => {
                 files.extend(large.insert(file).then(|| of(&entry)));

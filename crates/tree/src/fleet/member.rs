@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::place::FleetTarget;
+use super::fleet_directory::FleetTarget;
 
 /// Default number of bytes of a task: large compared to the overhead of a task, and small enough to be done twice.
 pub const TASK_BYTES: u64 = 128 << 20;

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     assignment::{Assignment, Pauses},
     existing::expect_links,
-    place::{PLAN, failed},
+    fleet_directory::{PLAN, failed},
     plan::{FleetPlan, PlanWriter, Surveyed},
     survey::{Trouble, survey},
 };
@@ -51,7 +51,8 @@ impl Assignment<'_> {
         let top = stat(self.source).map_err(failed(self.source, "stat"))?;
         let (device, writer) = (top.st_dev, PlanWriter::new(file, id, Surveyed::of(&top)));
         let task_bytes = self.member.task_size();
-        let written = survey((self.source, device), self.options, task_bytes, self.events, writer)?;
+        let (options, events) = (self.options, self.events);
+        let written = survey(self.source, device, options, task_bytes, events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
             Fsync::Never => Ok(()),
             // The plan is only one file, but without it no later run can continue.
@@ -71,7 +72,7 @@ impl Assignment<'_> {
             Trouble::Cancelled => Ok(false),
             Trouble::Write(errno) => Err(failed(&place.path, "pwrite")(errno)),
             Trouble::TooMany => {
-                let why = "there are more tasks than a worker can hold: make them larger";
+                let why = "too many tasks for one worker; make them larger";
                 Err(Error::Usage(why.to_owned()))
             }
         }

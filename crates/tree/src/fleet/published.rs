@@ -12,8 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     Refusal, evidence,
+    fs::list::{DIRECTORY, each_entry, listing_buffer},
     identity::kind,
-    listing::{DIRECTORY, each_entry, listing_buffer},
     times,
 };
 

@@ -1,24 +1,22 @@
 //! Checks whether a tree can be copied into an existing directory.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, fstat, openat, statat};
-use std::{
-    ffi::CStr,
-    os::fd::{AsFd, OwnedFd},
-    path::Path,
-};
+use std::{os::fd::AsFd, path::Path};
 use thalweg_sys::Errno;
 
 use crate::{
     Error,
+    copy::name_at::NameAt,
+    fs::list::{DIRECTORY, ancestors},
     identity::{Id, kind},
-    listing::{DIRECTORY, ancestors},
     names::c_string,
 };
 
 /// Refuses a destination that files beside it cannot be linked into, and one that contains the source.
 pub(crate) fn expect_room(
-    (above, name): (&OwnedFd, &CStr),
-    (source, destination): (&Path, &Path),
+    NameAt { dir: above, name }: NameAt<'_>,
+    source: &Path,
+    destination: &Path,
 ) -> Result<(), Error> {
     let shown = destination.display();
     let call =
@@ -27,19 +25,19 @@ pub(crate) fn expect_room(
     let there = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) if kind(&there) == FileType::Directory => there,
         Ok(_) | Err(Errno::NOENT) => {
-            return refused(format!("'{shown}' is no folder that is there"));
+            return refused(format!("'{shown}' is not an existing directory"));
         }
         Err(errno) => return Err(call(destination, "newfstatat", errno)),
     };
     let beside = fstat(above).map_err(|errno| call(destination, "fstat", errno))?;
     if beside.st_dev != there.st_dev {
-        return refused(format!("'{shown}' is on another file system than the folder above it"));
+        return refused(format!("'{shown}' is on another file system than its parent directory"));
     }
     let from = openat(CWD, &*c_string(source.as_os_str())?, DIRECTORY, Mode::empty());
     let from = from.map_err(|errno| call(source, "openat", errno))?;
     let up = ancestors(from.as_fd()).map_err(|errno| call(source, "openat", errno))?;
     if up.contains(&Id::of(&there)) {
-        return refused(format!("'{}' lies in '{shown}'", source.display()));
+        return refused(format!("'{}' is inside '{shown}'", source.display()));
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ impl TaskShare {
 
     /// Creates the order for a worker that has this place among others of its rank; `None` if it is alone. Two that
     /// follow one order would do each task at the same time. Therefore it has no own tasks: it helps from the end.
-    pub fn beside(index: &[Indexed], (rank, size): (u32, u32), place: Option<u32>) -> Self {
+    pub fn beside(index: &[Indexed], rank: u32, size: u32, place: Option<u32>) -> Self {
         let Some(place) = place else { return Self::new(index, rank, size) };
         let size = size.max(1);
         Self::new(index, size.saturating_add(rank.saturating_add(place) % size), size)
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn workers_of_one_rank_take_other_orders_and_come_to_every_task() {
         let order = |rank, size, place| -> Vec<usize> {
-            let mut share = TaskShare::beside(&index(7), (rank, size), place);
+            let mut share = TaskShare::beside(&index(7), rank, size, place);
             let none = Bits::new(7);
             std::iter::from_fn(|| share.next(&none)).collect()
         };

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    fleet_directory::{self, EPOCH, FINISHER, FULL, PLAN, TREE, failed, no_plan},
     journals::Journals,
-    place::{self, EPOCH, FINISHER, FULL, PLAN, TREE, failed, no_plan},
     plan::FleetPlan,
     record::WorkerRecord,
 };
@@ -59,7 +59,9 @@ impl FleetProgress {
     /// Reads the plan and the journals in this directory; `None` if the plan does not exist.
     pub fn of(fd: BorrowedFd<'_>, folder: &Path) -> Result<Option<Self>, Error> {
         let call = |call| failed(folder, call);
-        let Some(plan) = place::open(fd, PLAN).map_err(call("openat"))? else { return Ok(None) };
+        let Some(plan) = fleet_directory::open(fd, PLAN).map_err(call("openat"))? else {
+            return Ok(None);
+        };
         let plan = FleetPlan::read(plan).map_err(|why| no_plan(folder, why))?;
         let mut journals = Journals::new(plan.id, &plan.index);
         journals.refresh(fd, &plan.index).map_err(call("openat"))?;
@@ -70,7 +72,7 @@ impl FleetProgress {
 /// Returns the status of the fleet for `path`, which may also be the fleet's directory. Returns `None` if no fleet
 /// exists, or if it has finished and its directory is being removed.
 pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
-    let Some((fd, folder)) = place::find(path)? else { return Ok(None) };
+    let Some((fd, folder)) = fleet_directory::find(path)? else { return Ok(None) };
     let mut status = FleetStatus {
         phase: FleetPhase::Survey,
         tasks: 0,
@@ -81,7 +83,7 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
         workers: Vec::new(),
         folder: folder.clone(),
     };
-    let has = |name| place::has(fd.as_fd(), name);
+    let has = |name| fleet_directory::has(fd.as_fd(), name);
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
         // A worker that removes the directory removes the plan first, and the tree before the flags.
         let is_over = has(FINISHER) || !has(TREE);

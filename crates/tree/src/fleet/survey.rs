@@ -22,11 +22,11 @@ use super::{
 use crate::{
     CopyOptions, Error, Events, When,
     copy::contents::sparse::{next_extent, seems_sparse},
+    fs::walk::{Kinds, Visit, WalkEntry, WalkRoot, WalkShared, WalkTask as Walk, walk},
     identity::{kind, size},
     names::c_string,
     read::open,
     threads::for_reading,
-    walk::{Kinds, Visit, WalkEntry, WalkRoot, WalkShared, WalkTask as Walk, walk},
 };
 
 /// The survey of one source.
@@ -64,16 +64,16 @@ pub(crate) struct SurveyThread {
     bytes: u64,
 }
 
-/// Writes the plan of a source into an empty file.
+/// Writes the plan of a source into an empty file. `device`: the device number of the source.
 pub(crate) fn survey(
-    source: (&Path, u64),
+    source: &Path,
+    device: u64,
     options: &CopyOptions,
     task_bytes: u64,
     events: &dyn Events,
     plan: PlanWriter,
 ) -> Result<Result<OwnedFd, Trouble>, Error> {
-    let (path, device) = source;
-    let root = WalkRoot::open([Some(&c_string(path.as_os_str())?), None])?;
+    let root = WalkRoot::open([Some(&c_string(source.as_os_str())?), None])?;
     let writing = Mutex::new(Writing { plan, files: 0, trouble: None });
     let survey = PlanSurvey { options, events, task_bytes, device, writing };
     let hands = walk(&survey, [Walk::Tree(Arc::new(root))], for_reading(options.jobs));
@@ -235,7 +235,7 @@ mod tests {
         let file = OwnedFd::from(tempfile::tempfile().unwrap());
         let top = rustix::fs::stat(source).unwrap();
         let (device, writer) = (top.st_dev, PlanWriter::new(file, 1, Surveyed::of(&top)));
-        let plan = survey((source, device), options, task_bytes, &(), writer).unwrap().unwrap();
+        let plan = survey(source, device, options, task_bytes, &(), writer).unwrap().unwrap();
         let plan = FleetPlan::read(plan).unwrap();
         (0..plan.index.len()).map(|n| plan.task(n).unwrap()).collect()
     }

@@ -8,15 +8,12 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
-use super::place::{FULL, SYNC_FAILED, has};
+use super::fleet_directory::{FULL, SYNC_FAILED, has};
 use crate::{Event, Events, Progress};
-
-/// Interval at which the fleet's directory is checked.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The reason why a worker stops before all tasks are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +88,7 @@ impl Events for FleetWatch<'_> {
         if now < self.due.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.due.store(now + LOOK.as_millis() as u64, Ordering::Relaxed);
+        self.due.store(now + CANCEL_CHECK.as_millis() as u64, Ordering::Relaxed);
         self.look()
     }
 }

@@ -10,26 +10,27 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use thalweg_core::cadence::RETRY_PAUSE;
 use thalweg_sys::{Errno, io, usage, usage::Usage};
 
 use super::{
-    assignment::{Assignment, LOOK, Pauses},
+    assignment::{Assignment, Pauses},
     existing::join,
     finish::finish,
     finisher::Finisher,
-    journals::{JournalWriter, Journals, REPORT, report},
-    member::{Duty, Member},
-    mover::FleetPaths,
-    place::{
+    fleet_directory::{
         EPOCH, FULL, FleetDirectory, FleetTarget, FoundFleet, LINKED, PLAN, SYNC_FAILED, failed,
     },
+    journals::{JournalWriter, Journals, REPORT, report},
+    member::{Duty, Member},
     plan::{FleetPlan, Surveyed},
     published::sync_name,
     record::{WorkerName, WorkerRecord},
+    task_runner::FleetPaths,
 };
 use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
-    TreeReport, Update, copy::run::share, error::cannot_take_more, folder::DirectoryCache,
+    TreeReport, Update, copy::run::share, error::cannot_take_more, fs::cached::DirectoryCache,
     identity::kind, threads::or_processors,
 };
 
@@ -96,7 +97,7 @@ pub fn work(
         folder: PathBuf::new(),
     };
     let found = if options.target == Target::Exact {
-        join((source, destination), member, events)?
+        join(source, destination, member, events)?
     } else {
         FleetDirectory::make(source, destination, member.how())?
     };
@@ -161,12 +162,12 @@ fn check(source: &Path, options: &CopyOptions) -> Result<(), Error> {
     let is_part = options.filter.is_some() || options.keeps_paths() || options.attributes_only;
     if !is_archive || changes_what_is_there || is_part || options.dry_run || options.list.is_some()
     {
-        let why = "a fleet copies a whole folder as -a does, into a new one";
+        let why = "a fleet copies a whole directory with the options of -a into a new one";
         return Err(Error::Usage(why.to_owned()));
     }
     let stat = lstat(source).map_err(failed(source, "lstat"))?;
     if kind(&stat) != FileType::Directory {
-        let why = format!("'{}' is no folder: a fleet copies one", source.display());
+        let why = format!("'{}' is not a directory; a fleet copies one", source.display());
         return Err(Error::Usage(why));
     }
     Ok(())
@@ -211,7 +212,7 @@ impl Assignment<'_> {
             kept: &kept,
         };
         if self.member.moves() {
-            self.take_part(&plan, &mut journals, (grounds, threads), report)?;
+            self.take_part(&plan, &mut journals, grounds, threads, report)?;
         }
         if report.tree.halted.is_some() || place.has(SYNC_FAILED) {
             return Ok(());
@@ -223,7 +224,7 @@ impl Assignment<'_> {
     fn expect_own_plan(&self, plan: &FleetPlan) -> Result<(), Error> {
         match self.member.duty {
             Duty::Move { plan: expected, .. } if expected != plan.id => {
-                let why = "it is of another fleet than this worker was told".to_owned();
+                let why = "it belongs to another fleet".to_owned();
                 let path = self.place.path.join("plan");
                 Err(Error::Refused { path, reason: Refusal::NoPlan(why) })
             }
@@ -264,7 +265,7 @@ impl Assignment<'_> {
         // Workers that are still moving data stop.
         place.take_away(EPOCH)?;
         self.wait_for_others(plan, journals);
-        self.finish(plan, journals, grounds, (report, &finisher))
+        self.finish(plan, journals, grounds, report, &finisher)
     }
 
     /// Performs tasks, and records them in its own journal and report.
@@ -272,17 +273,18 @@ impl Assignment<'_> {
         &self,
         plan: &FleetPlan,
         journals: &mut Journals,
-        (grounds, threads): (FleetPaths<'_>, usize),
+        grounds: FleetPaths<'_>,
+        threads: usize,
         report: &mut FleetReport,
     ) -> Result<(), Error> {
         let folder = self.place.fd.as_fd();
         let before = self.member.began.and_then(|_| self::report(folder, &self.name));
         let is_synced = self.options.fsync == Fsync::Always;
-        let own = JournalWriter::begin(folder, &self.name, plan.id, (before.as_ref(), is_synced));
+        let own = JournalWriter::begin(folder, &self.name, plan.id, before.as_ref(), is_synced);
         let own = own.map_err(failed(&self.place.path, "openat"))?;
         if !journals.are_all_done(&plan.index) {
-            let (told, tree) = ((journals, &own), &mut report.tree);
-            report.done = self.move_tasks(plan, told, (grounds, threads), tree)?;
+            let tree = &mut report.tree;
+            report.done = self.move_tasks(plan, journals, &own, grounds, threads, tree)?;
         }
         let said = WorkerRecord::of(&self.name, report.done, own.seconds(), &report.tree);
         self.say(&match before {
@@ -318,7 +320,7 @@ impl Assignment<'_> {
             if journals.at_work(folder, &self.name) == 0 {
                 return;
             }
-            thread::sleep(LOOK / 10);
+            thread::sleep(RETRY_PAUSE);
         }
     }
 
@@ -327,10 +329,11 @@ impl Assignment<'_> {
         plan: &FleetPlan,
         journals: &Journals,
         grounds: FleetPaths<'_>,
-        (report, finisher): (&mut FleetReport, &Finisher<'_>),
+        report: &mut FleetReport,
+        finisher: &Finisher<'_>,
     ) -> Result<(), Error> {
         let place = self.place;
-        let finished = match finish((self.source, place, plan), grounds, self.options, finisher) {
+        let finished = match finish(self.source, place, plan, grounds, self.options, finisher) {
             // Another worker considered this one dead, and was faster.
             Err(error) if !error.loses_written_bytes() && place.is_published(self.source) => {
                 return Ok(());
@@ -370,7 +373,7 @@ impl Assignment<'_> {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "'{}' is another folder than the plan in '{}' is of",
+            "'{}' is not the directory of the plan in '{}'",
             self.source.display(),
             self.place.path.display()
         )))

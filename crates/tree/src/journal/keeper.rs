@@ -14,7 +14,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 
 use super::{Journal, JournalError, JournalSource, MOST, SIZE, boot_id};
-use crate::{identity::size, ranges::Ranges};
+use crate::{identity::size, ranges::Ranges, times::ChangeTime};
 
 /// Writes the progress of a transfer to its journal at intervals.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 impl<D: std::os::fd::AsFd> JournalKeeper<D> {
     /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
-    pub fn new((dir, name): (D, CString), source: JournalSource, exists: bool) -> Self {
+    pub fn new(dir: D, name: CString, source: JournalSource, exists: bool) -> Self {
         // Few transfers take long enough to write a journal, so the boot ID is read only when it is written.
         let (done, boot_id) = (Ranges::default(), String::new());
         let journal = Journal { source, done, boot_id, synced_before: None };
@@ -75,7 +75,7 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
     }
 
     /// Records that all files in the directory which were last changed before this moment are on stable storage.
-    pub(crate) fn note_synced_before(&mut self, moment: (i64, u32)) {
+    pub(crate) fn note_synced_before(&mut self, moment: ChangeTime) {
         self.journal.synced_before = Some(moment);
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         let dir = fs::File::open(place.path()).unwrap();
         let source = || JournalSource::Local(Identity::of(&fstat(&dir).unwrap()));
-        let keeper = || JournalKeeper::new((dir.as_fd(), c"journal".to_owned()), source(), true);
+        let keeper = || JournalKeeper::new(dir.as_fd(), c"journal".to_owned(), source(), true);
         mknodat(&dir, c"journal", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         keeper().write();
         assert!(keeper().earlier().is_none());

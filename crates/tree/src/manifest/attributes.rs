@@ -19,11 +19,11 @@ use crate::{
         attributes::{Bearer, taken},
         run::{self, CompareRun, SideFailure},
     },
+    fs::walk::{Kinds, Visit, WalkEntry, WalkShared, walk},
     identity::{Id, kind},
     names::os_bytes,
     threads::for_reading,
     times::{self, Resolution},
-    walk::{Kinds, Visit, WalkEntry, WalkShared, walk},
 };
 
 /// The first line of the file.
@@ -97,7 +97,8 @@ impl TreeAttributes {
     /// core. Entries that could not be read are errors in the returned [`Comparison`].
     pub fn of(
         path: &Path,
-        (jobs, own): (usize, &[&Path]),
+        jobs: usize,
+        own: &[&Path],
         events: &dyn Events,
     ) -> Result<(Self, Comparison), Error> {
         let looking = Looking { run: CompareRun::new(events), own: ids(own) };
@@ -143,12 +144,12 @@ impl TreeAttributes {
                 return if end.entries == count {
                     Ok(Self(entries))
                 } else {
-                    Err(wrong(number, &format!("{count} lines before it, not {}", end.entries)))
+                    Err(wrong(number, &format!("{count} entries, expected {}", end.entries)))
                 };
             }
             let entry: AttributesEntry = match serde_json::from_slice(line) {
                 Ok(entry) => entry,
-                Err(_) if line.is_empty() => return Err(wrong(number, "the last one is missing")),
+                Err(_) if line.is_empty() => return Err(wrong(number, "the last line is missing")),
                 Err(error) => return Err(wrong(number, &error.to_string())),
             };
             let path = decoded(&entry.path).ok_or_else(|| wrong(number, "no path"))?;
@@ -162,18 +163,19 @@ impl TreeAttributes {
     pub fn check(
         &self,
         here: &Self,
-        (destination, ignore_extra): (&Path, bool),
+        destination: &Path,
+        ignore_extra: bool,
         events: &dyn Events,
         found: &mut Comparison,
     ) {
         // A single file may have another name on the other side.
         if let ([(_, was)], [(_, is)], false) = (&*self.all(), &*here.all(), destination.is_dir()) {
-            return compare(was, is, destination, (events, found));
+            return compare(was, is, destination, events, found);
         }
         let path = |name: &[u8]| destination.join(os_bytes(name));
         for (name, entry) in &self.0 {
             match here.0.get(name) {
-                Some(is) => compare(entry, is, &path(name), (events, found)),
+                Some(is) => compare(entry, is, &path(name), events, found),
                 None if entry.kind == AttributesKind::File => {}
                 None => {
                     found.missing += 1;
@@ -201,7 +203,8 @@ fn compare(
     was: &AttributesEntry,
     is: &AttributesEntry,
     path: &Path,
-    (events, found): (&dyn Events, &mut Comparison),
+    events: &dyn Events,
+    found: &mut Comparison,
 ) {
     let how = if was.kind != is.kind {
         // The comparison of hashes has already reported that the entry is not a file.
@@ -408,7 +411,7 @@ mod tests {
     fn what_was_cut_short_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a b"), "x").unwrap();
-        let (all, _) = TreeAttributes::of(folder.path(), (1, &[]), &()).unwrap();
+        let (all, _) = TreeAttributes::of(folder.path(), 1, &[], &()).unwrap();
         let text = all.text();
         assert_eq!(TreeAttributes::parse(&text).unwrap(), all);
         for len in 0..text.len() - 1 {

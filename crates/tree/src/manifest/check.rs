@@ -14,8 +14,8 @@ use super::{
 use crate::{
     Error, Events, Hash,
     compare::{Comparison, run::CompareRun},
+    fs::walk::{WalkTask, walk},
     threads::for_reading,
-    walk::{WalkTask, walk},
 };
 
 /// Options of a comparison with a manifest.

@@ -15,10 +15,10 @@ use thalweg_sys::Errno;
 use super::{Digest, Manifest};
 use crate::{
     Error, Hash,
+    fs::walk::{WalkRoot, failed_call},
     identity::kind,
     names::{c_string, os_bytes},
     read::open,
-    walk::{WalkRoot, failed_call},
 };
 
 /// The name and the errno of a failed call.
@@ -56,7 +56,7 @@ impl FilesLocation {
         }
         if manifest.lines.len() != 1 {
             let count = manifest.lines.len();
-            let message = format!("one file, and a manifest of {count}: name the folder");
+            let message = format!("the manifest lists {count} files; name the directory");
             return Err(Error::Usage(message));
         }
         Ok(Self::File(destination.to_owned()))

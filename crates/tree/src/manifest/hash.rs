@@ -13,10 +13,10 @@ use crate::{
         DifferenceKind, Finding,
         run::{self, BUFFER, CompareRun},
     },
+    fs::walk::{WalkRoot, failed_call},
     hashing::{Digest, Hasher},
     identity::{Id, size},
     read::fill,
-    walk::{WalkRoot, failed_call},
 };
 
 /// Returns the identities of those files that exist.
@@ -75,8 +75,8 @@ pub(crate) enum LineTarget {
 impl Hashing<'_> {
     /// Hashes a whole file on this thread.
     pub fn hash_here(&self, hand: &mut HashThread, subject: &HashedFile, hashes: &[Hash]) {
-        let told = size(&subject.stat);
-        match self.digests(hand, subject.fd.as_fd(), (hashes, told)) {
+        let reported = size(&subject.stat);
+        match self.digests(hand, subject.fd.as_fd(), hashes, reported) {
             Ok(Some((digests, bytes))) => self.hashed(hand, subject, &digests, bytes),
             // The operation was cancelled.
             Ok(None) => {}
@@ -95,13 +95,14 @@ impl Hashing<'_> {
         }
     }
 
-    /// Returns the digests of a whole file and its actual size. `told`: the size that `fstat` reported, which may
+    /// Returns the digests of a whole file and its actual size. `reported`: the size that `fstat` reported, which may
     /// differ. Returns `None` if the operation is cancelled.
     fn digests(
         &self,
         hand: &mut HashThread,
         fd: BorrowedFd<'_>,
-        (hashes, told): (&[Hash], u64),
+        hashes: &[Hash],
+        reported: u64,
     ) -> Result<Option<(Vec<Digest>, u64)>, HashFailure> {
         let mut hashers: Vec<Hasher> = hashes.iter().map(|hash| Hasher::new(*hash)).collect();
         let mut at = 0;
@@ -115,7 +116,7 @@ impl Hashing<'_> {
             at += got as u64;
             self.run.advance(&mut hand.run, 0, got as u64);
             // A reported size of 0 is often wrong (/proc).
-            if got < BUFFER || (at == told && told > 0) {
+            if got < BUFFER || (at == reported && reported > 0) {
                 break;
             }
             if self.run.go_on().is_err() {

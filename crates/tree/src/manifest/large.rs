@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     Hash,
+    fs::walk::{Visit, WalkShared, failed_call},
     hashing::PartialHash,
     identity::size,
     pieces::{PIECE, Pieces},
     read::fill,
-    walk::{Visit, WalkShared, failed_call},
 };
 
 /// A task of the walk.
@@ -44,7 +44,8 @@ impl LargeHash {
     pub fn share(
         subject: HashedFile,
         crew: &WalkShared<'_, impl Visit<Work = HashWork>>,
-        (hashing, hand): (&Hashing<'_>, &mut HashThread),
+        hashing: &Hashing<'_>,
+        hand: &mut HashThread,
     ) {
         let pieces = Pieces::new(size(&subject.stat));
         let done = (0..pieces.count()).map(|_| None).collect();

@@ -38,10 +38,10 @@ pub enum Malformed {
     #[error("UTF-16 text: save the list as UTF-8")]
     Encoding,
     /// A backslash is followed by a character other than `n`, `r` and backslash.
-    #[error("a backslash in the name that escapes nothing")]
+    #[error("invalid backslash escape in the name")]
     Escape,
     /// The name is empty or contains a NUL.
-    #[error("no file has an empty name, or one with a NUL")]
+    #[error("the name is empty or contains a NUL")]
     Name,
 }
 

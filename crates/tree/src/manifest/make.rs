@@ -12,10 +12,10 @@ use super::{
 use crate::{
     Error, Events, Hash, ListedFiles,
     compare::{Comparison, run::CompareRun},
+    fs::walk::{WalkRoot, WalkTask, failed_call, walk},
     identity::kind,
     names::{c_string, cut},
     threads::for_reading,
-    walk::{WalkRoot, WalkTask, failed_call, walk},
 };
 
 /// A new manifest and its report.
@@ -33,7 +33,8 @@ pub struct NewManifest {
 pub fn make(
     path: &Path,
     hash: Hash,
-    (jobs, own): (usize, &[&Path]),
+    jobs: usize,
+    own: &[&Path],
     events: &dyn Events,
 ) -> Result<NewManifest, Error> {
     let own = ids(own);
@@ -47,7 +48,8 @@ pub fn make(
 pub fn make_of(
     listed: &ListedFiles,
     hash: Hash,
-    (jobs, own): (usize, &Path),
+    jobs: usize,
+    own: &Path,
     events: &dyn Events,
 ) -> Result<NewManifest, Error> {
     let own = ids(&[own]);

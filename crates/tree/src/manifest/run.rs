@@ -13,10 +13,10 @@ use super::{
 use crate::{
     Error, Hash, Refusal,
     compare::{DifferenceKind, Finding, run},
+    fs::walk::{Kinds, Visit, WalkEntry, WalkShared, failed_call},
     identity::{Id, kind, size},
     pieces::Pieces,
     read::{drop_cached, open},
-    walk::{Kinds, Visit, WalkEntry, WalkShared, failed_call},
 };
 
 impl Visit for Hashing<'_> {
@@ -61,7 +61,7 @@ impl Visit for Hashing<'_> {
                 }
             }
             (HashWork::Lines(lines), HashJob::Check(check)) => {
-                self.check_lines(crew, hand, (check, lines))
+                self.check_lines(crew, hand, check, lines)
             }
             (HashWork::Lines(names), HashJob::Make(make)) => {
                 names.for_each(|index| self.listed(crew, hand, make, index));
@@ -156,7 +156,7 @@ impl Hashing<'_> {
         }
         let hashes = self.hashes(&subject.what);
         if hashes == [Hash::Blake3] && Pieces::suit(size(&subject.stat)) {
-            return LargeHash::share(subject, crew, (self, hand));
+            return LargeHash::share(subject, crew, self, hand);
         }
         self.hash_here(hand, &subject, &hashes);
     }
@@ -166,7 +166,8 @@ impl Hashing<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut HashThread,
-        (check, lines): (&ManifestCheck<'_>, Range<usize>),
+        check: &ManifestCheck<'_>,
+        lines: Range<usize>,
     ) {
         for line in lines {
             if self.run.go_on().is_err() {

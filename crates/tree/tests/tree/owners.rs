@@ -207,7 +207,7 @@ fn a_fleet_does_not_work_in_a_directory_that_another_user_made_or_may_change() {
         refused
     };
     give_away(&planted);
-    assert!(refused().contains("belongs to user 65534: left alone"), "{}", refused());
+    assert!(refused().contains("belongs to user 65534; remove it first"), "{}", refused());
     chownat(CWD, &planted, Some(Uid::ROOT), None, AtFlags::empty()).unwrap();
     chmod(&planted, 0o770);
     assert!(refused().contains("can be written by other users (mode 0770)"), "{}", refused());

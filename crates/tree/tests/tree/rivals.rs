@@ -151,7 +151,7 @@ fn what_a_new_tree_holds_already_is_not_replaced() {
         let same = |at: &Path| fs::write(at.join(".to.thalweg-part/f"), "the other").unwrap();
         let options = CopyOptions { jobs: 1, ..recursive() };
         let report = raced(at, &options, (call, 1), same);
-        assert!(problems(&report).contains("just created"), "{}", problems(&report));
+        assert!(problems(&report).contains("just-created"), "{}", problems(&report));
         assert_eq!(
             (names(&at.join("to")), read(at.join("to/f"))),
             (vec!["f".into()], "the other".into())

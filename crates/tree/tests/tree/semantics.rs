@@ -97,7 +97,11 @@ fn directories_need_recursion_and_do_not_go_into_themselves() {
     let (_keep, at) = place();
     fs::create_dir_all(at.join("d/sub")).unwrap();
     let report = copy(&at.join("d"), &at.join("e"), &CopyOptions::default());
-    assert!(problems(&report).contains("is a folder (-r to copy it)"), "{}", problems(&report));
+    assert!(
+        problems(&report).contains("is a directory (-r not specified)"),
+        "{}",
+        problems(&report)
+    );
     for to in ["d/sub/new", "d/new", "d"] {
         let report = copy(&at.join("d"), &at.join(to), &recursive());
         assert!(problems(&report).contains("into itself"), "{to}: {}", problems(&report));
@@ -134,13 +138,13 @@ fn kinds_do_not_replace_each_other() {
     fs::create_dir(at.join("y")).unwrap();
     let report = copy(&at.join("x"), &at.join("to"), &CopyOptions::default());
     assert!(
-        problems(&report).contains("is a folder, and its source is none"),
+        problems(&report).contains("cannot overwrite directory with non-directory"),
         "{}",
         problems(&report)
     );
     let report = copy(&at.join("y"), &at.join("to"), &recursive());
     assert!(
-        problems(&report).contains("is no folder, and its source is one"),
+        problems(&report).contains("cannot overwrite non-directory with directory"),
         "{}",
         problems(&report)
     );

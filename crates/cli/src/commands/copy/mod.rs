@@ -283,7 +283,7 @@ impl<'r> Run<'r> {
         let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
         let findings = Findings::new(self.args.shown);
         let hash = self.args.manifest_hash.into();
-        let made = make_of(&report.listed, hash, (jobs, path), &findings);
+        let made = make_of(&report.listed, hash, jobs, path, &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         manifest::publish(path, &made.map_err(|error| not_started(&error))?)
     }

@@ -94,9 +94,9 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let mut found = found.map_err(|error| not_started(&error))?;
     if let Some(attributes) = attributes.filter(|_| !found.stopped) {
         let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
-        let here = TreeAttributes::of(destination, (options.jobs, &own), &findings);
+        let here = TreeAttributes::of(destination, options.jobs, &own, &findings);
         let (here, account) = here.map_err(|error| not_started(&error))?;
-        attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
+        attributes.check(&here, destination, args.ignore_extra, &findings, &mut found);
         found.add(account);
         findings.flush();
     }

@@ -51,7 +51,8 @@ pub(crate) fn let_wait(
     entry: &CopyEntry<'_>,
     stat: &Stat,
     sink: &mut FileSink<'_>,
-    (there, sync): (Option<&Existing>, FileSync),
+    there: Option<&Existing>,
+    sync: FileSync,
 ) -> bool {
     let there = match there.map(Existing::in_place) {
         Some(None) => return false,
@@ -86,7 +87,7 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
         // If the common sync failed, each file is synced separately to find the files that lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
-        match name_one(worker, &entry, &stat, file, (there.as_ref(), sync)) {
+        match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}
             Ok(false) => {
                 worker.to_repeat.push(Repeat { directory, from, source, name });
@@ -104,15 +105,16 @@ fn name_one(
     entry: &CopyEntry<'_>,
     stat: &Stat,
     file: Parked,
-    (there, sync): (Option<&Existing>, FileSync),
+    there: Option<&Existing>,
+    sync: FileSync,
 ) -> Attempt<bool> {
     let Some(dir) = entry.directory.open()? else { return Ok(true) };
     let mut sink = FileSink::Hidden(file.unpark(dir.as_fd(), entry.name));
     sync.perform(sink.fd(), size(stat))?;
     let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
-    match publish(worker.run.options, entry, stat, (&mut sink, name_at), there) {
+    match publish(worker.run.options, entry, stat, &mut sink, name_at, there) {
         Ok(PublishOutcome::Named(backup)) => {
-            worker.tell_removed(entry, there, stat);
+            worker.report_removed(entry, there, stat);
             worker.count_file(entry, backup.as_deref());
         }
         Ok(PublishOutcome::Skipped) => {

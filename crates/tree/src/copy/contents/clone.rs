@@ -16,7 +16,7 @@ use crate::{
     When,
     copy::{
         contents::run_plan::record_fallback,
-        plans::{contest::PlannedMethod, is_clone},
+        plans::{contest::PlannedMethod, is_clone, pair::Devices},
         source_file::SourceFile,
         worker::CopyWorker,
     },
@@ -70,7 +70,7 @@ fn plan_of_clone(
         let sink = EndFacts { kind: Kind::File, fs, addressed: true, ..EndFacts::MEMORY };
         Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
     };
-    let pair = worker.shared.pairs.of((stat.st_dev, own.st_dev), facts);
+    let pair = worker.shared.pairs.of(Devices { source: stat.st_dev, sink: own.st_dev }, facts);
     if pair.is_known_without_clones() {
         // The driver still tries one clone, in the file that is to receive the bytes. That costs one call.
         return None;

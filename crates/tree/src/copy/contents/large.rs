@@ -22,7 +22,11 @@ use crate::{
             small::write_single,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
-        plans::{contest::PlannedMethod, is_clone, pair::request},
+        plans::{
+            contest::PlannedMethod,
+            is_clone,
+            pair::{Devices, request},
+        },
         source_file::SourceFile,
         worker::CopyWorker,
     },
@@ -165,7 +169,7 @@ fn plan_transfer(
     let options = worker.run.options;
     let are_files = kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
     let (plan, pair) = if are_files {
-        let devices = (job.stat.st_dev, own.st_dev);
+        let devices = Devices { source: job.stat.st_dev, sink: own.st_dev };
         let pair = worker.shared.pairs.of(devices, || Facts::of(transfer));
         let left = size(job.stat).saturating_sub(from);
         let len = transfer.len.or(Some(left).filter(|left| *left > 0));
@@ -226,7 +230,7 @@ fn move_without_zeros(
             Err(Errno::INTR) => {}
             Err(errno) => return Err(CopyFailure::Source(source.read_call(), errno)),
         }
-        worker.tell();
+        worker.flush_progress_when_due();
         worker.run.go_on()?;
     }
     worker.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);

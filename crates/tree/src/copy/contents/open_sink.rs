@@ -52,20 +52,31 @@ fn is_concurrent(worker: &CopyWorker<'_>) -> bool {
     worker.run.concurrency != Concurrency::None
 }
 
+/// The file to write.
+pub(crate) struct SinkRequest<'a, 'e> {
+    pub name_at: NameAt<'a>,
+    pub target: WriteTarget,
+    /// The existing entry with the name.
+    pub there: Option<&'e Existing>,
+    /// The mode with which a new file is created.
+    pub mode: u32,
+    /// `true` if one call moves the whole contents.
+    pub is_single: bool,
+    pub source: SourceFile<'e>,
+}
+
 /// Opens the file to write.
 pub(crate) fn open_sink<'a>(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    (name_at, write_target, there): (NameAt<'a>, WriteTarget, Option<&Existing>),
-    mode: u32,
-    is_single: bool,
-    source: SourceFile<'_>,
+    request: &SinkRequest<'a, '_>,
 ) -> Attempt<FileSink<'a>> {
+    let SinkRequest { name_at, target, there, mode, is_single, source } = *request;
     let options = worker.run.options;
     // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
-    match write_target {
+    match target {
         WriteTarget::Own => match FileSink::own(name_at, access, mode) {
             // Different source names may be equal here (case folding).
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {

@@ -1,7 +1,7 @@
 //! Compares a file that the copy would skip with its source. With `--verify`, because the copy guarantees its
 //! contents. With `--resume`, if there is no evidence that the data of an earlier run is intact.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::{
@@ -9,11 +9,11 @@ use crate::{
     copy::{
         contents::{
             resume::equal_prefix,
-            verify::{SinkEnd, are_equal},
+            verify::{ReadEnds, SinkEnd, are_equal},
         },
         copy_entry::CopyEntry,
         dest::{conflict::may_be_replaced, existing::Existing},
-        name_at::NameAt,
+        name_at::{CopyPlacement, NameAt},
         source_file::SourceFile,
         worker::CopyWorker,
     },
@@ -30,7 +30,8 @@ pub(crate) fn is_to_be_replaced(
     entry: &CopyEntry<'_>,
     reason: Skip,
     SourceFile { fd: source, stat }: SourceFile<'_>,
-    (dir, there): (BorrowedFd<'_>, &Existing),
+    dir: BorrowedFd<'_>,
+    there: &Existing,
 ) -> Attempt<bool> {
     let is_doubted = reason == Skip::Done && there.is_doubted;
     let hash = worker.run.options.verify;
@@ -60,7 +61,7 @@ pub(crate) fn is_to_be_replaced(
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
-    tell_again(worker, entry);
+    report_again(worker, entry);
     Ok(true)
 }
 
@@ -78,11 +79,12 @@ fn is_equal_to_what_is_there(
     if kind(&own) != FileType::RegularFile {
         return Ok(false);
     }
+    let ends = ReadEnds { source: source.as_fd(), copy: copy.as_fd() };
     if let Some(hash) = hash {
-        return is_equal(worker, (source.as_fd(), copy.as_fd(), SinkEnd::Own), hash);
+        return is_equal(worker, ends, SinkEnd::Own, hash);
     }
     worker.make_room();
-    let (run, ends) = (worker.run, (source.as_fd(), copy.as_fd()));
+    let run = worker.run;
     let len = size(stat);
     let equal = equal_prefix(ends, len, &mut worker.buffer, || run.go_on())?;
     Ok(equal == len && size(&own) == len)
@@ -91,16 +93,17 @@ fn is_equal_to_what_is_there(
 /// Compares a copy with its source by hash, and counts the files if they are equal.
 pub(crate) fn is_equal(
     worker: &mut CopyWorker<'_>,
-    ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
+    ends: ReadEnds<'_>,
+    end: SinkEnd,
     hash: Hash,
 ) -> Attempt<bool> {
     worker.make_room();
     let run = worker.run;
     let is_in_memory =
-        run.options.verify_device && !drop_cached(ends.1).map_err(at_sink("fdatasync"))?;
-    let is_equal = are_equal(ends, hash, &mut worker.buffer, || run.go_on())?;
+        run.options.verify_device && !drop_cached(ends.copy).map_err(at_sink("fdatasync"))?;
+    let is_equal = are_equal(ends, end, hash, &mut worker.buffer, || run.go_on())?;
     if is_equal {
-        let stat = fstat(ends.0).map_err(at_source("fstat"))?;
+        let stat = fstat(ends.source).map_err(at_source("fstat"))?;
         worker.tally.verified.same += 1;
         worker.tally.verified.bytes += size(&stat);
         worker.tally.verified.from_memory += u64::from(is_in_memory);
@@ -109,7 +112,7 @@ pub(crate) fn is_equal(
 }
 
 /// Reports a copy that seemed to be complete but was not.
-pub(crate) fn tell_again(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) {
+pub(crate) fn report_again(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) {
     worker.tally.verified.again += 1;
     worker.run.events.event(&Event::Again { destination: &entry.destination_path() });
 }
@@ -118,7 +121,7 @@ pub(crate) fn tell_again(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) {
 pub(crate) fn check_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    (dir, stat): (BorrowedFd<'_>, &Stat),
+    CopyPlacement { dir, stat }: CopyPlacement<'_>,
     there: &Existing,
 ) -> Attempt<()> {
     if worker.run.options.verify.is_none() || worker.run.options.dry_run {

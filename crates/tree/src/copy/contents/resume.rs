@@ -1,12 +1,12 @@
 //! Determines how much of a partial file can be kept.
 
 use rustix::fs::fstat;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::contents::job::TransferJob,
+    copy::contents::{job::TransferJob, verify::ReadEnds},
     error::{Attempt, CopyFailure, at_sink},
     identity::size,
     journal::{Identity, Journal, JournalError, JournalSource},
@@ -30,13 +30,13 @@ pub(crate) fn prefix(
             return Ok(done);
         }
     }
-    let ends = (job.source.as_fd(), job.sink.as_fd());
+    let ends = ReadEnds { source: job.source.as_fd(), copy: job.sink.as_fd() };
     equal_prefix(ends, there.min(size(job.stat)), buffer, go_on)
 }
 
 /// Returns how many of the first `most` bytes of a source and its copy are equal.
 pub(crate) fn equal_prefix(
-    (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
+    ends: ReadEnds<'_>,
     most: u64,
     buffer: &mut [u8],
     go_on: impl Fn() -> Result<(), Cancelled>,
@@ -47,9 +47,9 @@ pub(crate) fn equal_prefix(
     while at < most {
         go_on()?;
         let ask = half.min(usize::try_from(most - at).unwrap_or(half));
-        let got = retry(|| io::pread(sink, &mut ours[..ask], at))
+        let got = retry(|| io::pread(ends.copy, &mut ours[..ask], at))
             .map_err(|errno| CopyFailure::Sink("pread", errno, at))?;
-        let want = retry(|| io::pread(source, &mut theirs[..ask], at))
+        let want = retry(|| io::pread(ends.source, &mut theirs[..ask], at))
             .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let both = got.min(want);
         let equal = ours[..both].iter().zip(&theirs[..both]).take_while(|(a, b)| a == b).count();

@@ -30,7 +30,7 @@ pub(crate) fn run_plan(
         if let Some(keeper) = keeper.as_deref_mut() {
             keeper.note(from + moved);
         }
-        worker.tell();
+        worker.flush_progress_when_due();
         run.go_on()
     };
     let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);

@@ -25,27 +25,36 @@ pub(crate) enum SinkEnd {
     OfSource,
 }
 
+/// A copy and its source, open for reading.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadEnds<'a> {
+    pub source: BorrowedFd<'a>,
+    pub copy: BorrowedFd<'a>,
+}
+
 fn digest(
     fd: BorrowedFd<'_>,
     hash: Hash,
-    (buffer, most): (&mut [u8], u64),
+    buffer: &mut [u8],
+    most: u64,
     go_on: &impl Fn() -> Result<(), Cancelled>,
     failed: impl Fn(Errno) -> CopyFailure,
 ) -> Attempt<(u64, Digest)> {
     forget_cached(fd);
-    hash_file(fd, hash, (buffer, most), go_on, failed)
+    hash_file(fd, hash, buffer, most, go_on, failed)
 }
 
 /// Returns `true` if both files contain equal bytes.
 pub(crate) fn are_equal(
-    (source, sink, end): (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
+    ends: ReadEnds<'_>,
+    end: SinkEnd,
     hash: Hash,
     buffer: &mut [u8],
     go_on: impl Fn() -> Result<(), Cancelled>,
 ) -> Attempt<bool> {
-    let of_source = digest(source, hash, (buffer, u64::MAX), &go_on, at_source("pread"))?;
+    let of_source = digest(ends.source, hash, buffer, u64::MAX, &go_on, at_source("pread"))?;
     let most = if end == SinkEnd::OfSource { of_source.0 } else { u64::MAX };
-    Ok(of_source == digest(sink, hash, (buffer, most), &go_on, at_sink("pread"))?)
+    Ok(of_source == digest(ends.copy, hash, buffer, most, &go_on, at_sink("pread"))?)
 }
 
 #[cfg(test)]
@@ -67,12 +76,12 @@ mod tests {
         let short = file(&bytes[..99_999]);
         for hash in [Hash::Blake3, Hash::Xxh3] {
             let equal = |x: &std::fs::File, y: &std::fs::File| {
-                let ends = (x.as_fd(), y.as_fd(), SinkEnd::Own);
-                are_equal(ends, hash, &mut [0; 4096], || Ok(())).unwrap()
+                let ends = ReadEnds { source: x.as_fd(), copy: y.as_fd() };
+                are_equal(ends, SinkEnd::Own, hash, &mut [0; 4096], || Ok(())).unwrap()
             };
             let begins = |x: &std::fs::File, y: &std::fs::File| {
-                let ends = (x.as_fd(), y.as_fd(), SinkEnd::OfSource);
-                are_equal(ends, hash, &mut [0; 4096], || Ok(())).unwrap()
+                let ends = ReadEnds { source: x.as_fd(), copy: y.as_fd() };
+                are_equal(ends, SinkEnd::OfSource, hash, &mut [0; 4096], || Ok(())).unwrap()
             };
             assert!(begins(&short, &a) && !begins(&a, &short) && !begins(&a, &c));
             assert!(equal(&a, &b) && !equal(&a, &c) && !equal(&a, &short));

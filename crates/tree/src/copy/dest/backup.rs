@@ -9,7 +9,10 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{name::unique, rename, unlink};
+use thalweg_core::{
+    atomic_file::{name::unique, rename, unlink},
+    cadence::ATTEMPTS,
+};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -19,14 +22,11 @@ use crate::{
         name_at::{NameAt, has_no_links},
     },
     error::{Attempt, CopyFailure, at_sink},
+    fs::list::{each_entry, listing_buffer},
     identity::{Id, kind},
-    listing::{each_entry, listing_buffer},
     names::os,
     sources::NamedSource,
 };
-
-// Number of attempts to find a free backup number, while other processes back up files with this name.
-const TRIES: usize = 100;
 
 /// Links the file at `name_at` to the name of its backup. A rename over `name_at` then loses nothing, and the name
 /// always exists. Returns the name of the backup, `None` if no backup is needed.
@@ -36,7 +36,8 @@ pub(crate) fn set_aside(
     entry: &CopyEntry<'_>,
     source: &Stat,
 ) -> Attempt<Option<CString>> {
-    for _ in 0..TRIES {
+    // Other processes may take the next number for their backups of files with this name.
+    for _ in 0..ATTEMPTS {
         let Some(backup) = backup_name(options, name_at)? else { return Ok(None) };
         let name = &*backup.name;
         let old = statat(name_at.dir, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -70,7 +71,8 @@ fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
 pub(crate) fn of_itself(
     options: &CopyOptions,
     base: &OwnedFd,
-    (sources, destination): (&[PathBuf], &Path),
+    sources: &[PathBuf],
+    destination: &Path,
     named: &[NamedSource],
 ) -> Result<Option<CString>, Error> {
     let ([source], [named]) = (sources, named) else { return Ok(None) };

@@ -11,7 +11,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             existing::{DestinationVerdict, Existing, SymlinkTarget},
-            same::{Relation, relation},
+            same::{ComparedStats, Relation, relation},
         },
         name_at::NameAt,
         run::CopyRun,
@@ -157,7 +157,8 @@ impl Conflict<'_> {
         }
         let fs = || fstatfs(there.name_at(self.here).dir);
         let there_name = (!is_followed).then_some(&there.stat);
-        match relation(options, entry, self.here.dir, (source, &there.stat, there_name))? {
+        let compared = ComparedStats { source, there: &there.stat, there_name };
+        match relation(options, entry, self.here.dir, &compared)? {
             Relation::Apart => {}
             Relation::Linked => return Ok(DestinationVerdict::Skip(Skip::Linked, there)),
             Relation::Same => {
@@ -243,7 +244,7 @@ fn reason_to_skip(
 ) -> Option<Skip> {
     let options = run.options;
     let is_done = || is_done(options, source, there, fs);
-    if options.resume && is_own(run, entry, (source, there)) && is_done() {
+    if options.resume && is_own(run, entry, source, there) && is_done() {
         return Some(Skip::Done);
     }
     let declined = options.interactive && !run.may_replace(&entry.destination_path());
@@ -253,7 +254,7 @@ fn reason_to_skip(
 /// Returns `true` if the existing file has the owner of a copy made by this process. That is the owner at creation,
 /// or the preserved owner of the source. If the file system chooses owners itself (NFS, FUSE), the owner is unknown
 /// and the result is `true`.
-fn is_own(run: &CopyRun<'_>, entry: &CopyEntry<'_>, (source, there): (&Stat, &Stat)) -> bool {
+fn is_own(run: &CopyRun<'_>, entry: &CopyEntry<'_>, source: &Stat, there: &Stat) -> bool {
     let keeps_owner = run.options.preserve.owner;
     let owner = entry.directory.births.owner;
     let is_as_kept = keeps_owner && there.st_uid == source.st_uid;

@@ -1,8 +1,6 @@
 //! Creates destination directories, or enters existing ones.
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, statat, unlinkat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -21,8 +19,8 @@ use crate::{
         staged_dir::{StageSource, StagedDir, birth_mode, open_new},
     },
     error::{Attempt, CopyFailure, at_sink},
+    fs::{beneath::open_directory, list::DIRECTORY},
     identity::{Id, kind},
-    listing::DIRECTORY,
     xattrs::{Holder, SourceXattrs},
 };
 
@@ -51,7 +49,7 @@ pub(crate) fn enter(
             run.incomplete(entry.error(e));
             SourceXattrs::default()
         });
-    let made = make(run, entry, (source, stat))?;
+    let made = make(run, entry, source, stat)?;
     let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
     let mut closing = None;
     let mut own_id = Id::default();
@@ -70,7 +68,7 @@ pub(crate) fn enter(
         if !made.is_new {
             may_tell = may_tell_at_close(fd).unwrap_or(true);
         }
-        let wanted = wanted(run, stat, (&own, born), births);
+        let wanted = wanted(run, stat, &own, born, births);
         if wanted.is_some() || run.options.fsync == Fsync::Always {
             closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
         }
@@ -101,7 +99,8 @@ pub(crate) fn enter(
 fn make(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
-    (source, stat): (BorrowedFd<'_>, &Stat),
+    source: BorrowedFd<'_>,
+    stat: &Stat,
 ) -> Attempt<MadeDirectory> {
     let Some(dir) = entry.directory.open()? else {
         return Ok(MadeDirectory { fd: None, stage: None, is_new: true, born: None });
@@ -162,17 +161,8 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
 
 fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirectory> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
-    let fd = match openat(dir, name, flags, Mode::empty()) {
-        // A user may have write permission for a directory without read permission.
-        Err(Errno::ACCESS) => openat(dir, name, flags | OFlags::PATH, Mode::empty()),
-        answer => answer,
-    };
-    Ok(MadeDirectory {
-        fd: Some(fd.map_err(at_sink("openat"))?),
-        stage: None,
-        is_new: false,
-        born: None,
-    })
+    let fd = open_directory(dir, name, flags).map_err(at_sink("openat"))?;
+    Ok(MadeDirectory { fd: Some(fd), stage: None, is_new: false, born: None })
 }
 
 /// Returns the mode with which a directory is created. It includes full access for the owner.
@@ -184,7 +174,8 @@ fn first_mode(run: &CopyRun<'_>, stat: &Stat) -> u32 {
 fn wanted(
     run: &CopyRun<'_>,
     stat: &Stat,
-    (own, born): (&Stat, Option<u32>),
+    own: &Stat,
+    born: Option<u32>,
     births: Births,
 ) -> Option<WantedAttributes> {
     let CopyOptions { preserve, .. } = run.options;

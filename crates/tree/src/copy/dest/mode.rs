@@ -19,7 +19,8 @@ pub(crate) fn modes(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    (there, write_target): (Option<&Existing>, WriteTarget),
+    there: Option<&Existing>,
+    write_target: WriteTarget,
 ) -> (u32, WantedAttributes) {
     let keep = run.options.preserve;
     let births = entry.directory.births;
@@ -66,7 +67,8 @@ pub(crate) fn modes(
 pub(crate) fn look_at(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
-    (sink, dir): (&FileSink<'_>, BorrowedFd<'_>),
+    sink: &FileSink<'_>,
+    dir: BorrowedFd<'_>,
     mode: u32,
     wanted: &mut WantedAttributes,
 ) -> Attempt<()> {

@@ -159,7 +159,8 @@ pub(crate) fn publish(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    (sink, name_at): (&mut FileSink<'_>, NameAt<'_>),
+    sink: &mut FileSink<'_>,
+    name_at: NameAt<'_>,
     there: Option<&Existing>,
 ) -> Attempt<PublishOutcome> {
     if there.is_some_and(|there| there.is_written_into(options)) {

@@ -22,15 +22,23 @@ pub(crate) enum Relation {
     Same,
 }
 
-/// Compares source and destination. `source` and `there` were examined with links followed as the options demand.
-/// `there_name` contains the attributes of the destination name itself, if they were examined too.
+/// The attributes of a source and of the existing entry with the name of its copy. Links were followed as the options
+/// demand.
+pub(crate) struct ComparedStats<'a> {
+    pub source: &'a Stat,
+    pub there: &'a Stat,
+    /// The attributes of the destination name itself, if they were read too.
+    pub there_name: Option<&'a Stat>,
+}
+
+/// Compares source and destination.
 pub(crate) fn relation(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
     dir: BorrowedFd<'_>,
-    (source, there, there_name): (&Stat, &Stat, Option<&Stat>),
+    compared: &ComparedStats<'_>,
 ) -> Attempt<Relation> {
-    let is_link = |stat: &Stat| kind(stat) == FileType::Symlink;
+    let ComparedStats { source, there, there_name } = *compared;
     let same = Id::of(source) == Id::of(there);
     if same && options.becomes == Becomes::HardLink {
         return Ok(Relation::Linked);
@@ -41,45 +49,15 @@ pub(crate) fn relation(
         let is_itself = options.backup != Backup::None && is_one_entry(entry, dir);
         return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
-    let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let from = entry.from.open()?;
     // If links are not followed, the examined entry is the name itself.
     let source_name = if follows { statat(&from, entry.source, itself) } else { Ok(*source) };
     let there_name = there_name.map_or_else(|| statat(dir, entry.name, itself), |stat| Ok(*stat));
-    let (Ok(source_name), Ok(there_name)) = (source_name, there_name) else {
-        return Ok(Relation::Apart);
-    };
-    let one_entry = || is_one_entry(entry, dir);
-    let same_name = Id::of(&source_name) == Id::of(&there_name);
-    if is_link(&source_name) && is_link(&there_name) {
-        if follows && options.remove_destination {
-            return Ok(Relation::Apart);
-        }
-        if !follows {
-            let hard_linked = same_name && options.backup == Backup::None && !one_entry();
-            return if hard_linked { Ok(Relation::Linked) } else { answer(!one_entry()) };
-        }
-    }
-    if options.backup != Backup::None {
-        // A source that is a link to the backed-up file would dangle.
-        let dangles = follows && is_link(&source_name) && !is_link(&there_name);
-        return answer(if same_name { !one_entry() } else { !dangles });
-    }
-    if options.remove_destination {
-        let other_name = same_name && there_name.st_nlink > 1 && !one_entry();
-        if is_link(&there_name) || other_name {
-            return Ok(Relation::Apart);
-        }
-    }
-    if !is_link(&source_name) && !is_link(&there_name) {
-        return answer(!same_name);
-    }
-    if options.becomes == Becomes::SymbolicLink && is_link(&there_name) {
-        return Ok(Relation::Apart);
-    }
-    if follows {
-        return Ok(Relation::Same);
+    let (Ok(source), Ok(there)) = (source_name, there_name) else { return Ok(Relation::Apart) };
+    let names = ComparedNames { options, entry, dir, source, there };
+    if let Some(relation) = names.relation(follows) {
+        return Ok(relation);
     }
     // A link that replaces its own target would point to itself, and the file would be lost.
     let targets =
@@ -88,7 +66,7 @@ pub(crate) fn relation(
         (Ok(one), Ok(other)) if Id::of(&one) == Id::of(&other) => {
             if options.becomes != Becomes::HardLink {
                 Relation::Same
-            } else if is_link(&there_name) {
+            } else if is_link(&there) {
                 Relation::Apart
             } else {
                 Relation::Linked
@@ -96,6 +74,56 @@ pub(crate) fn relation(
         }
         _ => Relation::Apart,
     })
+}
+
+/// Two names, and the attributes of the entries themselves.
+struct ComparedNames<'a> {
+    options: &'a CopyOptions,
+    entry: &'a CopyEntry<'a>,
+    dir: BorrowedFd<'a>,
+    source: Stat,
+    there: Stat,
+}
+
+impl ComparedNames<'_> {
+    /// Returns `None` if the relation depends on the targets of the links.
+    fn relation(&self, follows: bool) -> Option<Relation> {
+        let (options, source, there) = (self.options, &self.source, &self.there);
+        let answer = |fine: bool| Some(if fine { Relation::Apart } else { Relation::Same });
+        let one_entry = || is_one_entry(self.entry, self.dir);
+        let same_name = Id::of(source) == Id::of(there);
+        if is_link(source) && is_link(there) {
+            if follows && options.remove_destination {
+                return Some(Relation::Apart);
+            }
+            if !follows {
+                let hard_linked = same_name && options.backup == Backup::None && !one_entry();
+                return if hard_linked { Some(Relation::Linked) } else { answer(!one_entry()) };
+            }
+        }
+        if options.backup != Backup::None {
+            // A source that is a link to the backed-up file would dangle.
+            let dangles = follows && is_link(source) && !is_link(there);
+            return answer(if same_name { !one_entry() } else { !dangles });
+        }
+        if options.remove_destination {
+            let other_name = same_name && there.st_nlink > 1 && !one_entry();
+            if is_link(there) || other_name {
+                return Some(Relation::Apart);
+            }
+        }
+        if !is_link(source) && !is_link(there) {
+            return answer(!same_name);
+        }
+        if options.becomes == Becomes::SymbolicLink && is_link(there) {
+            return Some(Relation::Apart);
+        }
+        follows.then_some(Relation::Same)
+    }
+}
+
+fn is_link(stat: &Stat) -> bool {
+    kind(stat) == FileType::Symlink
 }
 
 /// Returns `true` if source and destination are one directory entry, not two names of one file.

@@ -3,7 +3,7 @@
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, fstatfs, openat, statat,
 };
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
         file_copy::copy_file,
         links::{LinkClaim, id_of},
-        name_at::NameAt,
+        name_at::{CopyPlacement, NameAt},
         source_file::SourceFile,
         worker::CopyWorker,
     },
@@ -70,16 +70,14 @@ fn copy_or_leave(
     let options = worker.run.options;
     let is_regular = kind(stat) == FileType::RegularFile;
     let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
-    let dir = dir.as_fd();
+    let at = CopyPlacement { dir: dir.as_fd(), stat };
     let mut verdict = if entry.directory.is_fresh {
         DestinationVerdict::New
     } else {
-        resolve_conflict(worker.run, entry, dir, stat)?
+        resolve_conflict(worker.run, entry, at.dir, stat)?
     };
     if let DestinationVerdict::Skip(reason, there) = verdict {
-        if let Some(outcome) =
-            keep_existing(worker, entry, (dir, reason, &there), SourceFile { fd: source, stat })?
-        {
+        if let Some(outcome) = keep_existing(worker, entry, at, source, reason, &there)? {
             return Ok(outcome);
         }
         verdict = DestinationVerdict::Replace(there);
@@ -100,10 +98,10 @@ fn copy_or_leave(
     loop {
         match worker.shared.links.claim(entry, stat) {
             LinkClaim::Waits => return Ok(NameOutcome::Waiting),
-            LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
+            LinkClaim::Again(name) => match link_name(worker, entry, at, &name)? {
                 LinkOutcome::Done => {
                     if let DestinationVerdict::Replace(there) = &verdict {
-                        worker.tell_removed(entry, Some(there), stat);
+                        worker.report_removed(entry, Some(there), stat);
                     }
                     worker.list_file(entry);
                 }
@@ -141,13 +139,13 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
     } else {
         let there =
             if let DestinationVerdict::Replace(there) = &verdict { Some(there) } else { None };
-        worker.tell_removed(entry, there, &stat);
+        worker.report_removed(entry, there, &stat);
         if let Some(room) = &worker.run.room
             && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
             && !matches!(verdict, DestinationVerdict::NewBehindLink(_))
         {
             let from = entry.from.open()?;
-            room.count(worker.run.options, (from.as_fd(), &stat), there.map(|there| &there.stat));
+            room.count(worker.run.options, from.as_fd(), &stat, there.map(|there| &there.stat));
         }
         worker.count_file(entry, None);
     }
@@ -183,7 +181,7 @@ fn give_attributes(
         answer => answer,
     };
     let fd = fd.map_err(at_sink("openat"))?;
-    let (_, wanted) = modes(worker.run, entry, stat, (Some(there), WriteTarget::Existing));
+    let (_, wanted) = modes(worker.run, entry, stat, Some(there), WriteTarget::Existing);
     let keep = worker.run.options.preserve;
     let body = OpenEntry { fd: fd.as_fd(), path: &|| entry.destination_path() };
     let dressed = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)
@@ -201,20 +199,20 @@ fn give_attributes(
 fn keep_existing(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
-    SourceFile { fd: source, stat }: SourceFile<'_>,
+    at: CopyPlacement<'_>,
+    source: &OwnedFd,
+    reason: Skip,
+    there: &Existing,
 ) -> Attempt<Option<NameOutcome>> {
+    let CopyPlacement { dir, stat } = at;
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
     let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
     // A symbolic link to the file is not a name of it: hard links to the symbolic link would lead elsewhere.
     let is_its_name = || Ok::<_, CopyFailure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
     let is_linked =
         has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
-    let left = if is_linked {
-        leave_name(worker, entry, (dir, stat), &there.stat)?
-    } else {
-        LeftName::Stays
-    };
+    let left =
+        if is_linked { leave_name(worker, entry, at, &there.stat)? } else { LeftName::Stays };
     if matches!(left, LeftName::Waits) {
         return Ok(Some(NameOutcome::Waiting));
     }
@@ -223,7 +221,7 @@ fn keep_existing(
         return Ok(Some(NameOutcome::Processed));
     }
     let is_replaced =
-        is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, (dir, there));
+        is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, dir, there);
     let stays = matches!(is_replaced, Ok(false));
     if stays {
         skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat);

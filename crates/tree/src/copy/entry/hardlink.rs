@@ -3,7 +3,7 @@
 use rustix::fs::Stat;
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
 };
 use thalweg_core::atomic_file::{name::unique, remove_leftover, rename, unlink};
 use thalweg_sys::{Errno, io};
@@ -14,7 +14,7 @@ use crate::{
         copy_entry::{CopyEntry, SourceDirectory},
         dest::{backup::set_aside, publish::ignore},
         links::{LinkClaim, Name, WaitingLink},
-        name_at::{NameAt, has_no_links},
+        name_at::{CopyPlacement, NameAt, has_no_links},
         task::CopyTask,
         worker::CopyWorker,
     },
@@ -62,7 +62,7 @@ pub(crate) enum LinkOutcome {
 fn link(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
-    (dir, stat): (BorrowedFd<'_>, &Stat),
+    CopyPlacement { dir, stat }: CopyPlacement<'_>,
     name: &Name,
 ) -> Attempt<Linked> {
     let there = match name.directory() {
@@ -118,25 +118,25 @@ fn link(
 pub(crate) fn link_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    at: (BorrowedFd<'_>, &Stat),
+    at: CopyPlacement<'_>,
     name: &Name,
 ) -> Attempt<LinkOutcome> {
     let linked = link(worker.run.options, entry, at, name);
     if linked.is_err() {
-        worker.shared.links.claim_again(at.1, name);
+        worker.shared.links.claim_again(at.stat, name);
     }
     match linked? {
         Linked::Done(backup) => {
             if !entry.directory.is_fresh {
                 // An earlier run may have left a partial file under this name.
-                let _ = remove_leftover(at.0, entry.name, Id::of(at.1));
+                let _ = remove_leftover(at.dir, entry.name, Id::of(at.stat));
             }
             worker.tally.links += 1;
-            worker.tell_copied(entry, backup.as_deref());
+            worker.report_copied(entry, backup.as_deref());
         }
         Linked::Skipped => worker.skip(entry, Skip::Exists),
         Linked::Lost => {
-            worker.shared.links.forget(at.1, name);
+            worker.shared.links.forget(at.stat, name);
             return Ok(LinkOutcome::Lost);
         }
         Linked::Refused(errno) => {
@@ -154,10 +154,10 @@ pub(crate) fn link_name(
 pub(crate) fn leave_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    at: (BorrowedFd<'_>, &Stat),
+    at: CopyPlacement<'_>,
     there: &Stat,
 ) -> Attempt<LeftName> {
-    let (dir, stat) = at;
+    let CopyPlacement { dir, stat } = at;
     let is_newer = mtime(there) > mtime(stat);
     loop {
         match worker.shared.links.claim(entry, stat) {

@@ -1,7 +1,10 @@
 //! Creates links to source files instead of copies (`cp -l`, `cp -s`).
 
-use rustix::fs::{AtFlags, CWD, Stat, linkat, statat, symlinkat};
-use std::os::fd::AsFd;
+use rustix::fs::{AtFlags, CWD, Stat, statat};
+use std::{
+    ffi::CString,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+};
 
 use crate::{
     Becomes, Refusal, Skip,
@@ -12,6 +15,7 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_source},
+    fs::special::NewEntry,
     identity::Id,
 };
 
@@ -26,11 +30,9 @@ pub(crate) fn link_to_source(
     let stat = statat(&from, entry.source, look).map_err(at_source("newfstatat"))?;
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     if worker.run.options.becomes == Becomes::HardLink {
-        let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-        let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
-            linkat(&from, entry.source, dir, name, how)
-        };
-        return make_node(worker, entry, &stat, "linkat", link).map(drop);
+        let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let new = NewEntry::HardLink { dir: from.as_fd(), name: entry.source, flags };
+        return make_node(worker, entry, &stat, &new).map(drop);
     }
     let target = entry.source_path();
     if target.is_relative() && !is_current(entry) {
@@ -43,8 +45,9 @@ pub(crate) fn link_to_source(
             None => Err(CopyFailure::Refused(Refusal::RelativeLink)),
         };
     }
-    make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
-    Ok(())
+    // The path consists of names that contain no NUL.
+    let target = CString::new(target.as_os_str().as_bytes()).unwrap_or_default();
+    make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
 }
 
 /// Returns why an existing destination is kept: by `-n`, `-u` or an answer to `-i`.

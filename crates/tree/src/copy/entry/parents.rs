@@ -100,7 +100,7 @@ impl<'r> Parents<'r> {
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let directory = enter(&self.shared.run, entry, source.as_fd(), &stat)?;
         if directory.is_fresh {
-            CopyWorker::new(self.shared).tell_copied(entry, None);
+            CopyWorker::new(self.shared).report_copied(entry, None);
         }
         Ok((directory, SourceDirectory::Named(Arc::new(source))))
     }

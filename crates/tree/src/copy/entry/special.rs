@@ -1,12 +1,11 @@
 //! Copies FIFOs, sockets and device nodes by creating new ones.
 
-use rustix::fs::{AtFlags, FileType, Mode, mknodat, statat};
-use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
+use rustix::fs::{AtFlags, FileType, Mode, statat};
 
 use crate::{
     copy::{copy_entry::CopyEntry, entry::symlink::make_node, worker::CopyWorker},
     error::{Attempt, at_source},
+    fs::special::NewEntry,
 };
 
 /// Creates a special file like the source.
@@ -19,10 +18,8 @@ pub(crate) fn copy_special(
     let stat = stat.map_err(at_source("newfstatat"))?;
     let mode = worker.run.options.new_mode.unwrap_or(stat.st_mode);
     let mode = Mode::from_raw_mode(mode & 0o777);
-    let made = make_node(worker, entry, &stat, "mknodat", |dir: BorrowedFd<'_>, name: &CStr| {
-        mknodat(dir, name, kind, mode, stat.st_rdev)
-    })?;
-    if made {
+    let new = NewEntry::Special { kind, mode, device: stat.st_rdev };
+    if make_node(worker, entry, &stat, &new)? {
         worker.tally.links = worker.tally.links.saturating_sub(1);
         worker.tally.specials += 1;
     }

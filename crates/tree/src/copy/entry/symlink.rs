@@ -2,14 +2,14 @@
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, Timestamps, chownat, fstat, openat, readlinkat, statat,
-    symlinkat, utimensat,
+    utimensat,
 };
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 use thalweg_core::atomic_file::{
-    name::{PART, beside, unique},
+    name::{PART, beside},
     unlink,
 };
 use thalweg_sys::{
@@ -31,17 +31,15 @@ use crate::{
         },
         entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
         links::{LinkClaim, id_of},
-        name_at::NameAt,
+        name_at::{CopyPlacement, NameAt},
         run::Concurrency,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
+    fs::special::NewEntry,
     identity::{Id, kind},
     xattrs::{ALL, Holder, SourceXattrs, XattrOutcome},
 };
-
-/// Number of temporary names that are tried for a node beside the one that it replaces.
-const TRIES: usize = 100;
 
 /// Flags to open an entry without contents.
 const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -103,8 +101,7 @@ pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
     let stat = stat.map_err(at_source("newfstatat"))?;
     let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
     let target = target.map_err(at_source("readlinkat"))?;
-    make_node(worker, entry, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
-    Ok(())
+    make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
 }
 
 /// Creates an entry without contents, which is complete at once, and sets its attributes. Counts it as a link.
@@ -113,20 +110,15 @@ pub(crate) fn make_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    call: &'static str,
-    make: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
+    new: &NewEntry<'_>,
 ) -> Attempt<bool> {
-    let make = |dir: BorrowedFd<'_>, name: &CStr| match make(dir, name) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        Err(errno) => Err(CopyFailure::Sink(call, errno, 0)),
-    };
     let run = worker.run;
     let Some(dir) = entry.directory.open()? else {
-        worker.tell_copied(entry, None);
+        worker.report_copied(entry, None);
         return Ok(true);
     };
     let dir = dir.as_fd();
+    let at = CopyPlacement { dir, stat };
     let verdict = if entry.directory.is_fresh {
         DestinationVerdict::New
     } else {
@@ -136,17 +128,17 @@ pub(crate) fn make_node(
     let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
     if let DestinationVerdict::Skip(reason, there) = verdict {
         let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
-        return leave_node(worker, entry, (dir, stat), (reason, &there), has_names).map(|()| false);
+        return leave_node(worker, entry, at, reason, &there, has_names).map(|()| false);
     }
     if run.options.dry_run {
-        worker.tell_copied(entry, None);
+        worker.report_copied(entry, None);
         return Ok(true);
     }
     let mut is_first = true;
     loop {
         match if counts { worker.shared.links.claim(entry, stat) } else { LinkClaim::First } {
             LinkClaim::Waits => return Ok(false),
-            LinkClaim::Again(name) => match link_name(worker, entry, (dir, stat), &name)? {
+            LinkClaim::Again(name) => match link_name(worker, entry, at, &name)? {
                 LinkOutcome::Done => return Ok(true),
                 LinkOutcome::Lost => {}
                 LinkOutcome::Refused => {
@@ -157,7 +149,7 @@ pub(crate) fn make_node(
             LinkClaim::First => break,
         }
     }
-    let made = make_with_attributes(worker, entry, stat, (dir, &verdict), (call, make));
+    let made = make_with_attributes(worker, entry, at, &verdict, new);
     if counts && is_first {
         let copy = if made.is_ok() { id_of(dir, entry.name) } else { Ok(None) };
         let woken = wake_for(worker, entry, stat, copy);
@@ -175,13 +167,15 @@ pub(crate) fn make_node(
 fn leave_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    (dir, stat): (BorrowedFd<'_>, &Stat),
-    (reason, there): (Skip, &Existing),
+    at: CopyPlacement<'_>,
+    reason: Skip,
+    there: &Existing,
     has_names: bool,
 ) -> Attempt<()> {
+    let CopyPlacement { dir, stat } = at;
     let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
     let left = if has_names && is_alike {
-        leave_name(worker, entry, (dir, stat), &there.stat)?
+        leave_name(worker, entry, at, &there.stat)?
     } else {
         LeftName::Stays
     };
@@ -193,7 +187,7 @@ fn leave_node(
     }
     worker.skip(entry, reason);
     if worker.run.options.becomes == Becomes::Copy {
-        check_node(worker, entry, (dir, stat), there)?;
+        check_node(worker, entry, at, there)?;
     }
     Ok(())
 }
@@ -201,19 +195,20 @@ fn leave_node(
 fn make_with_attributes(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    stat: &Stat,
-    (dir, verdict): (BorrowedFd<'_>, &DestinationVerdict),
-    (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
+    at: CopyPlacement<'_>,
+    verdict: &DestinationVerdict,
+    new: &NewEntry<'_>,
 ) -> Attempt<()> {
+    let CopyPlacement { dir, stat } = at;
     let mut backup = None;
-    match (make(dir, entry.name)?, verdict) {
-        (true, _) => dress_node(worker, entry, stat, dir, entry.name),
+    match (new.create(dir, entry.name)?, verdict) {
+        (true, _) => dress_node(worker, entry, at, entry.name),
         (false, _) if entry.directory.is_fresh => {
             return Err(CopyFailure::Refused(Refusal::JustCreated));
         }
         (false, DestinationVerdict::Replace(there)) => {
-            let temporary = make_beside(worker, entry, stat, dir, (call, make))?;
-            dress_node(worker, entry, stat, dir, &temporary);
+            let temporary = make_beside(worker, entry, at, new)?;
+            dress_node(worker, entry, at, &temporary);
             let name_at = NameAt { dir, name: entry.name };
             let renamed = set_aside(worker.run.options, name_at, entry, stat).and_then(|name| {
                 backup = name;
@@ -224,12 +219,12 @@ fn make_with_attributes(
                 ignore(unlink(dir, &temporary));
             }
             renamed?;
-            worker.tell_removed(entry, Some(there), stat);
+            worker.report_removed(entry, Some(there), stat);
         }
         (false, _) if worker.run.options.replaces_nothing() => worker.skip(entry, Skip::Exists),
         (false, _) => return Err(CopyFailure::Refused(Refusal::Replaced)),
     }
-    worker.tell_copied(entry, backup.as_deref());
+    worker.report_copied(entry, backup.as_deref());
     Ok(())
 }
 
@@ -237,33 +232,24 @@ fn make_with_attributes(
 fn make_beside(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    stat: &Stat,
-    dir: BorrowedFd<'_>,
-    (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
+    CopyPlacement { dir, stat }: CopyPlacement<'_>,
+    new: &NewEntry<'_>,
 ) -> Attempt<CString> {
     if worker.run.concurrency == Concurrency::Linkers {
         // All linkers use one name, so that the next one finds the leftover of a killed one.
         let name = beside(entry.name, &[PART, b".link"].concat());
-        if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
+        if new.create(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
             return Ok(name);
         }
         unlink(dir, &name).map_err(at_sink("unlinkat"))?;
     }
-    // An existing entry with a unique name belongs to another process and must not be published.
-    for _ in 0..TRIES {
-        let name = unique(entry.name);
-        if make(dir, &name)? {
-            return Ok(name);
-        }
-    }
-    Err(CopyFailure::Sink(call, Errno::EXIST, 0))
+    Ok(new.create_beside(dir, entry.name)?)
 }
 
 fn dress_node(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    stat: &Stat,
-    dir: BorrowedFd<'_>,
+    CopyPlacement { dir, stat }: CopyPlacement<'_>,
     name: &CStr,
 ) {
     // A link to the source shares the attributes of the source.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Skip,
     copy::{
-        contents::recheck::tell_again,
+        contents::recheck::report_again,
         dest::{
             publish::{FileSink, PublishOutcome},
             write_target::{WriteTarget, can_be_written_into, cannot_be_named},
@@ -45,7 +45,7 @@ impl FileCopy<'_, '_> {
             // The copy is complete, even if an old partial file cannot be removed.
             let _ = remove_leftover(file.name_at.dir, file.name_at.name, Id::of(stat));
         }
-        self.worker.tell_removed(entry, self.existing(), stat);
+        self.worker.report_removed(entry, self.existing(), stat);
         self.worker.count_file(entry, backup.as_deref());
         let copy = self.has_links().then(|| fstat(file.sink.fd()).map_err(at_sink("fstat")));
         Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
@@ -81,7 +81,7 @@ impl FileCopy<'_, '_> {
         }
         // The adopted partial file was damaged in a range that its journal declared valid, so it is removed.
         if file.sink.is_adopted() && matches!(failure, CopyFailure::Differ) {
-            tell_again(self.worker, self.entry);
+            report_again(self.worker, self.entry);
             return Err(CopyStop::LookAgain);
         }
         if file.target == WriteTarget::Nameless && cannot_be_named(&failure) {

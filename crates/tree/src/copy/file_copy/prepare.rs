@@ -14,7 +14,7 @@ use crate::{
         contents::{
             batch::name_waiting,
             clone::{Cloning, cloning},
-            open_sink::{open_sink, write_target},
+            open_sink::{SinkRequest, open_sink, write_target},
             small::{Contents, is_small, read_single},
         },
         dest::{
@@ -100,7 +100,7 @@ impl<'c> FileCopy<'c, '_> {
         let device = self.entry.directory.own.dev;
         let places =
             SmallFileEnds { source: self.source.fd, stat: self.source.stat, dir: self.dir, device };
-        shared.contests.plan(&mut self.worker.known, &places, (options, &shared.pairs))
+        shared.contests.plan(&mut self.worker.known, &places, options, &shared.pairs)
     }
 
     /// Opens the file to write, and its journal.
@@ -112,15 +112,10 @@ impl<'c> FileCopy<'c, '_> {
         let target = write_target(self.worker, entry, existing, is_single);
         let replaced = existing.filter(|existing| !existing.is_taken_away());
         let run = self.worker.run;
-        let (mode, mut wanted) = modes(run, entry, stat, (replaced, target));
-        let sink = match open_sink(
-            self.worker,
-            entry,
-            (name_at, target, existing),
-            mode,
-            is_single,
-            self.source,
-        ) {
+        let (mode, mut wanted) = modes(run, entry, stat, replaced, target);
+        let source = self.source;
+        let request = SinkRequest { name_at, target, there: existing, mode, is_single, source };
+        let sink = match open_sink(self.worker, entry, &request) {
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if target == WriteTarget::Own => {
                 return Err(CopyStop::LookAgain);
             }
@@ -129,18 +124,15 @@ impl<'c> FileCopy<'c, '_> {
         if let Some(left) = sink.left_alone() {
             run.left_alone(|| entry.destination_path(), left);
         }
-        look_at(run, entry, (&sink, name_at.dir), mode, &mut wanted)?;
+        look_at(run, entry, &sink, name_at.dir, mode, &mut wanted)?;
         let inherits_acl = replaced.is_some() && target == WriteTarget::Part;
         if inherits_acl {
             (wanted.born_with_acl, wanted.has_mode) = (true, None);
         }
         let may_exist = sink.is_adopted() || !entry.directory.is_fresh;
         let mut journal = sink.journal().map(|name| {
-            JournalKeeper::new(
-                (name_at.dir, name),
-                JournalSource::Local(Identity::of(stat)),
-                may_exist,
-            )
+            let source = JournalSource::Local(Identity::of(stat));
+            JournalKeeper::new(name_at.dir, name, source, may_exist)
         });
         // A journal is useless without its partial file.
         if let Some(journal) = journal.as_mut().filter(|_| !sink.is_adopted()) {

@@ -25,7 +25,7 @@ use thalweg_sys::host::filesystem;
 
 use crate::{
     CopyOptions,
-    copy::plans::pair::{DevicePair, DevicePairs},
+    copy::plans::pair::{DevicePair, DevicePairs, Devices},
     identity::size,
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct Contests {
 #[derive(Debug, Default)]
 pub(crate) struct MethodCache {
     is_awake: bool,
-    devices: (u64, u64),
+    devices: Devices,
     classes: [ClassMethod; CLASSES],
 }
 
@@ -58,7 +58,7 @@ enum ClassMethod {
 
 #[derive(Debug, Default)]
 struct ContestState {
-    devices: (u64, u64),
+    devices: Devices,
     rival: Option<RivalMethod>,
     clones: Clones,
     classes: [SizeClass; CLASSES],
@@ -141,7 +141,8 @@ impl Contests {
         &self,
         known: &mut MethodCache,
         places: &SmallFileEnds<'_>,
-        (options, pairs): (&CopyOptions, &DevicePairs),
+        options: &CopyOptions,
+        pairs: &DevicePairs,
     ) -> Option<Arc<PlannedMethod>> {
         let stat = places.stat;
         // Across file systems no other mechanism is cheaper, and an empty file may report a wrong size.
@@ -156,7 +157,7 @@ impl Contests {
             }
             known.is_awake = seen >= LARGE;
         }
-        let devices = (stat.st_dev, places.device);
+        let devices = Devices { source: stat.st_dev, sink: places.device };
         if known.devices != devices {
             *known = MethodCache { is_awake: known.is_awake, devices, ..MethodCache::default() };
         }
@@ -284,7 +285,7 @@ fn rivals(
         let sink = EndFacts { kind: Kind::File, fs: Some(fs), ..EndFacts::MEMORY };
         Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
     };
-    let pair = pairs.of((places.stat.st_dev, places.device), facts);
+    let pair = pairs.of(Devices { source: places.stat.st_dev, sink: places.device }, facts);
     let plan = pair.plan(options, options.needs, Some(size(places.stat)));
     let leaves_it =
         |name: &str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
@@ -424,7 +425,7 @@ mod tests {
         let tried = |device, options: &CopyOptions| {
             let contests = contests(ContestState::default());
             let places = SmallFileEnds { source: &source, stat: &stat, dir: dir.as_fd(), device };
-            contests.plan(&mut AWAKE(), &places, (options, &DevicePairs::default()));
+            contests.plan(&mut AWAKE(), &places, options, &DevicePairs::default());
             contests.state().rival.is_some()
         };
         let never = CopyOptions { reflink: When::Never, ..CopyOptions::default() };

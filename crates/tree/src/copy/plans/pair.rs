@@ -12,7 +12,14 @@ use crate::{CopyOptions, When};
 
 /// Pairs of file systems, by their device numbers.
 #[derive(Debug, Default)]
-pub(crate) struct DevicePairs(Mutex<HashMap<(u64, u64), Arc<DevicePair>>>);
+pub(crate) struct DevicePairs(Mutex<HashMap<Devices, Arc<DevicePair>>>);
+
+/// The device numbers of two file systems.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Devices {
+    pub source: u64,
+    pub sink: u64,
+}
 
 /// Facts about one pair of file systems.
 #[derive(Debug)]
@@ -27,7 +34,7 @@ const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL"
 
 impl DevicePairs {
     /// Returns the pair for a transfer between regular files. Its facts are queried once.
-    pub fn of(&self, devices: (u64, u64), facts: impl FnOnce() -> Facts) -> Arc<DevicePair> {
+    pub fn of(&self, devices: Devices, facts: impl FnOnce() -> Facts) -> Arc<DevicePair> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
@@ -105,13 +112,14 @@ mod tests {
         let transfer = Transfer::between(&from, &to).unwrap();
         let pairs = DevicePairs::default();
         let facts = || Facts::of(&transfer);
-        let pair = pairs.of((1, 2), facts);
+        let devices = |source, sink| Devices { source, sink };
+        let pair = pairs.of(devices(1, 2), facts);
         pair.learn(&step("EOPNOTSUPP", 4096));
         pair.learn(&step("EIO", 0));
         assert!(pair.unfit.lock().unwrap().is_empty());
         pair.learn(&step("EOPNOTSUPP", 0));
-        assert!(pairs.of((1, 2), facts).unfit.lock().unwrap().contains_key("splice"));
-        assert!(pairs.of((2, 1), facts).unfit.lock().unwrap().is_empty());
+        assert!(pairs.of(devices(1, 2), facts).unfit.lock().unwrap().contains_key("splice"));
+        assert!(pairs.of(devices(2, 1), facts).unfit.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -38,6 +38,6 @@ impl<'a> PlanBytes<'a> {
 
     /// Checks that no bytes remain.
     pub fn end(&self) -> Result<(), PlanError> {
-        if self.0.is_empty() { Ok(()) } else { Err(PlanError::Nonsense("something follows")) }
+        if self.0.is_empty() { Ok(()) } else { Err(PlanError::Nonsense("trailing bytes")) }
     }
 }

@@ -9,16 +9,16 @@ pub enum PlanError {
     #[error("pread: {0}")]
     Read(Errno),
     /// The file is truncated.
-    #[error("it is cut short")]
+    #[error("truncated")]
     Short,
     /// The file does not start with the magic number.
-    #[error("it does not begin as one")]
+    #[error("wrong magic number")]
     Magic,
     /// The file has an unsupported version.
-    #[error("it is of version {0}, and 1 is understood")]
+    #[error("unsupported version {0} (supported: 1)")]
     Version(u32),
     /// A checksum does not match.
-    #[error("the checksum of its {0} is wrong")]
+    #[error("wrong checksum of its {0}")]
     Sum(&'static str),
     /// A value is invalid.
     #[error("{0}")]

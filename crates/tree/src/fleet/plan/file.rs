@@ -39,14 +39,14 @@ impl FleetPlan {
 
     /// Reads a task.
     pub fn task(&self, n: usize) -> Result<FleetTask, PlanError> {
-        let line = self.index.get(n).ok_or(PlanError::Nonsense("no task of this number"))?;
+        let line = self.index.get(n).ok_or(PlanError::Nonsense("task number out of range"))?;
         let record = bytes(&self.file, line.offset, line.len as usize)?;
         if xxh3_64(&record) != line.hash {
             return Err(PlanError::Sum("task"));
         }
         let task = FleetTask::parse(&record)?;
         if (task.files(), task.bytes()) != (line.files, line.bytes) {
-            return Err(PlanError::Nonsense("a task that is not what the index says"));
+            return Err(PlanError::Nonsense("a task that does not match the index"));
         }
         Ok(task)
     }

@@ -93,7 +93,7 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<(u64, Surveyed), PlanError> {
     }
     let (id, ino, mtime) = (left.u64()?, left.u64()?, (left.i64()?, left.u32()?));
     if left.u32()? != 0 || mtime.1 >= 1_000_000_000 {
-        return Err(PlanError::Nonsense("a nanosecond beyond the second"));
+        return Err(PlanError::Nonsense("nanoseconds out of range"));
     }
     let sum = left.u64()?;
     left.end()?;
@@ -125,7 +125,7 @@ impl PlanTail {
         let count = count.ok_or(PlanError::Nonsense("too many tasks"))?;
         let end = at.checked_add((count * LINE + TAIL) as u64);
         if at < HEAD as u64 || end != Some(size) {
-            return Err(PlanError::Nonsense("the index is not where it is said to be"));
+            return Err(PlanError::Nonsense("wrong offset of the index"));
         }
         Ok(Self { at, count, hash })
     }
@@ -149,10 +149,10 @@ impl Indexed {
         let ends = offset.checked_add(len.into());
         let is_inside = offset >= HEAD as u64 && ends.is_some_and(|ends| ends <= end);
         if !is_inside || len as usize > MOST_RECORD || files > MOST_FILES {
-            return Err(PlanError::Nonsense("a task that is not where tasks are"));
+            return Err(PlanError::Nonsense("task offset out of range"));
         }
         if i64::try_from(bytes).is_err() {
-            return Err(PlanError::Nonsense("a task of more bytes than there are"));
+            return Err(PlanError::Nonsense("task length out of range"));
         }
         Ok(Self { offset, len, files, bytes, hash })
     }

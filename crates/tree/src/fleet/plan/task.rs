@@ -115,7 +115,7 @@ impl FleetTask {
             FILES => {
                 let count = left.u32()?;
                 if count == 0 || count > MOST_FILES {
-                    return Err(PlanError::Nonsense("a task of no files, or of too many"));
+                    return Err(PlanError::Nonsense("invalid number of files in a task"));
                 }
                 let mut files: Vec<PlanEntry> = Vec::new();
                 for _ in 0..count {
@@ -128,11 +128,11 @@ impl FleetTask {
                 let entry = entry(&mut left, None)?;
                 let range = left.u64()?..left.u64()?;
                 if range.start >= range.end || range.end > entry.seen.size {
-                    return Err(PlanError::Nonsense("a stretch that is not in its file"));
+                    return Err(PlanError::Nonsense("a range outside of its file"));
                 }
                 Self::Stretch { file, entry, range }
             }
-            _ => return Err(PlanError::Nonsense("a task of an unknown kind")),
+            _ => return Err(PlanError::Nonsense("unknown task type")),
         };
         left.end()?;
         Ok(task)
@@ -158,7 +158,7 @@ fn write_entry(into: &mut Vec<u8>, entry: &PlanEntry, is_same_folder: bool) {
 fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEntry, PlanError> {
     let folder = match left.u16()? {
         SAME => {
-            let before = before.ok_or(PlanError::Nonsense("a file without a folder"))?;
+            let before = before.ok_or(PlanError::Nonsense("a file without a directory"))?;
             Arc::clone(&before.folder)
         }
         len => {
@@ -173,12 +173,12 @@ fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEnt
     let name = check(left.take(len.into())?)?;
     let size = left.u64()?;
     if i64::try_from(size).is_err() {
-        return Err(PlanError::Nonsense("a file of more bytes than there are"));
+        return Err(PlanError::Nonsense("file size out of range"));
     }
     let mut time = || {
         let (seconds, nanoseconds) = (left.i64()?, left.u32()?);
         if nanoseconds >= 1_000_000_000 {
-            return Err(PlanError::Nonsense("a nanosecond beyond the second"));
+            return Err(PlanError::Nonsense("nanoseconds out of range"));
         }
         Ok((seconds, nanoseconds))
     };
@@ -190,7 +190,7 @@ fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEnt
 fn check(name: &[u8]) -> Result<CString, PlanError> {
     let is_plain = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
     let name = CString::new(name).ok().filter(|_| is_plain && name.len() <= LONGEST_NAME);
-    name.filter(|name| !is_reserved(name)).ok_or(PlanError::Nonsense("a path that leads elsewhere"))
+    name.filter(|name| !is_reserved(name)).ok_or(PlanError::Nonsense("a path that leaves the tree"))
 }
 
 #[cfg(test)]

@@ -12,11 +12,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{
-    create_new,
-    name::{FLEET, beside, short},
-    ownership::distrust,
-    sync_directory, unlink,
+use thalweg_core::{
+    atomic_file::{
+        create_new,
+        name::{FLEET, beside, short},
+        ownership::distrust,
+        sync_directory, unlink,
+    },
+    cadence::ATTEMPTS,
 };
 use thalweg_sys::{Errno, io};
 
@@ -27,18 +30,15 @@ use super::{
 };
 use crate::{
     Error, Refusal,
-    copy::{
-        name_at::NameAt,
-        staged_dir::{open_new, remove_contents},
-    },
+    copy::{name_at::NameAt, staged_dir::open_new},
     error::{Attempt, CopyFailure, at_sink},
+    fs::{
+        list::{DIRECTORY, ancestors},
+        remove::remove_contents,
+    },
     identity::Id,
-    listing::{DIRECTORY, ancestors},
     names::{c_string, cut, os},
 };
-
-/// Number of attempts after interference by other processes.
-const TRIES: usize = 100;
 
 pub(crate) const PLAN: &CStr = c"plan";
 /// Workers continue while this file exists.
@@ -99,7 +99,7 @@ pub(crate) enum FoundFleet {
 impl FleetDirectory {
     /// Opens the existing fleet's directory, or creates it if `how` permits.
     pub fn make(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
-        let mut tries = 0..TRIES;
+        let mut tries = 0..ATTEMPTS;
         loop {
             match Self::make_once(source, destination, how) {
                 // The directory was removed while it was opened, so the destination exists now.
@@ -113,7 +113,7 @@ impl FleetDirectory {
         let (above, name) = cut(destination);
         let failed = |call| failed(destination, call);
         if name == "." {
-            let why = format!("'{}' is no name for a new folder", destination.display());
+            let why = format!("'{}': not a name for a new directory", destination.display());
             return Err(Error::Usage(why));
         }
         let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -128,7 +128,8 @@ impl FleetDirectory {
         }
         let is_there = matches!(how, FleetTarget::Into | FleetTarget::Join);
         let is_published = if is_there {
-            expect_room((&above_fd, &name), (source, destination))?;
+            let name_at = NameAt { dir: above_fd.as_fd(), name: &name };
+            expect_room(name_at, source, destination)?;
             false
         } else {
             let there = there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))?;
@@ -360,7 +361,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
         let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE));
         copy.and_then(remove_contents)
     };
-    let mut tries = 0..TRIES;
+    let mut tries = 0..ATTEMPTS;
     loop {
         // The tree is removed before the `LINKED` flag: a later worker must not take a partly removed tree for a
         // complete one.

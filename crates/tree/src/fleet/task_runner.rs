@@ -15,8 +15,6 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
-    time::Duration,
 };
 use thalweg_core::{Side, atomic_file::unlink};
 use thalweg_sys::{Errno, io};
@@ -31,6 +29,7 @@ use crate::{
         attributes::times,
         contents::{job::TransferJob, large::move_piece},
         copy_entry::{CopyEntry, SourceDirectory},
+        descriptors::retry_for_descriptors,
         directory::Directory,
         entry::file::copy_file_entry,
         report::WorkerTally,
@@ -38,16 +37,12 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
-    folder::DirectoryCache,
+    fs::cached::DirectoryCache,
     identity::{kind, size},
     names::os,
     paths::DirectoryPaths,
     read,
 };
-
-/// Number of attempts, and the delay between them, after a failure for lack of descriptors.
-const TRIES: usize = 100;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// The source, the tree, and the directory of partial files.
 #[derive(Clone, Copy)]
@@ -118,34 +113,30 @@ impl<'m> TaskRunner<'m> {
         match task {
             FleetTask::Files(files) => {
                 for entry in files {
-                    self.patiently(|mover| mover.file(entry)).map_err(|f| (f, of(entry)))?;
+                    self.patiently(|runner| runner.file(entry)).map_err(|f| (f, of(entry)))?;
                 }
                 Ok(())
             }
             FleetTask::Stretch { file, entry, range } => self
-                .patiently(|mover| mover.stretch(*file, entry, range))
+                .patiently(|runner| runner.stretch(*file, entry, range))
                 .map_err(|failure| (failure, of(entry))),
         }
     }
 
     /// Returns the tally of this thread.
     pub fn end(mut self) -> WorkerTally {
-        self.worker.tell_now();
+        self.worker.flush_progress();
         self.worker.tally
     }
 
     fn patiently(&mut self, act: impl Fn(&mut Self) -> Attempt<()>) -> Attempt<()> {
-        let mut tries = 0..TRIES;
-        loop {
-            self.worker.run.go_on()?;
-            match act(self) {
-                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
-                    self.grounds.kept.give_up();
-                    thread::sleep(BETWEEN_TRIES);
-                }
-                Err(failure) if is_for_the_finisher(&failure) => return Ok(()),
-                answer => return answer,
-            }
+        let attempt = |runner: &mut Self| {
+            runner.worker.run.go_on()?;
+            act(runner)
+        };
+        match retry_for_descriptors(self, attempt, |runner| runner.grounds.kept.close_idle()) {
+            Err(failure) if is_for_the_finisher(&failure) => Ok(()),
+            answer => answer,
         }
     }
 
@@ -165,7 +156,7 @@ impl<'m> TaskRunner<'m> {
         let (name, source) = (&*entry.name, &*entry.name);
         let entry = CopyEntry { directory: &directory, from: &from, source, name };
         copy_file_entry(&mut self.worker, &entry)?;
-        self.worker.tell();
+        self.worker.flush_progress_when_due();
         Ok(())
     }
 
@@ -223,7 +214,7 @@ impl<'m> TaskRunner<'m> {
         if run.options.fsync == Fsync::Always {
             io::sync_data(&part).map_err(at_sink("fdatasync"))?;
         }
-        self.worker.tell();
+        self.worker.flush_progress_when_due();
         Ok(())
     }
 }
@@ -292,6 +283,6 @@ fn is_for_the_finisher(failure: &CopyFailure) -> bool {
 }
 
 /// Converts a failure to an error with this path.
-pub(crate) fn error_of((failure, path): (CopyFailure, PathBuf)) -> Error {
-    failure.at(|| path.clone(), || path.clone())
+pub(crate) fn error_of(failure: CopyFailure, path: &Path) -> Error {
+    failure.at(|| path.to_owned(), || path.to_owned())
 }

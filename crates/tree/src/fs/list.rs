@@ -15,13 +15,13 @@ pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Returns a buffer for one call of `getdents64`.
-pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
+pub fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]
 }
 
 /// Calls `visit` for each entry of an open directory except `.` and `..`, until it returns `false`. EINTR does not
 /// end the listing, because network file systems return it in the middle.
-pub(crate) fn each_entry(
+pub fn each_entry(
     directory: impl AsFd,
     buffer: &mut [MaybeUninit<u8>],
     mut visit: impl FnMut(&RawDirEntry<'_>) -> bool,

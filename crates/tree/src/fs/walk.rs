@@ -3,7 +3,7 @@
 //! Queued directories are stored as names and opened by their path from the root. Therefore neither descriptors nor
 //! the stack limit the depth of a tree. The order of visits depends on the threads.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
@@ -14,9 +14,12 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
+use super::{
+    beneath::{Beneath, FollowLinks, open_anywhere},
+    list::{DIRECTORY, DirectoryHandle, each_entry, listing_buffer},
+};
 use crate::{
     Error, identity,
-    listing::{DirectoryHandle, each_entry, listing_buffer},
     names::os,
     paths::DirectoryPaths,
     queue::{PackedNames, TaskQueue},
@@ -56,7 +59,7 @@ pub(crate) trait Visit: Sync {
 #[derive(Debug)]
 pub(crate) struct WalkRoot {
     paths: Arc<DirectoryPaths<()>>,
-    sides: [Option<OwnedFd>; 2],
+    sides: [Option<Beneath<OwnedFd>>; 2],
 }
 
 /// A directory that is open on one side or on both.
@@ -104,8 +107,6 @@ type WalkFailure = (&'static str, Errno);
 
 // Number of names handed to an idle thread at a time.
 const BATCH: usize = 64;
-// Maximum length of a path in one call, including its NUL.
-const PATH_MAX: usize = 4096;
 const ABSENT: u8 = 0xf;
 
 /// Performs these tasks and all tasks that follow from them. Returns the states of the threads.
@@ -141,43 +142,27 @@ impl WalkRoot {
         let mut sides = [None, None];
         for (side, path) in sides.iter_mut().zip(paths) {
             let Some(path) = path else { continue };
-            let fd = openat(rustix::fs::CWD, path, FOLDER, Mode::empty());
-            *side = Some(fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?);
+            let fd = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+            let fd = fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?;
+            *side = Some(Beneath::new(fd, FollowLinks::Never));
         }
         let [source, destination] = paths.map(|path| path.unwrap_or_default().to_owned());
         Ok(Self { paths: DirectoryPaths::root(source, destination), sides })
     }
 
-    /// Opens a directory below the root, in several steps if its path is too long for one call.
+    /// Opens a directory below the root.
     fn open_below(&self, paths: &DirectoryPaths<()>, side: usize) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
         let names: Vec<&[u8]> = paths.names().into_iter().map(CStr::to_bytes).collect();
-        let path = if names.is_empty() { b".".to_vec() } else { names.join(&b'/') };
-        open_long(root.as_fd(), &path, FOLDER | OFlags::NOFOLLOW)
+        root.open(&names.join(&b'/'), DIRECTORY)
     }
 
-    /// Opens a path below the root for reading.
+    /// Opens a path for reading that starts at the root. It is a path of the caller, so symbolic links are followed.
     pub fn open_path(&self, side: usize, path: &[u8]) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
-        open_long(root.as_fd(), path, TO_READ)
+        open_anywhere(root.root().as_fd(), path, TO_READ)
     }
 }
-
-/// Opens a path of any length, in several steps if it is too long for one call.
-fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let mut opened: Option<OwnedFd> = None;
-    let mut rest = path;
-    while rest.len() >= PATH_MAX {
-        let cut = rest[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/');
-        let (head, tail) = rest.split_at(cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?);
-        let at = opened.as_ref().map_or(root, AsFd::as_fd);
-        opened = Some(openat(at, head, FOLDER | OFlags::PATH, Mode::empty())?);
-        rest = &tail[1..];
-    }
-    openat(opened.as_ref().map_or(root, AsFd::as_fd), rest, flags, Mode::empty())
-}
-
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl<'a> WalkEntry<'a> {
     /// Returns the directory on one side, if it exists there.

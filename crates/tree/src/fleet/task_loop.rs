@@ -2,23 +2,24 @@
 
 use std::{
     os::fd::AsFd,
-    path::PathBuf,
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
+use thalweg_core::cadence::CANCEL_CHECK;
 use thalweg_sys::Errno;
 
 use super::{
-    assignment::{Assignment, LOOK},
+    assignment::Assignment,
+    fleet_directory::{EPOCH, FULL, FleetDirectory, SYNC_FAILED},
     journals::{JournalWriter, Journals},
     member::Duty,
-    mover::{FleetPaths, TaskRunner, error_of},
-    place::{EPOCH, FULL, FleetDirectory, SYNC_FAILED},
     plan::FleetPlan,
     share::TaskShare,
+    task_runner::{FleetPaths, TaskRunner, error_of},
     watch::{FleetStop, FleetWatch},
 };
 use crate::{
@@ -44,8 +45,10 @@ impl Assignment<'_> {
     pub fn move_tasks(
         &self,
         plan: &FleetPlan,
-        (journals, own): (&mut Journals, &JournalWriter),
-        (grounds, threads): (FleetPaths<'_>, usize),
+        journals: &mut Journals,
+        own: &JournalWriter,
+        grounds: FleetPaths<'_>,
+        threads: usize,
         report: &mut TreeReport,
     ) -> Result<u64, Error> {
         let place = self.place;
@@ -65,7 +68,7 @@ impl Assignment<'_> {
         // If the journals cannot be read now, some tasks are only done twice.
         let _ = journals.refresh(place.fd.as_fd(), &plan.index);
         let beside = journals.place_in_rank(place.fd.as_fd(), &self.name);
-        let share = TaskShare::beside(&plan.index, (self.member.rank, self.member.size), beside);
+        let share = TaskShare::beside(&plan.index, self.member.rank, self.member.size, beside);
         let shared = SharedProgress { share, journals: journals.clone(), looked: Instant::now() };
         let moving = TaskLoop {
             place,
@@ -112,10 +115,10 @@ struct TaskLoop<'m> {
 impl<'m> TaskLoop<'m> {
     fn work(&self, grounds: FleetPaths<'m>) -> WorkerTally {
         let run = &self.copy.run;
-        let mut mover = match TaskRunner::new(grounds, self.copy) {
-            Ok(mover) => mover,
+        let mut runner = match TaskRunner::new(grounds, self.copy) {
+            Ok(runner) => runner,
             Err(errno) => {
-                self.stop_for(at_sink("openat")(errno), self.place.path.clone());
+                self.stop_for(at_sink("openat")(errno), &self.place.path);
                 return WorkerTally::default();
             }
         };
@@ -128,10 +131,10 @@ impl<'m> TaskLoop<'m> {
                     break;
                 }
             };
-            let before = mover.worker.tally.bytes;
-            let failure = match mover.perform(&task) {
+            let before = runner.worker.tally.bytes;
+            let failure = match runner.perform(&task) {
                 Ok(()) => {
-                    let bytes = mover.worker.tally.bytes - before;
+                    let bytes = runner.worker.tally.bytes - before;
                     // Tasks that are not recorded are done again. A task that ended too late must not be recorded.
                     match self.watch.look().map(|()| self.note(n, bytes)) {
                         Ok(Ok(())) => continue,
@@ -149,15 +152,15 @@ impl<'m> TaskLoop<'m> {
             if run.options.fsync == Fsync::Always && failure.0.loses_written_bytes() {
                 let _ = self.place.flag(SYNC_FAILED);
             }
-            self.stop_for(failure.0, failure.1);
+            self.stop_for(failure.0, &failure.1);
         }
-        mover.end()
+        runner.end()
     }
 
     /// Reports a failure. If the destination is full or read-only, stops all workers.
-    fn stop_for(&self, failure: CopyFailure, path: PathBuf) {
+    fn stop_for(&self, failure: CopyFailure, path: &Path) {
         let is_full = failure.ends_the_run();
-        self.copy.run.failed(error_of((failure, path)));
+        self.copy.run.failed(error_of(failure, path));
         if is_full {
             let _ = self.place.flag(FULL);
             self.copy.run.halt(Halt::Full);
@@ -173,7 +176,7 @@ impl<'m> TaskLoop<'m> {
         let mut shared = self.shared();
         // The worker's own tasks need a look at the journals only at intervals. Before it takes a task of another
         // worker, it must check that the task is still open.
-        if shared.share.helps() || shared.looked.elapsed() >= LOOK {
+        if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
             // If a journal cannot be read now, some tasks are only done twice.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();

@@ -13,6 +13,7 @@ use std::{
 };
 use thalweg_sys::Errno;
 
+use super::beneath::open_directory;
 use crate::identity::Id;
 
 /// The open directories of a run that can be closed and opened again.
@@ -72,7 +73,7 @@ impl DirectoryCache {
     }
 
     /// Closes all directories that are not in use.
-    pub fn give_up(&self) {
+    pub fn close_idle(&self) {
         Self::shorten(&mut self.line(), 0);
     }
 
@@ -166,14 +167,7 @@ impl CachedDirectory {
         let keeps = self.kept.as_ref().map_or(1, |kept| kept.on_one_way());
         for (distance, folder) in missing.into_iter().enumerate().rev() {
             let dir = at.as_ref().map_or(CWD, |fd| fd.as_fd());
-            let fd = match openat(dir, &*folder.name, folder.flags, Mode::empty()) {
-                // A user may have write permission for a directory without read permission.
-                Err(Errno::ACCESS) => {
-                    openat(dir, &*folder.name, folder.flags | OFlags::PATH, Mode::empty())?
-                }
-                answer => answer?,
-            };
-            let fd = folder.recognised(fd)?;
+            let fd = folder.recognised(open_directory(dir, &*folder.name, folder.flags)?)?;
             at = Some(if distance < keeps { folder.holds(fd) } else { Arc::new(fd) });
         }
         at.ok_or(Errno::NOENT)
@@ -239,7 +233,7 @@ impl Drop for CachedDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listing::DIRECTORY;
+    use crate::fs::list::DIRECTORY;
     use std::{fs, os::unix::ffi::OsStrExt, path::Path};
 
     fn opened(
@@ -279,7 +273,7 @@ mod tests {
         drop((in_use, again));
         let in_use = c.open().unwrap();
         assert!(!is_open(&a) && is_open(&b) && is_open(&c), "the first that was opened goes");
-        kept.give_up();
+        kept.close_idle();
         assert!(!is_open(&b) && is_open(&c));
         drop(in_use);
         drop(c);

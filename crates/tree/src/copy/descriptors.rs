@@ -1,0 +1,25 @@
+//! Repeats attempts that fail because the process or the machine has no free descriptor.
+
+use std::thread;
+use thalweg_core::cadence::{ATTEMPTS, RETRY_PAUSE};
+
+use crate::error::Attempt;
+
+/// Calls `attempt` until it does not fail for lack of descriptors. Before it is repeated, `release` closes what can be
+/// opened again, and a pause lets other workers and other programs release descriptors.
+pub(crate) fn retry_for_descriptors<S, T>(
+    state: &mut S,
+    mut attempt: impl FnMut(&mut S) -> Attempt<T>,
+    release: impl Fn(&mut S),
+) -> Attempt<T> {
+    for _ in 0..ATTEMPTS {
+        match attempt(state) {
+            Err(failure) if failure.is_for_descriptors() => {
+                release(state);
+                thread::sleep(RETRY_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+    attempt(state)
+}

@@ -1,0 +1,59 @@
+//! Creates entries without contents: links, FIFOs, sockets and device nodes.
+
+use rustix::fs::{AtFlags, Dev, FileType, Mode, linkat, mknodat, symlinkat};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::BorrowedFd,
+};
+use thalweg_core::{
+    atomic_file::{CallFailed, name::unique},
+    cadence::ATTEMPTS,
+};
+use thalweg_sys::Errno;
+
+/// An entry to create.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NewEntry<'a> {
+    /// A symbolic link with this target.
+    Symlink(&'a CStr),
+    /// Another name of an existing file.
+    HardLink { dir: BorrowedFd<'a>, name: &'a CStr, flags: AtFlags },
+    /// A FIFO, a socket or a device node.
+    Special { kind: FileType, mode: Mode, device: Dev },
+}
+
+impl NewEntry<'_> {
+    /// Creates the entry. Returns `false` if the name exists.
+    pub fn create(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, CallFailed> {
+        let created = match *self {
+            Self::Symlink(target) => symlinkat(target, dir, name),
+            Self::HardLink { dir: from, name: old, flags } => linkat(from, old, dir, name, flags),
+            Self::Special { kind, mode, device } => mknodat(dir, name, kind, mode, device),
+        };
+        match created {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(CallFailed { call: self.call(), errno }),
+        }
+    }
+
+    /// Creates the entry under an unused temporary name, from which it can be renamed to `name`. Returns that name.
+    pub fn create_beside(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<CString, CallFailed> {
+        // An existing entry with a unique name belongs to another process and must not be published.
+        for _ in 0..ATTEMPTS {
+            let temporary = unique(name);
+            if self.create(dir, &temporary)? {
+                return Ok(temporary);
+            }
+        }
+        Err(CallFailed { call: self.call(), errno: Errno::EXIST })
+    }
+
+    fn call(&self) -> &'static str {
+        match self {
+            Self::Symlink(_) => "symlinkat",
+            Self::HardLink { .. } => "linkat",
+            Self::Special { .. } => "mknodat",
+        }
+    }
+}
