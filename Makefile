@@ -52,7 +52,7 @@ ARCHIVE := $(dir $(BIN))libthalweg_c.a
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build programs docs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs docs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,7 +107,7 @@ flaky: ## long: every test FLAKY times, the last fifth of the rounds beside a bu
 honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test lab honesty:: -- --ignored --nocapture
 
-lint: ## formatting, clippy, arrows between crates, licences and sources, shell scripts
+lint: ## formatting, clippy, arrows between crates, licences and sources, shell scripts, wording
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	@# The arrows between crates and modules, the lengths of files: what no compiler looks at.
@@ -116,6 +116,7 @@ lint: ## formatting, clippy, arrows between crates, licences and sources, shell 
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 	@tests/setup/version
+	@tests/setup/prose
 
 docs: ## build the pages for a browser, with a search, into target/book
 	@tests/setup/docs
@@ -145,6 +146,9 @@ wheel: ## build the Python package for release, the command inside, into target/
 
 sdist: ## the sources of that, with all crates that it is built from, into target/packages
 	@tests/setup/sdist "$$CARGO_TARGET_DIR/packages"
+
+commands: build ## write docs/reference/commands.md from the help of every command
+	@tests/setup/commands --write $(BIN)
 
 api: ## renew docs/api, the lists of what the library crates offer
 	@tests/setup/api --write

@@ -135,7 +135,7 @@ pub struct Pair {
     /// The guarantees once the transfer has returned.
     pub gives: Guarantees,
     /// `true` if the mechanism goes before others when nothing was measured. Wherever it was measured between such
-    /// endpoints, it cost little (docs/explanation/planner.md).
+    /// endpoints, it cost little (docs/benchmarks/planner.md).
     pub likely: bool,
 }
 

@@ -2,7 +2,7 @@
 //! through one pointer.
 //!
 //! Most copies are short, so any overhead between the caller and the loop would cost more than a kernel gains. The inlined code
-//! is therefore a call of memcpy as Rust compiles it (through a pointer in memory), preceded by a comparison. docs/reference/kernels.md has
+//! is therefore a call of memcpy as Rust compiles it (through a pointer in memory), preceded by a comparison. docs/benchmarks/kernels.md has
 //! the measured cost.
 // The empty asm block only passes an address through and reads nothing.
 #![allow(clippy::pointers_in_nomem_asm_block)]

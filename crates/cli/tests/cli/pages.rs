@@ -128,6 +128,20 @@ fn test_sources(folder: &Path, all: &mut String) {
 }
 
 #[test]
+fn the_page_of_commands_has_the_help_of_every_command() {
+    if !is_installed("python3") {
+        return skip(
+            "the_page_of_commands_has_the_help_of_every_command",
+            "python3 is not installed",
+        );
+    }
+    let script = root().join("tests/setup/commands");
+    let ran = Command::new(script).arg(env!("CARGO_BIN_EXE_thalweg")).output().unwrap();
+    let output = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    assert!(ran.status.success(), "{output}");
+}
+
+#[test]
 fn every_guarantee_names_a_test_that_exists() {
     let mut sources = String::new();
     for folder in ["crates", "python/tests", "java/src/test"] {

@@ -39,7 +39,7 @@ static INFO: Info = Info {
         name: "pipe",
         summary: "capacity wished for our pipe; what the kernel grants is the chunk size",
         unit: Unit::Bytes,
-        // A larger default made copies several times slower when other copies ran beside them (docs/explanation/planner.md).
+        // A larger default made copies several times slower when other copies ran beside them (docs/benchmarks/planner.md).
         values: &[512 << 10, 64 << 10, 256 << 10, 1 << 20],
     }],
     role: Role::Mover,

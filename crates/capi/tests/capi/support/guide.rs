@@ -1,11 +1,11 @@
-//! The programs in the pages of docs.
+//! The programs in the pages of docs/reference.
 
 use super::root;
 use std::fs;
 
 /// The blocks of a page in this language, as they stand there.
 pub fn blocks(page: &str, language: &str) -> Vec<String> {
-    let text = fs::read_to_string(root().join("../../docs").join(page)).unwrap();
+    let text = fs::read_to_string(root().join("../../docs/reference").join(page)).unwrap();
     let begin = format!("```{language}\n");
     let blocks = text.split(&begin).skip(1).map(|rest| rest.split_once("```").expect("its end").0);
     blocks.map(str::to_owned).collect()

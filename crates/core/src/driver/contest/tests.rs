@@ -72,7 +72,7 @@ fn of_those_that_do_not_differ_the_safest_goes_on() {
 
 #[test]
 fn what_the_worse_ones_cost_is_a_small_part_of_the_file() {
-    // Measured ratios to the best mechanism, between files on several machines: docs/explanation/planner.md.
+    // Measured ratios to the best mechanism, between files on several machines: docs/benchmarks/planner.md.
     for costs in [[1.0, 1.19, 1.38], [1.19, 1.0, 1.38], [1.0, 1.03, 1.7], [1.0, 1.0, 1.97]] {
         let (_, took) = sail(&mut Contest::between(&turns(FILE)), FILE, &steady(costs));
         let lost = took / FILE as f64 - 1.0;
