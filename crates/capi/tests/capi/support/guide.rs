@@ -13,7 +13,7 @@ pub fn blocks(page: &str, language: &str) -> Vec<String> {
 
 /// The programs of docs/reference/c.md that run by themselves, numbered; `receive` and `send` are run in pairs.
 pub fn programs_in_c() -> Vec<(String, String)> {
-    let alone = blocks("reference/c.md", "c").into_iter().filter(|text| !text.starts_with("/*"));
+    let alone = blocks("c.md", "c").into_iter().filter(|text| !text.starts_with("/*"));
     let named: Vec<_> = alone.zip(0..).map(|(text, n)| (format!("guide{n}"), text)).collect();
     assert!(named.len() >= 6, "{} programs in docs/reference/c.md", named.len());
     named
