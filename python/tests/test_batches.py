@@ -40,7 +40,7 @@ def test_as_many_as_are_wanted() -> None:
     assert [int(each) for each in into.receive_all(2)] == [0, 1]
     assert int(into.receive()) == 2
     assert [int(each) for each in into.receive_all(most=100, timeout=1)] == [3, 4]
-    with pytest.raises(ValueError, match="most=0"):
+    with pytest.raises(ValueError, match="most must be at least 1"):
         into.receive_all(0)
 
 
