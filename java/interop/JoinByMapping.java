@@ -11,14 +11,15 @@ import java.nio.file.StandardOpenOption;
 import java.util.zip.CRC32C;
 
 /**
- * One end of a message ring on JDK 17, with nothing but the class library: both memory files are mapped by the paths
- * that a helper offers ({@code /proc/PID/fd/N}), who also does the handshake, for a descriptor cannot be received here.
- * The layout is that of docs/reference/formats.md, and nothing else is taken from this repository.
+ * One end of a message ring on JDK 17, with the class library only. Both memory files are mapped through the paths that
+ * a helper provides ({@code /proc/PID/fd/N}). The helper also performs the handshake, because the class library cannot
+ * receive descriptors. The layout is that of docs/reference/formats.md; nothing else of this repository is used.
  *
  * <pre>{@code java JoinByMapping.java produce|consume OWN COUNT EPOCH CAPACITY CHECKSUMS}</pre>
  *
- * <p>Maps OWN for writing, writes its page and says {@code mapped}; then the helper may seal it, and answers with the
- * path of the other side's file. Sends or checks COUNT messages. The other side must spin: it cannot be woken from here.
+ * <p>Maps OWN for writing, writes its page and prints {@code mapped}. The helper may then seal it, and answers with the
+ * path of the other side's file. Sends or checks COUNT messages. The other side must spin, because this program cannot
+ * wake it.
  */
 public final class JoinByMapping {
     private static final int CURSOR = 128;
@@ -112,7 +113,7 @@ public final class JoinByMapping {
         }
     }
 
-    /** Waits until the other side's cursor is there. */
+    /** Waits until the other side's cursor has reached a position. */
     private void await(int seq, long position) {
         long end = System.nanoTime() + PATIENCE_NANOS;
         while ((long) LONG.getAcquire(other, CURSOR) < position) {
@@ -123,7 +124,7 @@ public final class JoinByMapping {
         }
     }
 
-    /** Copies bytes into or out of the data; what begins before its end goes on at its beginning. */
+    /** Copies bytes into or out of the data; data that begins before its end continues at its beginning. */
     private void move(ByteBuffer side, long position, byte[] bytes, boolean in) {
         int from = (int) (position % capacity);
         int first = Math.min(bytes.length, capacity - from);

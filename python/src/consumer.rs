@@ -5,8 +5,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
-use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options};
-use thalweg_sys::{Errno, io};
+use thalweg_channel::{Address, Consumer, Error, Link, Options};
 
 use crate::alone::OneThread;
 use crate::error::{PyFailure, closed, is_timeout, raised};
@@ -16,9 +15,10 @@ use crate::memory::HeldBuffer;
 use crate::read::{Come, ReadSettings, ReceivedPiece, Unread};
 use crate::shown::{MessageConverter, ending};
 use crate::source::{NextMessage, ReceiveSource};
-use crate::wait::{PendingHandshake, deadline, joined, patiently, rest};
+use crate::wait::{PendingHandshake, deadline, patiently};
 
 mod batch;
+mod connect;
 
 /// The receiving end of a channel, created by `take`, `subscribe` or `pair`. Iterating over it receives until the producer
 /// closes the channel; PeerDied if the producer ends without closing it.
@@ -114,75 +114,6 @@ impl PyConsumer {
 }
 
 impl ConsumerInner {
-    /// Returns the ring, after a sender that offers one has connected.
-    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut ReceiveSource> {
-        let (options, subscribes) = (self.options, self.subscribes);
-        loop {
-            match &mut self.state {
-                ConsumerStage::Open(_) => break,
-                ConsumerStage::Closed => return Err(closed()),
-                // The sender speaks when it has a message, which may be long after the connection.
-                ConsumerStage::Linked(link) => {
-                    patiently(py, deadline, |until| speaks(link, until))?
-                }
-                ConsumerStage::Seeking(address, link) => {
-                    if link.is_none() {
-                        *link = Some(patiently(py, deadline, |until| joined(address, until))?);
-                    }
-                    let link = link.as_ref().ok_or_else(closed)?;
-                    patiently(py, deadline, |until| speaks(link, until))?;
-                }
-                ConsumerStage::Meeting(meeting, again) => {
-                    let opened = meeting.outcome(py, deadline)?;
-                    let again = again.take();
-                    self.met(opened, again).map_err(raised(py))?;
-                    if matches!(self.state, ConsumerStage::Seeking(..)) {
-                        rest(py, deadline)?;
-                    }
-                    continue;
-                }
-            }
-            let (link, again) = match mem::replace(&mut self.state, ConsumerStage::Closed) {
-                ConsumerStage::Linked(link) => (link, None),
-                ConsumerStage::Seeking(address, Some(link)) => (link, Some(address)),
-                _ => return Err(closed()),
-            };
-            let meet = move |link, until| ReceiveSource::open(link, &options, subscribes, until);
-            match PendingHandshake::begin(py, link, Listener::PATIENCE, meet) {
-                Ok(meeting) => self.state = ConsumerStage::Meeting(meeting, again),
-                Err(error) => {
-                    self.state =
-                        again.map_or(ConsumerStage::Closed, |at| ConsumerStage::Seeking(at, None));
-                    return Err(error);
-                }
-            }
-        }
-        match &mut self.state {
-            ConsumerStage::Open(source) => Ok(source),
-            _ => Err(closed()),
-        }
-    }
-
-    /// Sets the state that follows a handshake.
-    fn met(
-        &mut self,
-        opened: Result<ReceiveSource, Error>,
-        again: Option<Address>,
-    ) -> Result<(), Error> {
-        let (state, met) = match (opened, again) {
-            (Ok(source), _) => (ConsumerStage::Open(source), Ok(())),
-            // The sender has gone, or already had a receiver: another one may offer under the name.
-            (
-                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
-                Some(address),
-            ) => (ConsumerStage::Seeking(address, None), Ok(())),
-            (Err(error), Some(address)) => (ConsumerStage::Seeking(address, None), Err(error)),
-            (Err(error), None) => (ConsumerStage::Closed, Err(error)),
-        };
-        self.state = state;
-        met
-    }
-
     /// Waits for the next message and passes it to `read`. A message in parts is reassembled here, or in the target.
     fn read<T: Send>(
         &mut self,
@@ -453,16 +384,6 @@ impl PyConsumer {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
-    }
-}
-
-/// Waits until the peer has sent something, or is gone.
-fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
-    let left = until.saturating_duration_since(Instant::now());
-    match io::wait_readable(link, Some(left)) {
-        Ok(true) => Ok(()),
-        Ok(false) | Err(Errno::INTR) => Err(Error::Timeout),
-        Err(errno) => Err(Error::System { call: "poll", errno }),
     }
 }
 

@@ -6,9 +6,8 @@ use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, Instant};
-use thalweg_channel::layout::MOST_CAPACITY;
-use thalweg_channel::{Address, DetachedLoan, Error, Link, Listener, Options, Producer};
+use std::time::Instant;
+use thalweg_channel::{Address, DetachedLoan, Link, Listener, Options, Producer};
 
 use crate::alone::OneThread;
 use crate::content::{MessageContent, SendsContent, deliver, message_of};
@@ -16,15 +15,14 @@ use crate::error::{closed, raised};
 use crate::header::{Encoding, Layout};
 use crate::long::MessagePart;
 use crate::memory::{PyLoan, SharedProducer, references};
-use crate::wait::{PendingHandshake, deadline, joined, patiently, rest};
+use crate::wait::{PendingHandshake, deadline, patiently};
 
 mod batch;
+mod connect;
 
 /// Without `capacity` the ring has room for this many arrays of the first one's size, and at least [`LEAST`] bytes.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
-/// Longest time until the other end of a link responds: its program may import many modules first.
-const STARTS: Duration = Duration::from_secs(600);
 
 /// The sending end of a channel, created by `offer`, `join` or `pair`.
 ///
@@ -99,96 +97,6 @@ impl PyProducer {
 }
 
 impl ProducerInner {
-    /// Returns the ring. It is created for the first message, when its size is known and the peer has connected.
-    fn ring(
-        &mut self,
-        py: Python<'_>,
-        first: usize,
-        deadline: Option<Instant>,
-    ) -> PyResult<SharedProducer> {
-        loop {
-            let link = match &mut self.state {
-                ProducerStage::Open(ring) => return Ok(ring.clone()),
-                ProducerStage::Closed => return Err(closed()),
-                ProducerStage::Meeting(..) => {
-                    self.end_meeting(py, deadline)?;
-                    continue;
-                }
-                ProducerStage::Listening(listener) => {
-                    Some(patiently(py, deadline, |until| {
-                        match listener.accept_until(Some(until)) {
-                            // A peer of another user was rejected: wait for the next one.
-                            Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
-                            answer => answer,
-                        }
-                    })?)
-                }
-                ProducerStage::Seeking(address) => {
-                    Some(patiently(py, deadline, |until| joined(address, until))?)
-                }
-                ProducerStage::Linked(_) => None,
-            };
-            let (link, before) = match (link, mem::replace(&mut self.state, ProducerStage::Closed))
-            {
-                (Some(link), before) => (link, before),
-                (None, ProducerStage::Linked(link)) => (link, ProducerStage::Closed),
-                _ => return Err(closed()),
-            };
-            self.begin_meeting(py, link, before, first)?;
-        }
-    }
-
-    /// Starts the handshake over a link. `before` is the state to return to if it fails.
-    fn begin_meeting(
-        &mut self,
-        py: Python<'_>,
-        link: Link,
-        before: ProducerStage,
-        first: usize,
-    ) -> PyResult<()> {
-        let mut options = self.making.options;
-        if !self.making.is_sized {
-            // Includes the frame; the library rounds up.
-            options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
-            options.capacity = options.capacity.min(MOST_CAPACITY);
-        }
-        let meet = move |link, until| Producer::open_until(link, &options, Some(until));
-        // If several peers may connect, a silent one is dropped soon. The other end of a single link may belong to a
-        // process that has yet to start.
-        let patience =
-            if matches!(before, ProducerStage::Closed) { STARTS } else { Listener::PATIENCE };
-        match PendingHandshake::begin(py, link, patience, meet) {
-            Ok(meeting) => {
-                self.state = ProducerStage::Meeting(meeting, Box::new(before));
-                Ok(())
-            }
-            Err(error) => {
-                self.state = before;
-                Err(error)
-            }
-        }
-    }
-
-    /// Waits for the end of the handshake and sets the state that follows it.
-    fn end_meeting(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
-        let ProducerStage::Meeting(meeting, before) = &mut self.state else { return Ok(()) };
-        let opened = meeting.outcome(py, deadline)?;
-        let before = mem::replace(&mut **before, ProducerStage::Closed);
-        let is_one_of_many = !matches!(before, ProducerStage::Closed);
-        self.state = before;
-        match opened {
-            Ok(producer) => {
-                self.state = ProducerStage::Open(SharedProducer::new(producer));
-                Ok(())
-            }
-            // A failure on this side would recur with the next peer.
-            Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => Err(raised(py)(error)),
-            // The peer is gone or silent: wait for the next one.
-            Err(_) if is_one_of_many => rest(py, deadline),
-            Err(error) => Err(raised(py)(error)),
-        }
-    }
-
     /// Returns the ring for a message of `len` bytes, if no room is lent.
     fn ready(
         &mut self,

@@ -1,6 +1,6 @@
-"""Processes at one end of a channel or queue, killed at random instants one after the other, and what the other end finds.
+"""Kills processes at one end of a channel or queue at random instants, and checks what the other end finds.
     campaign.py KILLS SEED FOLDER
-Prints what happened. Exits with an error for a message that is torn or lost, and for anything that is left behind."""
+Prints the results. Exits with an error if a message is torn or lost, or if anything is left behind."""
 
 import collections
 import multiprocessing
@@ -20,11 +20,11 @@ import thalweg
 import victims
 from thalweg.multiprocessing import Empty, Queue
 
-#: Not a promise of speed: who still waits after so many seconds hangs.
+#: Time after which a wait counts as a hang, in seconds. Not a speed limit.
 GUARD = 60.0
-#: In which a process that was killed in a handshake shows at the other end whether it had come in, in seconds.
+#: Time in which the other end shows if a process that was killed in a handshake had connected, in seconds.
 SHOWS = 0.2
-#: Without a numpy to import for each: most are made by it.
+#: Without importing numpy for each, which would take most of the time.
 STARTS = ["program", "spawn", "forkserver", "forkserver"]
 
 
@@ -62,11 +62,11 @@ class Victim:
         self.gone = time.monotonic()
 
     def shows(self) -> bool:
-        """Whether the other end may still find it."""
+        """Returns True if the other end may still find it."""
         return not self.gone or time.monotonic() < self.gone + SHOWS
 
     def done(self) -> int:
-        """What it had done, when nothing is left of it."""
+        """Returns what it had done, after it has ended completely."""
         self._killer.join()
         os.close(self._end)
         if self._start == "program":
@@ -79,12 +79,12 @@ class Victim:
 
 
 class Outcome:
-    """What the other end found."""
+    """The findings of the other end."""
 
     def __init__(self) -> None:
         #: Messages that it received, or knows to be received.
         self.came = 0
-        #: When it was told; None if the victim had not come in.
+        #: Time of the report; None if the victim had not connected.
         self.told: float | None = None
 
 
@@ -131,7 +131,7 @@ def after_put(queue: Queue, victim: Victim) -> Outcome:
     before = len(queue.departed())
     while victim.shows() or found.came:
         try:
-            # So late it is told at the most, for nothing else ends a get that waits.
+            # Latest time of the report, because nothing else ends a waiting get.
             number, array = queue.get(timeout=0.001)
         except Empty:
             if len(queue.departed()) > before:
@@ -165,11 +165,11 @@ def after_get(name: str, victim: Victim) -> Outcome:
 
 
 def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[str, Outcome, float | None]:
-    """One kill: what was killed, and how late the other end knew."""
+    """One kill: the victim, and the delay until the other end noticed."""
     role = list(victims.ROLES)[number % 4]
     way = dice.choice(victims.ROLES[role][1])
     start = STARTS[number // 4 % len(STARTS)]
-    # A name of the user's, or a path.
+    # A name of the user, or a path.
     name = "victim" if dice.randrange(2) and role in ("sends", "takes") else str(folder / "place")
     path = str(folder / "record")
     record = victims.Record(path)
@@ -189,7 +189,7 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
     done = victim.done()
     context = (role, way, start, number, done, found.came, found.told)
     if role in ("sends", "puts"):
-        # The last may have come before it could be noted.
+        # The last message may have arrived before it was recorded.
         assert done <= found.came <= done + 1, ("lost", *context)
     elif way == "dropped":
         assert done <= found.came <= done + 1, ("miscounted", *context)
@@ -197,11 +197,11 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
         assert done - 4 <= found.came <= done + 1, ("miscounted", *context)
     assert found.told is not None or victim.in_handshake and not done, ("not told", *context)
     if found.told is None and role == "sends":
-        # Its name may be left: the next who offers takes it.
+        # Its name may remain: the next producer takes it.
         thalweg.offer(name).close()
     record.close()
     os.unlink(path)
-    # The queue's pickle, which may be half written.
+    # The queue's pickle, which may be incomplete.
     for left in (name, name + ".new") if role in ("puts", "gets") else ():
         Path(left).unlink(missing_ok=True)
     kind = f"{role} {way} {start}" + (", early" if found.told is None else ", in a handshake" if victim.in_handshake else "")
@@ -209,10 +209,10 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Names in the places where something could be left."""
+    """Returns the names in all places where something could be left behind."""
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     names = list(folder.iterdir()) + [name for name in runtime.rglob("*") if not name.is_dir()]
-    # Private ones, unless this user may not have such.
+    # Private namespaces, if this user may create them.
     for place in os.environ.get("THALWEG_PRIVATE", "").split():
         names += [name for name in Path(place).iterdir() if name != folder.parent]
     return [str(name) for name in names]
@@ -222,7 +222,7 @@ def main() -> None:
     kills, seed, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dice, late, kinds = random.Random(seed), dict[str, list[float]](), collections.Counter[str]()
     multiprocessing.set_forkserver_preload(["victims"])
-    # Who measures is not to wait for who works.
+    # The measuring process must not wait for the working ones.
     sys.setswitchinterval(0.0005)
     queue = Queue(capacity=victims.CAPACITY)
     messages = 0
@@ -234,7 +234,7 @@ def main() -> None:
             late.setdefault(kind.split()[0], []).append(1000 * seconds)
     queue.close()
     del queue
-    # The fork server has a socket of its own.
+    # The fork server has its own socket.
     from multiprocessing import forkserver, util
 
     forkserver._forkserver._stop()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the tests share: programs of their own, and places that only they use."""
+"""Code shared by the tests: programs in processes, and private paths."""
 
 import gc
 import os
@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "vectors"))
 
-# No test waits for so long; it keeps one that has failed from waiting for ever.
+# Longer than any test waits; it ends a test that has failed.
 PATIENCE = 600
 
-# The same examples each time: `make test` fails for what was changed, on whatever machine. THALWEG_CASES=1000 tries others.
+# Deterministic examples: `make test` fails because of a change, not by chance. THALWEG_CASES=1000 tries others.
 CASES = int(os.environ.get("THALWEG_CASES", "0"))
 settings.register_profile(
     "thalweg",
@@ -32,7 +32,7 @@ settings.register_profile(
 settings.load_profile("thalweg")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Dask last: it leaves threads behind, and some of what is tested is found out only where no other thread runs Python."""
+    """Runs the tests of Dask last: it leaves threads behind, and some tests require that no other thread runs Python."""
     items.sort(key=lambda item: "dask" in item.path.name)
 
 
@@ -42,7 +42,7 @@ Test = Callable[[str], Awaitable[None]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a Python program, given as its text; what still runs at the end is killed."""
+    """Starts a Python program, given as text. Programs that still run at the end are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(
@@ -62,14 +62,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def ended(program: "subprocess.Popen[str]") -> str:
-    """What a program printed, which must have ended well."""
+    """Returns the output of a program, which must succeed."""
     printed, complaint = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, complaint
     return printed.strip()
 
 
 def skip(reason: str) -> NoReturn:
-    """For what cannot run on this machine; `make test` counts it."""
+    """Skips a test that cannot run on this machine; `make test` counts it."""
     if noted := os.environ.get("THALWEG_SKIPS"):
         with open(noted, "a") as skips:
             skips.write(f"python: {reason}\n")
@@ -78,7 +78,7 @@ def skip(reason: str) -> NoReturn:
 
 
 def used() -> tuple[int, int]:
-    """Descriptors that this process has, and mappings of channels."""
+    """Returns the number of descriptors of this process, and of mappings of channels."""
     gc.collect()
     with open("/proc/self/maps") as maps:
         return len(os.listdir("/proc/self/fd")), sum("thalweg" in line for line in maps)
@@ -86,13 +86,13 @@ def used() -> tuple[int, int]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    """A path to meet at."""
+    """A path for a channel."""
     return str(tmp_path / "here")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def run(request: pytest.FixtureRequest, place: str) -> Callable[[Test], None]:
-    """Runs a test in an event loop, for no longer than it may take."""
+    """Runs a test in an event loop, with a time limit."""
 
     def begin(test: Test) -> None:
         async def within() -> None:

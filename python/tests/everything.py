@@ -1,4 +1,4 @@
-"""Two processes that exchange arrays by every way there is, each of more bytes than small places have: everything.py PLACE"""
+"""Two processes that exchange arrays by all methods, larger than small file systems: everything.py PLACE"""
 
 import multiprocessing
 import subprocess
@@ -23,7 +23,7 @@ def sends(place: str) -> None:
         lent[:] = content(2)
         out.commit(lent)
         out.send_object({"array": content(3)})
-        # More than the ring holds.
+        # Larger than the ring.
         out.send(np.stack([content(4)] * 5))
 
 
@@ -37,7 +37,7 @@ def main(place: str) -> None:
     into = thalweg.take(place)
     kept = into.receive()
     assert (kept == content(1)).all()
-    # Else it would keep all that comes behind it in the ring.
+    # Otherwise it would keep everything after it in the ring.
     del kept
     assert (into.receive() == content(2)).all()
     assert (into.receive_object()["array"] == content(3)).all()

@@ -1,4 +1,4 @@
-"""Trees that fleets copy, and who judges what became of them: diff, find and sha256sum, never the code that copied."""
+"""Trees for fleets, and checks of the copies by diff, find and sha256sum instead of the code under test."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ import pytest
 from conftest import PATIENCE
 from thalweg import _native
 
-#: So little that every file of some size is several tasks, and so slow that there is time to kill.
+#: Small, so that large files consist of several tasks; slow, so that there is time for a kill.
 SLOW: dict[str, Any] = {"task_bytes": 256 << 10, "limit": 3 << 20}
 
 
 def note(test: str, why: str) -> None:
-    """Something cannot run here: `make test` counts it."""
+    """Skips a test that cannot run on this machine: `make test` counts it."""
     print(f"skipped: {test}: {why}")
     skips = os.environ.get("THALWEG_SKIPS")
     if skips:
@@ -56,7 +56,7 @@ def plant(at: Path, folders: int = 3, large: int = 2 << 20) -> Path:
     try:
         os.setxattr(first / "7", "user.thalweg", b"kept")
     except OSError:
-        # Some file systems of temporary folders have none; what is compared is then equal too.
+        # Some file systems of temporary directories have none; the comparison is then equal too.
         pass
     (tree / "empty").chmod(0o500)
     os.utime(tree, (1e9, 1e9))
@@ -71,7 +71,7 @@ def _ran(command: str, folder: Path) -> list[bytes]:
 
 
 def _seen(folder: Path) -> tuple[list[bytes], ...]:
-    # The size of a folder is its file system's own business.
+    # The size of a directory depends on its file system.
     listing = r"find . \( -type d -printf '%p %y %m %T@ %n\0' -o -printf '%p %y %m %T@ %n %l %s\0' \) | sort -z"
     hashes = "find . -type f -print0 | sort -z | xargs -0 sha256sum -z"
     names = "find . ! -type l -print0"
@@ -83,8 +83,8 @@ def _seen(folder: Path) -> tuple[list[bytes], ...]:
 
 
 def expect_equal(tree: Path, copy: Path) -> None:
-    """Equal, and nothing else is left beside it."""
-    # A pipe is opened by nobody: `find` compares it.
+    """Checks that the copy is equal, and that nothing is left beside it."""
+    # A FIFO is not opened: `find` compares it.
     done = subprocess.run(["diff", "-r", "--no-dereference", "-x", "pipe", tree, copy], capture_output=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert _seen(tree) == _seen(copy)
@@ -95,7 +95,7 @@ def expect_equal(tree: Path, copy: Path) -> None:
 
 
 def count(tree: Path) -> int:
-    """Files, whatever names they have."""
+    """Returns the files of a tree with any names."""
     return len({one for one in _ran(r"find . -type f -printf '%i\0'", tree) if one})
 
 
@@ -104,7 +104,7 @@ def stage(copy: Path) -> Path:
 
 
 class Killing:
-    """Listens to a copy, and kills a worker that holds a task, once work is done: so many, one after the other."""
+    """Observes a copy, and kills workers that hold a task, one after the other, after some work is done."""
 
     def __init__(self, copy: Path, kills: int = 1, kill: Callable[[int], object] | None = None) -> None:
         self.copy, self.kills = copy, kills
@@ -120,7 +120,7 @@ class Killing:
         if known is None or known["done"] == 0:
             return
         for process in self._at_work(known)[:1]:
-            # A pool that broke ends its other workers, perhaps this one.
+            # A broken pool ends its other workers, perhaps this one.
             with suppress(ProcessLookupError):
                 # While it is stopped, it cannot finish.
                 os.kill(process, signal.SIGSTOP)
@@ -130,7 +130,7 @@ class Killing:
                 os.kill(process, signal.SIGCONT)
 
     def _at_work(self, known: dict[str, Any]) -> list[int]:
-        """Who has no report yet has a task in hand."""
+        """Workers without a report hold a task."""
         but = (os.getpid(), *self.killed)
         return [one["process"] for one in known["workers"] if one["lost"] and one["process"] not in but]
 

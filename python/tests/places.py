@@ -1,4 +1,4 @@
-"""Commands in places where something is missing that others need. As a program, it becomes a command whose system calls are refused:
+"""Commands in environments that lack something. As a program, it executes a command whose system calls fail:
 places.py ERRNO CALL,CALL COMMAND ..."""
 
 import ctypes
@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-#: Numbers of system calls, by machine; and what seccomp(2) calls the machine.
+#: Numbers of system calls by architecture, and the architecture's number for seccomp(2).
 CALLS = {
     "x86_64": {"memfd_create": 319, "pidfd_open": 434, "futex_waitv": 449, "": 0xC000003E},
     "aarch64": {"memfd_create": 279, "pidfd_open": 434, "futex_waitv": 449, "": 0xC00000B7},
@@ -21,12 +21,12 @@ _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
 def mounted(mounts: str, command: list[str]) -> list[str]:
-    """The command with mounts of its own, made by lines of shell."""
+    """Returns the command with its own mounts, created by shell lines."""
     return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{mounts}\nexec "$@"', "sh", *command]
 
 
 def why_not(command: list[str]) -> str | None:
-    """Why such a command cannot be started here."""
+    """Returns the reason why such a command cannot be started here."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
@@ -35,14 +35,14 @@ def why_not(command: list[str]) -> str | None:
 
 
 def denied(calls: str, error: int, command: list[str]) -> list[str]:
-    """The command, of which these system calls are refused."""
+    """Returns the command with failing system calls."""
     return [sys.executable, __file__, str(error), calls, *command]
 
 
 def refuse(calls: list[str], error: int) -> None:
-    """From now on, of this process and of all that it starts."""
+    """Makes system calls of this process and its children fail from now on."""
     numbers = CALLS[platform.machine()]
-    # The machine's own calls alone are looked at; the numbers of others mean something else.
+    # Only calls of the native architecture are checked; numbers of others have another meaning.
     steps = [(_LOAD, 0, 0, 4), (_JUMP_EQUAL, 0, len(calls) + 1, numbers[""]), (_LOAD, 0, 0, 0)]
     for at, call in enumerate(calls):
         steps.append((_JUMP_EQUAL, len(calls) - at, 0, numbers[call]))

@@ -1,4 +1,4 @@
-"""Whatever array is sent is the array that is received."""
+"""Received arrays equal sent arrays."""
 
 import ctypes
 from multiprocessing.sharedctypes import RawArray
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 SIMPLE = st.one_of(hnp.scalar_dtypes(), hnp.byte_string_dtypes(), hnp.unicode_string_dtypes())
-# numpy gives no buffer of a structure with dates in it.
+# numpy provides no buffer for a structure that contains dates.
 PLAIN = SIMPLE.filter(lambda dtype: dtype.kind not in "mM")
 
 
@@ -27,12 +27,12 @@ def arrays(draw: st.DrawFn, dtypes: st.SearchStrategy[np.dtype] | None = None) -
     dtype = draw(st.one_of(SIMPLE, structures()) if dtypes is None else dtypes)
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6))
     count = int(np.prod(shape, dtype=int)) * dtype.itemsize
-    # Whatever the bits: the values are not looked at.
+    # Any bits: values are not interpreted.
     array = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), dtype, count // dtype.itemsize).reshape(shape)
     if draw(st.booleans()):
         array = array.T
     steps = draw(st.tuples(*[st.sampled_from([-2, -1, 1, 2, 3])] * array.ndim))
-    # With the dots what has no dimensions stays an array.
+    # With the ellipsis, a result without dimensions stays an array.
     return array[(*(slice(None, None, step) for step in steps), ...)]
 
 
@@ -100,7 +100,7 @@ def test_own_memory_can_be_written_and_keeps_its_bytes() -> None:
         array[0] = -1
         kept.append(array)
         if number % 3 == 0:
-            # Its memory is used again, for a later one.
+            # Its memory is reused for a later array.
             del kept[number // 3]
     for array in kept:
         assert array[0] == -1 and len(set(array[1:].tolist())) == 1

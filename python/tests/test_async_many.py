@@ -1,4 +1,4 @@
-"""One to many and many to one in event loops."""
+"""Broadcast and many-to-one in event loops."""
 
 import os
 import signal
@@ -137,7 +137,7 @@ def test_a_broadcast_that_is_cancelled_reaches_nobody(run: Callable[[Test], None
             while True:
                 sent += 1
                 await out.send(np.full(200, sent))
-        # The last of them did not go.
+        # The last one was not sent.
         for number in range(1, sent):
             assert int((await into.receive())[0]) == number
         with anyio.move_on_after(0.02) as moved:

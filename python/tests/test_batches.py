@@ -40,14 +40,14 @@ def test_as_many_as_are_wanted() -> None:
     assert [int(each) for each in into.receive_all(2)] == [0, 1]
     assert int(into.receive()) == 2
     assert [int(each) for each in into.receive_all(most=100, timeout=1)] == [3, 4]
-    with pytest.raises(ValueError, match="most=0"):
+    with pytest.raises(ValueError, match="most must be at least 1"):
         into.receive_all(0)
 
 
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) -> None:
     out, into = thalweg.pair(capacity=1 << 14, copy=copy)
-    # One of them is larger than the ring by itself.
+    # One of them alone is larger than the ring.
     sizes = [100 + number for number in range(300)] + [20_000] + [50, 60]
     thread = threading.Thread(target=lambda: (out.send_all([np.full(size, size, np.int16) for size in sizes]), out.close()))
     thread.start()
@@ -56,7 +56,7 @@ def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) 
         for each in into.receive_all(timeout=PATIENCE):
             assert (each == len(each)).all()
             got.append(len(each))
-        # While a loop waits for the next it must not hold the last.
+        # A loop that waits for the next message must not hold the last one.
         del each
     thread.join()
     assert got == sizes
@@ -124,7 +124,7 @@ def test_the_other_end_of_a_link_may_come_late() -> None:
     near, far = thalweg.link()
 
     def late() -> bytes:
-        # Longer than who calls under a name may say nothing.
+        # Longer than the time limit for a silent process.
         time.sleep(6)
         with far, thalweg.take_over(far) as into:
             return bytes(into.receive_bytes())

@@ -41,7 +41,7 @@ def test_it_dies_of_a_closed_pipe_as_other_tools_do(way: list[str]) -> None:
 
 
 def test_an_interrupted_command_ends_with_its_own_status() -> None:
-    # Started as from a terminal: what runs the tests may ignore it, which is inherited.
+    # As from a terminal: the parent may ignore the signal, which would be inherited.
     program = subprocess.Popen(
         [*WAYS[0], "pipe"],
         stdin=subprocess.PIPE,
@@ -52,9 +52,9 @@ def test_an_interrupted_command_ends_with_its_own_status() -> None:
     assert program.stdin is not None and program.stdout is not None
     program.stdin.write(b"x" * 10)
     program.stdin.flush()
-    # What it has passed on says that it runs, and is the command by now.
+    # Its output shows that it runs, and that it is the command now.
     assert program.stdout.read(10) == b"x" * 10
     os.kill(program.pid, signal.SIGINT)
-    # Its input stays open: at the end of that it would have done all there was.
+    # Its input stays open: at the end of file it would end by itself.
     assert program.wait(timeout=PATIENCE) == 130
     program.communicate()

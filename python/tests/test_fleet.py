@@ -1,4 +1,4 @@
-"""Trees copied by the workers of an executor, some of which are killed. What they make is judged by diff, find and sha256sum."""
+"""Trees copied by the workers of an executor, some of which are killed. diff, find and sha256sum check the copies."""
 
 import multiprocessing
 import os
@@ -52,7 +52,7 @@ def test_threads_of_this_process_copy_a_tree_and_who_comes_again_finds_it(tmp_pa
 
 
 class Twice(ThreadPoolExecutor):
-    """Runs each part of the work twice at the same time, as Dask does with one whose worker it has lost sight of."""
+    """Runs each part of the work twice at the same time, as Dask does if it has lost contact to a worker."""
 
     def submit(self, *call: Any, **named: Any) -> Future[Any]:
         super().submit(*call, **named)
@@ -88,7 +88,7 @@ def test_a_pool_whose_process_is_killed_with_a_task_in_hand_is_made_anew(tmp_pat
     with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
         report = thalweg.copy_tree(tree, copy, executor=pool, progress=killing, **SLOW)
     expect_equal(tree, copy)
-    # The pool ends its other processes with the one that was killed.
+    # The pool ends its other processes after a kill.
     assert len(killing.killed) == 1 and killing.killed[0] in [worker.process for worker in report.lost]
     assert any("made anew" in trouble for trouble in report.troubles)
     assert len(report.workers) > 2 and report.files == count(tree)
@@ -144,7 +144,7 @@ def test_what_progress_raises_ends_it_and_a_killed_caller_is_followed_by_another
 def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole(start: Start, tmp_path: Path) -> None:
     random.seed(18)
     landed = 0
-    # `make campaign`: a thousand there are fifty here.
+    # `make campaign` uses 1,000, which is 50 here.
     for number in range(max(1, int(os.environ.get("THALWEG_KILLS", "0")) // 20)):
         place = tmp_path / str(number)
         place.mkdir()
@@ -154,7 +154,7 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
         until(lambda: (stage(copy) / "epoch").exists() or program.poll() is not None, "a plan")
         time.sleep(random.random())
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-        # The caller, or one of its workers; the last of its children began to work last.
+        # The caller or one of its workers; the last child started last.
         victim = random.choice([program.pid, *map(int, children[-2:])])
         if program.poll() is None:
             os.kill(victim, signal.SIGKILL)
@@ -163,10 +163,10 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
         if not copy.exists():
             thalweg.copy_tree(tree, copy)
         elif stage(copy).exists():
-            # Who published it was killed before it had removed this.
+            # The publisher was killed before it had removed this.
             assert thalweg.copy_tree(tree, copy).was_there
         expect_equal(tree, copy)
-        # Those of a killed caller may work for some seconds yet, and wait for ever then.
+        # Workers of a killed caller may continue for some seconds, and then wait for ever.
         for child in map(int, children):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_a_source_that_changed_is_named_and_the_rest_is_there(tmp_path: Path) ->
 
 
 class Refusing(Executor):
-    """What an engine may do wrong."""
+    """Faults of an engine."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -212,7 +212,7 @@ def test_an_engine_that_does_nothing_ends_it_and_nothing_is_lost(tmp_path: Path)
             thalweg.copy_tree(tree, copy, executor=Refusing(how))
         assert told.value.folder == str(stage(copy)) and not copy.exists()
     assert "holed" in told.value.files
-    # Whatever it calls a future, it works at once.
+    # It runs the work at once, whatever its futures are.
     thalweg.copy_tree(tree, copy, executor=Refusing("works"))
     expect_equal(tree, copy)
 

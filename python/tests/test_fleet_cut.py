@@ -1,4 +1,4 @@
-"""Machines that are network namespaces joined by a bridge, of which one is cut off without a word. Their file system is one, and stays."""
+"""Machines simulated by network namespaces and a bridge. One is disconnected silently; the shared file system stays."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ exec sleep infinity
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[list[str]]]:
-    """How to run something on the hub, and on two machines."""
+    """Returns the commands that run something on the hub and on two machines."""
     if "THALWEG_KILLS" not in os.environ:
         skip("a machine that is cut off", "long: `make campaign` does it")
     if os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("unshare") and shutil.which("nsenter")):
@@ -70,7 +70,7 @@ def machines(tmp_path: Path) -> Iterator[list[list[str]]]:
         inside = [(place / f"machine{number}").read_text().strip() for number in (1, 2)]
         yield [["nsenter", "-t", process, "-n"] for process in [str(hub.pid), *inside]]
     finally:
-        # With its children; what is in the namespaces goes with the last of them.
+        # With its children; the namespaces end with the last of them.
         with suppress(ProcessLookupError):
             os.killpg(hub.pid, signal.SIGKILL)
         hub.wait()

@@ -1,4 +1,4 @@
-"""Trees copied by the workers of Dask: a real scheduler, real workers without a nanny, some of which are killed, cut off or unfit."""
+"""Trees copied by the workers of Dask: a real scheduler and real workers without a nanny, some killed, disconnected or unfit."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ CALLER = """
 
 
 class Cluster:
-    """A scheduler and workers, each a process of its own on 127.0.0.1."""
+    """A scheduler and workers, each in its own process, on 127.0.0.1."""
 
     def __init__(self, at: Path) -> None:
         self.at = at
@@ -46,7 +46,7 @@ class Cluster:
         self.started: list[subprocess.Popen[bytes]] = []
         self.environment = {
             **os.environ,
-            # What a worker of a killed one had in hand is given up at once: the copy does not rest on it.
+            # The task of a killed worker is given up at once: the copy does not depend on it.
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
             "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP": "tornado",
@@ -99,7 +99,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(scheduler: Cluster) -> Iterator[Cluster]:
-    """One without workers; they are of one test."""
+    """A cluster without workers, which belong to single tests."""
     yield scheduler
     scheduler.end()
 
@@ -117,14 +117,14 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
     ):
         report = thalweg.copy_tree(tree, copy, executor=client, progress=killing, verify="xxh3", **SLOW)
         doctor = thalweg.fleet_doctor(client)
-        # Beside other work so short a time may be too short for anything.
+        # On a busy machine, such a short time may not suffice.
         for budget in (2, 16, 128, 512):
             tuned = thalweg.tune_fleet(client, f"file:pipe@{tmp_path}", quick=True, budget=budget, assume_idle=True)
             if not tuned.failed:
                 break
     expect_equal(tree, copy)
     assert [worker.process for worker in report.lost] == killing.killed and len(killing.killed) == 1
-    # The nanny starts another one, which comes too late where the first has done the rest by then.
+    # The nanny starts another worker, which is too late if the first has done the rest.
     assert len({worker.process for worker in report.workers}) in (2, 3)
     assert report.files == count(tree) and report.verified >= report.files - 1
     host = os.uname().nodename
@@ -174,10 +174,10 @@ def test_without_any_worker_it_ends_with_a_list_of_files_and_one_that_comes_late
         killing.kills = 2
         report = thalweg.copy_tree(tree, copy, executor=client, progress=killing, **SLOW)
     expect_equal(tree, copy)
-    # On a busy machine a worker that lives may not have reported when the tree is finished.
+    # On a busy machine, a living worker may not have reported when the tree is finished.
     assert report.resumed > 0 and set(killing.killed) <= {worker.process for worker in report.lost}
     assert late[0] in [worker.process for worker in report.workers if worker.tasks]
-    # What was assigned to it is given up by Dask, not by the copy.
+    # Dask gives up its tasks, not the copy.
     assert any("KilledWorker" in trouble for trouble in report.troubles)
 
 
@@ -232,7 +232,7 @@ def test_a_worker_with_another_version_or_that_sees_other_folders_is_named(clust
     fit = cluster.worker()
     unfit = {cluster.worker(PYTHONPATH=str(other.parent)).pid: "it has thalweg 9.9"}
     if os.geteuid() == 0 and shutil.which("unshare") and not subprocess.run(["unshare", "-m", "true"]).returncode:
-        # The stage has to be there to be hidden.
+        # The staging directory must exist before it is hidden.
         stage(copy).mkdir(0o700)
         for hidden, why in [(tree, "another folder under the name of the source"), (stage(copy), "file system")]:
             hide = f'mount -t tmpfs none "{hidden}" && exec "$@"'

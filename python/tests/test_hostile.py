@@ -1,4 +1,4 @@
-"""A peer that lies in the header of an array: Corrupt, never a read outside, and the ring goes on."""
+"""A peer that sends invalid array headers: Corrupt, never a read out of bounds, and the ring stays usable."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ MESSAGES = [bytes.fromhex(vector["message"]) for vector in VECTORS]
 
 
 def message(shape: list[int], item: int, name: bytes = b"<d", encoding: int = 1, total: int | None = None) -> bytes:
-    """As an honest one, with these numbers and eight elements of a byte."""
+    """Returns a message with these numbers and eight elements of one byte."""
     variable = struct.pack(f"<{len(shape)}Q", *shape) + name
     offset = arrays.offset_of(32 + len(variable))
     fixed = arrays.FIXED.pack(
@@ -71,7 +71,7 @@ def test_a_lie_is_told_and_the_next_message_is_received(lie: str, trusted: bool)
     out.send(np.arange(3))
     with pytest.raises(thalweg.Corrupt):
         into.receive()
-    # A type that numpy does not know is found out when the message was taken; then the next one has come.
+    # An unknown type of numpy is detected after the message was received; then the next one follows.
     with pytest.raises((thalweg.Corrupt, ValueError)):
         into.receive_into(np.empty(1))
     while True:
@@ -98,13 +98,13 @@ def test_any_bits_are_an_array_within_the_message_or_corrupt(data: st.DataObject
     try:
         array = into.receive()
     except thalweg.Corrupt:
-        # Also a format that the reader by the text alone does not look into.
+        # Also a format that the independent reader does not check.
         return
     assert expected is not None and array.tobytes().hex() == expected["elements"]
 
 
 def visited(name: str, stay: ExitStack) -> None:
-    """Calls there as no peer of ours does, then leaves or stays."""
+    """Connects with invalid messages, then disconnects or stays."""
     fixed = struct.Struct("<8sIIQII32x")
     words = [b"\1", b"GET / HTTP/1.1", bytes(64), *(fixed.pack(b"THALWEGH", 1, kind, 7, 0, 0) for kind in range(1, 7))]
     for word in (None, *words):

@@ -1,4 +1,4 @@
-"""Who is killed is told of at once, and leaves nothing behind."""
+"""A killed process is reported at once, and leaves nothing behind."""
 
 import os
 import random
@@ -45,7 +45,7 @@ RECEIVER = """
 
 
 def killed(program: object) -> None:
-    """Kills it when it has said that it is there."""
+    """Kills a process after it has reported that it is ready."""
     assert program.stdout.readline() == "there\n", program.stderr.read()  # type: ignore[attr-defined]
     os.kill(program.pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
@@ -60,7 +60,7 @@ def test_of_a_killed_sender_all_that_it_sent_is_received_whole(
     sender = start(SENDER, place, how, at, busy)
     into = thalweg.take(str(place))
     number = 0
-    # It fills the ring and waits for room, unless it waits for us: so it has said so before all is received.
+    # It fills the ring and waits for room, unless it waits for us: it reports that before everything is received.
     while number <= at:
         assert (into.receive(timeout=PATIENCE) == number).all()
         number += 1
@@ -73,7 +73,7 @@ def test_of_a_killed_sender_all_that_it_sent_is_received_whole(
     assert told.value.moved == number == into.received
     with pytest.raises(thalweg.PeerDied):
         list(into)
-    # The listener was closed when its receiver had come.
+    # The listener was closed after its consumer had connected.
     assert not place.exists()
 
 
@@ -141,10 +141,10 @@ def test_a_stopped_receiver_is_not_taken_for_a_dead_one(start: Start, place: str
 
 
 def test_killed_at_random_nothing_is_torn_or_lost_and_nothing_is_left(tmp_path: Path) -> None:
-    """Senders, receivers, and both sides of queues; `THALWEG_KILLS` sets how many, a printed seed repeats it."""
+    """Producers, consumers, and both sides of queues. `THALWEG_KILLS` sets the number; the printed seed repeats a run."""
     seed = os.environ.get("THALWEG_SEED") or str(random.randrange(1 << 30))
     command = [sys.executable, str(Path(__file__).with_name("campaign.py")), str(KILLS), seed]
-    # Empty places of its own, in which nobody else leaves anything.
+    # Private empty directories, in which no other process leaves anything.
     private = ["/dev/shm"]
     if not any(Path(path).is_relative_to("/tmp") for path in (ROOT, sys.prefix, sys.base_prefix)):
         private.append("/tmp")

@@ -1,4 +1,4 @@
-"""What becomes of received messages whose views live for random times: no view ever changes under its holder.
+"""Received messages whose views live for random times: no view changes while it is held.
 `THALWEG_VIEWS` sets how many messages there are."""
 
 import os
@@ -6,10 +6,10 @@ import os
 from conftest import PATIENCE, Start, ended
 
 VIEWS = int(os.environ.get("THALWEG_VIEWS", "10000"))
-#: Channels, one after the other: views of the first outlive it.
+#: Consecutive channels: views of the first outlive it.
 CHANNELS = 5
 
-# What message `number` has, of which both sides know the same.
+# The contents of message `number`, known to both sides.
 MESSAGES = """
     import random, sys, numpy as np, thalweg
     place, messages, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -194,7 +194,7 @@ RECEIVER = (
 
 
 def test_views_of_random_lives_never_change(start: Start) -> None:
-    """Kept, sliced, in cycles, handed to other threads and dropped in any order; each has its own checksum."""
+    """Views are kept, sliced, put in cycles, passed to other threads and dropped in any order; each has its own checksum."""
     each = VIEWS // CHANNELS
     receiver = start(RECEIVER, "views", VIEWS, 0)
     assert receiver.stdout is not None
@@ -202,6 +202,6 @@ def test_views_of_random_lives_never_change(start: Start) -> None:
         told = receiver.stdout.readline()
         assert told == "next\n", receiver.stderr and receiver.stderr.read()
         sender = start(SENDER, "views", each, channel * each)
-        # It ends when everything was received and given back, or its ring has room for what is held.
+        # It ends after everything was received and released, or if its ring has room for the held messages.
         ended(sender)
     print(f"{VIEWS} messages:", ended(receiver))

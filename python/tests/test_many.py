@@ -1,4 +1,4 @@
-"""One sender to many receivers, and many senders to one."""
+"""One producer with many subscribers, and many producers with one consumer."""
 
 import os
 import signal

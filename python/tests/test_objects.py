@@ -1,4 +1,4 @@
-"""Objects whose arrays are not pickled, in one message, and what a wrong one does."""
+"""Objects whose arrays are not pickled, in one message, and invalid ones."""
 
 import array
 import contextlib
@@ -31,11 +31,11 @@ NESTED = st.recursive(
 
 
 def same(sent: object, received: object) -> bool:
-    """Whether they are equal, down to the bits of every array."""
+    """Returns True if both are equal, including the bits of every array."""
     if isinstance(sent, np.ndarray | np.generic):
         assert isinstance(received, np.ndarray | np.generic)
         assert (sent.dtype.newbyteorder("="), sent.shape) == (received.dtype.newbyteorder("="), received.shape)
-        # numpy's pickle of what does not lie together has the byte order of the machine.
+        # numpy's pickle of a non-contiguous array has the native byte order.
         sent = pickle.loads(pickle.dumps(sent, protocol=5))
         return (sent.dtype, sent.shape, sent.tobytes()) == (received.dtype, received.shape, received.tobytes())
     assert type(sent) is type(received)
@@ -166,7 +166,7 @@ def test_who_does_not_trust_the_sender_unpickles_nothing() -> None:
 def test_wrong_lengths_are_corrupt_and_the_next_message_is_received(data: st.DataObject) -> None:
     wrong = bytearray(objects.write(pickle.dumps(7), [b"x" * 70, b"", b"y"]))
     for _ in range(data.draw(st.integers(1, 3))):
-        # The header and the table: a pickle that is wrong is nobody's fault but the sender's.
+        # The header and the table only: an invalid pickle is the sender's fault.
         bit = data.draw(st.integers(0, 8 * 48 - 1))
         wrong[bit // 8] ^= 1 << bit % 8
     out, into = thalweg.pair()
@@ -183,7 +183,7 @@ def test_wrong_lengths_are_corrupt_and_the_next_message_is_received(data: st.Dat
             thalweg.loads_oob(wrong)
         assert into.receive_bytes() == bytes(wrong)
     else:
-        # The lengths fit, and the pickle is another part of the message.
+        # The lengths are valid, but the pickle is another part of the message.
         with contextlib.suppress(Exception):
             into.receive_object()
     assert into.receive_object() == "the next"

@@ -1,4 +1,4 @@
-"""Places that lack what other ways between processes need: shared memory in the file system, processors, descriptors, calls."""
+"""Environments without shared memory in the file system, processors, descriptors or system calls."""
 
 import errno
 import importlib.util
@@ -17,7 +17,7 @@ from conftest import PATIENCE, Start, ended, skip
 from places import denied, mounted, why_not
 
 EVERYTHING = str(Path(__file__).with_name("everything.py"))
-#: What is done to /dev/shm, and how a standard library's shared memory of 5 MB ends there.
+#: Changes of /dev/shm, and the result of 5 MB of shared memory of the standard library there.
 SHM = {
     "1 MiB": ("mount -t tmpfs -o size=1m tmpfs /dev/shm", -signal.SIGBUS),
     "read-only": ("mount -t tmpfs -o ro tmpfs /dev/shm", 1),
@@ -30,7 +30,7 @@ memory.buf[::4096] = bytes(1221)
 
 
 def everything(place: str, within: Callable[[list[str]], list[str]] = lambda command: command) -> None:
-    """Runs it, as a command that `within` makes of it."""
+    """Runs a program as a command built by `within`."""
     command = within([sys.executable, EVERYTHING, place])
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (ran.returncode, ran.stdout) == (0, "everything\n"), ran.stderr
@@ -41,7 +41,7 @@ def test_it_needs_no_shared_memory_in_the_file_system(how: str, place: str) -> N
     mounts, ending = SHM[how]
     if why := why_not(mounted(mounts, ["true"])):
         skip(f"a mount namespace needs root: {why}")
-    # It is such a place.
+    # The environment has the fault.
     theirs = subprocess.run(mounted(mounts, [sys.executable, "-c", OTHERS]), capture_output=True, timeout=PATIENCE)
     assert theirs.returncode == ending, theirs.stderr
     everything(place, lambda command: mounted(mounts, command))
@@ -97,7 +97,7 @@ def test_without_descriptors_it_is_told_and_goes_on_when_there_are_some() -> Non
         with pytest.raises(thalweg.Error) as told:
             thalweg.pair()
         assert told.value.errno == errno.EMFILE
-        # Channels that are there need no more.
+        # Open channels need no more descriptors.
         out.send(np.arange(4))
         assert [into.receive().size, into.receive().size] == [3, 4]
     finally:

@@ -1,4 +1,4 @@
-"""Queues between processes: as the standard library's where they have the same, and what becomes of them when somebody is killed."""
+"""Queues between processes: as the standard library's where both agree, and after kills."""
 
 import gc
 import multiprocessing
@@ -17,7 +17,7 @@ import thalweg
 from conftest import PATIENCE, Start, ended
 from thalweg.multiprocessing import Empty, Full, JoinableQueue, Pipe, Queue, SimpleQueue
 
-# Python from 3.12 on warns of fork where there are threads; whether ours come through it is what is tested.
+# Python 3.12 and later warns about fork with threads; these tests check that ours survive it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -66,7 +66,7 @@ def test_children_of_every_kind_put_and_their_items_keep_their_order(method: str
         joined(child)
     assert [n for n in seen if n < 1000] == list(range(50)) and [n for n in seen if n >= 1000] == list(range(1000, 1050))
     assert into.empty() and into.departed() == ()
-    # One that comes late.
+    # A process that connects late.
     late = begun(method, put_numbers, into, 7, 1)
     assert into.get(timeout=PATIENCE)["number"] == 7
     joined(late)
@@ -116,7 +116,7 @@ def test_an_item_larger_than_the_ring_makes_a_larger_one_and_keeps_its_place() -
     child = begun("fork", put_sizes, into)
     assert [into.get(timeout=PATIENCE).nbytes for _ in range(4)] == [8, 5 << 20, 8, 30 << 20]
     joined(child)
-    # Here, in one thread.
+    # In this process, in one thread.
     for size in (10, 4 << 20, 9 << 20):
         into.put(np.zeros(size, np.uint8))
     for size in (10, 4 << 20, 9 << 20):
@@ -186,7 +186,7 @@ def test_views_in_the_ring_are_read_only_and_kept() -> None:
 def test_who_puts_waits_for_nobody_who_gets_while_there_is_room(method: str) -> None:
     into = Queue()
     child = begun(method, put_numbers, into, 0, 20)
-    # It ends, and its items are there.
+    # The process has ended, and its items are available.
     joined(child)
     assert not into.empty()
     assert [into.get(timeout=PATIENCE)["number"] for _ in range(20)] == list(range(20))
@@ -380,7 +380,7 @@ def test_a_killed_receiver_is_told_in_every_put(start: Start) -> None:
     waits = threading.Thread(target=lambda: told.append(peer_died(other)))
     told: list[bool] = []
     waits.start()
-    # Its call is not looked at any more.
+    # Its connection is not accepted any more.
     program.kill()
     program.wait()
     waits.join()

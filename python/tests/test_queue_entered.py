@@ -1,4 +1,4 @@
-"""Queues: what a first put waits for, and a put or get inside of another one of the same thread."""
+"""Queues: waits of the first put, and a put or get inside of another one of a thread."""
 
 import gc
 import logging
@@ -13,7 +13,7 @@ from conftest import PATIENCE, Start
 from test_queue import begun, joined
 from thalweg.multiprocessing import Queue
 
-# Python from 3.12 on warns of fork where there are threads; whether ours come through it is what is tested.
+# Python 3.12 and later warns about fork with threads; these tests check that ours survive it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 

@@ -1,4 +1,4 @@
-"""Shared memory without names: seen by several processes, gone with them, and never a reason to die."""
+"""Anonymous shared memory: visible to several processes, freed with them, and never the cause of a crash."""
 
 import gc
 import multiprocessing
@@ -102,7 +102,7 @@ def test_one_that_is_gone_is_not_found_under_its_descriptors_number() -> None:
     region.close()
     with pytest.raises(thalweg.Error, match="gone"):
         pickle.loads(pickled)
-    # Another has the number by now.
+    # Another file has the number now.
     other = thalweg.Region(100)
     if other.fileno() != number:
         os.dup2(other.fileno(), number)

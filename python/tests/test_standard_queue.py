@@ -1,4 +1,4 @@
-"""Why there is a queue here: the same lines with the standard library's wait for ever when a process is killed."""
+"""The reason for the queue: with the standard library's, these programs hang when a process is killed."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, Start
 
-#: Seconds in which the rest would be done many times over, had it not stopped for ever.
+#: Long enough for the rest to finish many times, unless it hangs, in seconds.
 HANGS = 3
 SCRIPT = """
     import importlib, multiprocessing, signal, sys, time, numpy as np
@@ -48,7 +48,7 @@ def test_a_process_killed_in_mid_put(start: Start, module: str) -> None:
     if module == "multiprocessing":
         with pytest.raises(subprocess.TimeoutExpired):
             program.communicate(timeout=HANGS)
-        # Its child waits for the lock that the killed one had.
+        # Its child waits for the lock of the killed process.
         os.killpg(program.pid, signal.SIGKILL)
     else:
         assert program.communicate(timeout=PATIENCE)[0] == "after\n"

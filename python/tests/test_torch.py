@@ -1,4 +1,4 @@
-"""Batches of torch's DataLoader. Skipped, and counted, where torch is not installed."""
+"""Batches of torch's DataLoader. Skipped and counted if torch is not installed."""
 
 import gc
 import multiprocessing
@@ -31,7 +31,7 @@ KINDS = ["fork", "spawn"]
 
 
 class Mixed(torch.utils.data.Dataset):
-    """Samples of all that default_collate knows."""
+    """Samples of all types that default_collate supports."""
 
     def __len__(self) -> int:
         return 10
@@ -48,7 +48,7 @@ class Mixed(torch.utils.data.Dataset):
 
 
 class Large(torch.utils.data.Dataset):
-    """Samples of about 1 MB, which say what they are in every element, and which worker made them."""
+    """Samples of about 1 MB that contain their number in every element, and their worker."""
 
     def __init__(self, length: int = 32) -> None:
         self.length = length
@@ -95,7 +95,7 @@ def test_batches_are_those_of_torch(kind: str) -> None:
     ours = DataLoader(Mixed(), batch_size=4, num_workers=2, multiprocessing_context=kind)
     for batch, other in zip(ours, theirs, strict=True):
         same(batch, other)
-    # The same of torch's own loader, without workers too.
+    # Also for torch's own loader, and without workers.
     for workers in (0, 2):
         plain = torch.utils.data.DataLoader(Mixed(), batch_size=4, num_workers=workers, collate_fn=collate())
         for batch, other in zip(plain, theirs, strict=True):
@@ -130,7 +130,7 @@ def test_memory_is_used_again_and_never_while_it_is_in_use() -> None:
                 del kept[:3]
             for tensor, value in kept:
                 assert (tensor == value).all()
-    # 64 batches, in the memory of those under way and those kept.
+    # 64 batches in the memory of those in progress and those kept.
     assert len(places) < 32
     del loader, batch, tensor
 
@@ -140,7 +140,7 @@ def test_who_keeps_all_batches_has_them() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     iterator = iter(loader)
     kept = [batch for batch, _ in iterator]
-    # Each slot that stays has two; the workers' own come on top.
+    # Each remaining slot has two; those of the workers are additional.
     assert len(os.listdir("/proc/self/fd")) - descriptors < 60
     for number, batch in enumerate(kept):
         assert batch.shape == (1, 1 << 18) and (batch == number).all()
@@ -216,7 +216,7 @@ def test_an_error_of_a_worker_is_that_error_and_loses_no_memory() -> None:
 
 
 class Deadly(Large):
-    """The sample 9 kills its worker."""
+    """Sample 9 kills its worker."""
 
     def __getitem__(self, number: int) -> Any:
         if number == 9:
@@ -237,7 +237,7 @@ def test_a_killed_worker_is_told_with_its_process(kind: str, persistent: bool) -
             pids.update(makers.tolist())
     assert isinstance(told.value, thalweg.PeerDied) and len(told.value.pids) == 1
     assert told.value.pids[0] not in {os.getpid()} and not os.path.exists(f"/proc/{told.value.pids[0]}/exe")
-    # What had come stays as it was.
+    # Received batches are unchanged.
     for number, batch in enumerate(got):
         assert (batch[0] == 2 * number).all()
     del loader, told
@@ -245,7 +245,7 @@ def test_a_killed_worker_is_told_with_its_process(kind: str, persistent: bool) -
 
 def child_sees(batch: Any, value: float, told: Any, go_on: Any) -> None:
     go_on.wait(PATIENCE)
-    # Not by torch, whose threads are not there after a fork.
+    # Not by torch, whose threads do not exist after a fork.
     told.put(bool((batch.numpy() == value).all()))
 
 
@@ -323,7 +323,7 @@ def test_a_dev_shm_of_1_mib_is_enough() -> None:
         skip("a /dev/shm of 1 MiB: no mount namespace here")
     ours = in_small_shm("ours")
     assert (ours.returncode, ours.stdout) == (0, "[6.0, 22.0, 38.0, 54.0]\n"), ours.stderr
-    # So that the claim stays true: torch's own dies of it.
+    # Checks the claim: torch's own loader fails here.
     theirs = in_small_shm("theirs")
     assert theirs.returncode != 0 and "shared memory" in theirs.stderr, theirs.stderr
 

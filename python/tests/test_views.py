@@ -1,4 +1,4 @@
-"""Received arrays are views of the ring: none changes under its holder, and its room comes back when the last is gone."""
+"""Received arrays are views of the ring: none changes while it is held, and its room is released with the last one."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ def test_a_view_is_in_the_ring_and_the_next_message_does_not_touch_it() -> None:
     for number in range(6):
         out.send(np.full(1000, number))
         held.append(into.receive(timeout=PATIENCE))
-    # Eight of them fill the ring; the oldest holds all behind it.
+    # Eight of them fill the ring; the oldest blocks all after it.
     out.send(np.full(1000, 6), timeout=PATIENCE)
     with pytest.raises(thalweg.Timeout):
         for _ in range(2):
@@ -200,7 +200,7 @@ def test_a_deadline_is_kept_while_other_threads_may_let_go() -> None:
     sender = threading.Thread(target=out.send, args=(np.full(1000, 7),))
     sender.start()
     for _ in range(5):
-        # Long enough for the sender to say that it waits.
+        # Long enough for the producer to announce that it waits.
         with pytest.raises(thalweg.Timeout):
             into.receive(timeout=0.3)
     kept.clear()

@@ -1,4 +1,4 @@
-"""Where numpy is not installed arrays are memoryviews."""
+"""Without numpy, arrays are memoryviews."""
 
 from conftest import Start, ended
 

@@ -1,4 +1,4 @@
-"""What processes do that are killed meanwhile. Each notes in a file, which outlives it, how far it has come."""
+"""The work of processes that are killed during it. Each records its progress in a file, which outlives it."""
 
 import mmap
 import os
@@ -20,7 +20,7 @@ Made = Callable[[np.ndarray[Any, Any]], object]
 
 
 class Record:
-    """Whether a process is about to meet the other, and how many messages or items it has done."""
+    """Returns if a process is connecting, and the number of its messages or items."""
 
     _BOTH = struct.Struct("QQ")
 
@@ -40,7 +40,7 @@ class Record:
 
 
 def content(number: int) -> np.ndarray[Any, Any]:
-    """What message `number` holds, of a length of its own."""
+    """Returns the contents of message `number`, whose length depends on the number."""
     return np.arange(number, number + 1 + number * 37 % 900)
 
 
@@ -49,7 +49,7 @@ def is_whole(array: np.ndarray[Any, Any], number: int) -> bool:
 
 
 def pause(dice: random.Random) -> None:
-    """Now and then long enough that the other side goes to sleep."""
+    """Pauses occasionally for so long that the other side sleeps."""
     kind = dice.randrange(40)
     if kind < 2:
         time.sleep((0.0015, 0.00002)[kind])
@@ -91,7 +91,7 @@ def takes(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 
 def puts(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """Into the queue that is pickled in a file of this name."""
+    """Puts into the queue that is pickled in a file."""
     with open(name, "rb") as file:
         queue = pickle.load(file)
     number = 0
@@ -103,7 +103,7 @@ def puts(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 
 def gets(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """From a queue that it makes, and pickles into a file of this name."""
+    """Gets from a queue that it creates and pickles to a file."""
     queue = Queue(capacity=CAPACITY)
     with open(name + ".new", "wb") as file:
         pickle.dump(queue, file)
@@ -117,7 +117,7 @@ def gets(name: str, record: Record, dice: random.Random, way: str) -> None:
         pause(dice)
 
 
-#: What each does, and in which ways.
+#: The roles and their variants.
 ROLES: dict[str, tuple[Callable[[str, Record, random.Random, str], None], list[str]]] = {
     "sends": (sends, ["sent", "lent", "object"]),
     "takes": (takes, ["dropped", "held"]),
@@ -127,14 +127,14 @@ ROLES: dict[str, tuple[Callable[[str, Record, random.Random, str], None], list[s
 
 
 def run(role: str, way: str, name: str, path: str, seed: str) -> None:
-    """A process's whole life."""
+    """The whole life of a process."""
     record = Record(path)
     record.write(0)
     ROLES[role][0](name, record, random.Random(int(seed)), way)
 
 
 def program(*words: str) -> list[str]:
-    """The command that does this, unrelated to who starts it."""
+    """Returns the command for this role, unrelated to the starting process."""
     return [sys.executable, str(Path(__file__).resolve()), *words]
 
 

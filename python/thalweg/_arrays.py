@@ -76,12 +76,12 @@ def plain(obj: Any) -> tuple[Any, str]:
             order = ">" if obj.dtype.str[0] == ">" else "<"
             return numpy.asarray(obj).view(f"{order}i8"), obj.dtype.str
         raise TypeError(
-            f"an array of {obj.dtype} has no buffer: give its fields or its elements a type of fixed size, "
-            "or send_object pickles it, for a receiver that trusts this process"
+            f"an array of {obj.dtype} has no buffer: use fields and elements of fixed size, "
+            "or send_object, which pickles it, if the receiver trusts this process"
         )
     raise TypeError(
-        f"{type(obj).__name__} has no buffer: send arrays, bytes and their like, "
-        "or send_object pickles it, for a receiver that trusts this process"
+        f"{type(obj).__name__} has no buffer: send arrays or bytes, "
+        "or use send_object, which pickles it, if the receiver trusts this process"
     )
 
 

@@ -20,14 +20,14 @@ use crate::row::{CopyFn, FillFn};
 // The order of the two words matters: assembly reads them.
 #[derive(Debug)]
 #[repr(C)]
-struct FirstBand {
+struct EntryBand {
     upto: AtomicUsize,
     run: AtomicPtr<()>,
 }
 
-impl FirstBand {
+impl EntryBand {
     const fn of_every_size(run: *mut ()) -> Self {
-        FirstBand { upto: AtomicUsize::new(usize::MAX), run: AtomicPtr::new(run) }
+        EntryBand { upto: AtomicUsize::new(usize::MAX), run: AtomicPtr::new(run) }
     }
 
     fn publish(&self, upto: usize, run: *mut ()) {
@@ -53,9 +53,9 @@ impl FirstBand {
     }
 }
 
-static COPIES: FirstBand = FirstBand::of_every_size(c_library::copy as *mut ());
-static MOVES: FirstBand = FirstBand::of_every_size(c_library::move_ as *mut ());
-static FILLS: FirstBand = FirstBand::of_every_size(c_library::fill as *mut ());
+static COPIES: EntryBand = EntryBand::of_every_size(c_library::copy as *mut ());
+static MOVES: EntryBand = EntryBand::of_every_size(c_library::move_ as *mut ());
+static FILLS: EntryBand = EntryBand::of_every_size(c_library::fill as *mut ());
 
 impl Bands {
     /// Installs these bands as `tuned` for the rest of the process. Only the first call succeeds.

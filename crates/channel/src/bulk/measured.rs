@@ -13,7 +13,7 @@ pub const LOAN: &str = "process:loan";
 pub const HUGE: &str = "process:huge";
 
 /// Source and sink of a cell, and the previous state of the sink.
-type TransferEnds<'c> = (&'c str, &'c str, SinkState);
+type CellEnds<'c> = (&'c str, &'c str, SinkState);
 
 /// Returns the profile's cells for these facts, measured on an idle machine. All ratios of one source
 /// and sink refer to a common reference.
@@ -69,7 +69,7 @@ fn is_usable(cell: &Cell) -> bool {
 }
 
 /// Returns source, sink and state of a cell. Memory on huge pages always counts as new.
-fn ends_of(cell: &Cell) -> TransferEnds<'_> {
+fn ends_of(cell: &Cell) -> CellEnds<'_> {
     let state = if cell.sink == HUGE { SinkState::Fresh } else { cell.sink_state };
     (&cell.source, &cell.sink, state)
 }

@@ -161,11 +161,11 @@ fn where_it_cannot_be_the_bytes_go_and_the_reason_is_kept() {
     let writable = || File::options().read(true).write(true).open(&scratch.path).unwrap();
     let cases = [
         (&own, &own, read_only(), Mood::Refuses, "not today"),
-        (&own, &own, read_only(), Mood::WantsBytes, "bytes only"),
+        (&own, &own, read_only(), Mood::WantsBytes, "does not accept open files"),
         (&own, &distrusts, read_only(), Mood::Moves, "does not trust"),
         (&distrusts, &own, read_only(), Mood::Moves, "does not trust"),
         (&own, &own, writable(), Mood::Moves, "not open for reading only"),
-        (&own, &own, File::open("/dev/null").unwrap(), Mood::Moves, "no regular file"),
+        (&own, &own, File::open("/dev/null").unwrap(), Mood::Moves, "not a regular file"),
     ];
     for (sends, receives, file, mood, why) in cases {
         let (sent, received, folder, skipped) =
@@ -179,7 +179,7 @@ fn where_it_cannot_be_the_bytes_go_and_the_reason_is_kept() {
 
 #[test]
 fn a_file_that_fails_or_changes_meanwhile_is_not_published() {
-    for (mood, what) in [(Mood::Fails, "no space"), (Mood::Disturbed, "changed while")] {
+    for (mood, what) in [(Mood::Fails, "no space"), (Mood::Disturbed, "changed during")] {
         let scratch = scratch();
         let file = File::open(&scratch.path).unwrap();
         let own = Options::default();

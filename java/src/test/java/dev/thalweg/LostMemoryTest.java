@@ -19,7 +19,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 import dev.thalweg.SharedMemory.Kind;
 
-/** Memory that nobody closed. */
+/** Memory that was not closed. */
 class LostMemoryTest {
     @TempDir
     Path folder;
@@ -34,12 +34,12 @@ class LostMemoryTest {
         var memory = SharedMemory.create(kind, nameFor(kind), 4096);
         assertTrue(isMapped(memory, nameFor(kind)));
         assertEquals(kind == Kind.SYSV ? 0 : 1, descriptors(nameFor(kind)));
-        // What the cleaner calls, and the collector has it call.
+        // The cleaner's action, triggered by the garbage collector.
         memory.cleanable.clean();
         assertFalse(isMapped(memory, nameFor(kind)));
         assertEquals(0, descriptors(nameFor(kind)));
         assertThrows(IOException.class, () -> SharedMemory.open(kind, memory.name()));
-        // Nothing is given back twice: another's memory may have the address and the descriptor by now.
+        // Nothing is released twice: other memory may have reused the address and the descriptor.
         try (var next = SharedMemory.create(kind, nameFor(kind), 4096)) {
             memory.cleanable.clean();
             memory.close();
@@ -78,7 +78,7 @@ class LostMemoryTest {
         collectUntilGone("thalweg-kept");
     }
 
-    /** All that is left of some memory is a slice. */
+    /** Only a slice of the memory is reachable. */
     private static MemorySegment partOf(String label) throws IOException {
         var memory = SharedMemory.create(Kind.MEMFD, label, 4096);
         assertTrue(isMapped(label));
@@ -107,7 +107,7 @@ class LostMemoryTest {
         }
     }
 
-    /** Segments are known by their number there, all else by the name or label at the end of the line. */
+    /** Segments are listed by number, everything else by the name or label at the end of the line. */
     private static boolean isMapped(SharedMemory memory, String label) throws IOException {
         return memory.kind() == Kind.SYSV
                 ? maps().anyMatch(line -> line.contains("/SYSV") && line.split("\\s+")[4].equals(memory.name()))
@@ -129,7 +129,7 @@ class LostMemoryTest {
                 try {
                     count += Files.readSymbolicLink(each).toString().contains(label) ? 1 : 0;
                 } catch (IOException closed) {
-                    // The one that listed them.
+                    // The stream that listed them.
                 }
             }
         }

@@ -90,7 +90,7 @@ class MemoryOptionsTest {
         }
     }
 
-    /** Bytes that the file takes up where it lies. */
+    /** Returns the number of bytes that the file occupies on its file system. */
     private static long room(SharedMemory memory) throws Exception {
         String place = memory.kind() == Kind.POSIX ? OBJECTS + memory.name() : memory.name();
         var stat = new ProcessBuilder("stat", "-L", "-c", "%b", place).redirectErrorStream(true).start();
@@ -173,7 +173,7 @@ class MemoryOptionsTest {
         }
     }
 
-    /** What the kernel says of the mapping, in the line that begins so. */
+    /** Returns the line of the mapping's description with this prefix. */
     private static String ofMapping(SharedMemory memory, String line) throws IOException {
         String address = Long.toHexString(memory.segment().address()) + "-";
         boolean inside = false;

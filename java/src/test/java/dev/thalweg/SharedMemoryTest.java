@@ -58,7 +58,7 @@ class SharedMemoryTest {
             }
             assertThrows(InternalError.class, memory::clear);
             if (kind == Kind.MEMFD) {
-                // Sealed too late: its pages are gone already.
+                // Sealed too late: its pages are lost.
                 memory.seal();
                 assertThrows(InternalError.class, memory::clear);
             }
@@ -132,7 +132,7 @@ class SharedMemoryTest {
             memory.close();
             assertThrows(IllegalStateException.class, () -> segment.get(JAVA_BYTE, 0));
             assertThrows(IllegalStateException.class, memory::globalSegment);
-            // Linux lets a System V segment be joined by its id for as long as somebody has it.
+            // Linux allows opening a System V segment by its id while any process has it mapped.
             if (kind != Kind.SYSV) {
                 assertThrows(IOException.class, () -> SharedMemory.open(kind, name));
             }
@@ -215,7 +215,7 @@ class SharedMemoryTest {
         assertTrue(seen.get() instanceof IllegalStateException, String.valueOf(seen.get()));
     }
 
-    /** Closing fails while somebody is inside a bulk operation; then it is tried again. */
+    /** Closing fails while a thread is inside a bulk operation; then it is repeated. */
     private static void closeWhenPossible(SharedMemory memory) throws InterruptedException {
         for (int attempt = 0; attempt < 60_000; attempt++) {
             try {

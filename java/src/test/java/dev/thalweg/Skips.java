@@ -8,13 +8,13 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.Assumptions;
 
-/** Skips that {@code make test} counts. */
+/** Skipped tests, counted by {@code make test}. */
 public final class Skips {
     private static final Set<String> TOLD = ConcurrentHashMap.newKeySet();
 
     private Skips() {}
 
-    /** Ends the test here, with a line in the file that {@code THALWEG_SKIPS} names: one for all cases of a test. */
+    /** Skips the test and adds a line to the file that {@code THALWEG_SKIPS} names, one for all cases of a test. */
     public static void skip(String test, String reason) throws IOException {
         String file = System.getenv("THALWEG_SKIPS");
         if (file != null && TOLD.add(test)) {

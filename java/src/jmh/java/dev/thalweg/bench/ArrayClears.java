@@ -18,7 +18,9 @@ import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
-/** The article's clearing of a mapped file, by an array of zeros. A large one wants a heap for it: {@code -jvmArgs -Xmx4g}. */
+/**
+ * Clears a mapped file with an array of zeros, as in the article. A large one needs a heap: {@code -jvmArgs -Xmx4g}.
+ */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)

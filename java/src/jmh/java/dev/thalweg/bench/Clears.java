@@ -17,14 +17,14 @@ import org.openjdk.jmh.annotations.Warmup;
 import dev.thalweg.SharedMemory;
 import dev.thalweg.internal.Libc;
 
-/** Setting shared memory to zero; {@link ArrayClears} is how it was published. */
+/** Sets shared memory to zero; {@link ArrayClears} is the published variant. */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 @Warmup(iterations = 5, time = 1)
 @Measurement(iterations = 5, time = 1)
 public class Clears {
-    /** The small ones show where a call of native code begins to pay. */
+    /** The small sizes show where a call of native code becomes worthwhile. */
     @Param({"16", "64", "256", "1024", "4096", "65536", "1073741824"})
     public long bytes;
 
@@ -46,7 +46,7 @@ public class Clears {
         memory.clear();
     }
 
-    /** What {@code sharedMemoryClear} calls where it pays, whatever the size. */
+    /** The function that {@code sharedMemoryClear} uses for large sizes, for all sizes. */
     @Benchmark
     public void memset() {
         Libc.memset(memory.segment(), (byte) 0);

@@ -23,7 +23,7 @@ import org.openjdk.jmh.annotations.Warmup;
 
 import dev.thalweg.SharedMemory;
 
-/** A byte at a random place of 64 KiB: the work of study 001, where its C is. The places are drawn by three shifts. */
+/** Writes a byte at a random place of 64 KiB, like the C program of study 001. Three shifts select the place. */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -40,7 +40,7 @@ public class RandomWrites {
     private byte[] array;
     private MappedByteBuffer buffer;
 
-    /** Everything is there and has its pages. */
+    /** Everything is allocated and resident. */
     @Setup
     public void make() throws IOException {
         memory = SharedMemory.create(SharedMemory.Kind.MEMFD, "thalweg-jmh", BYTES);
@@ -55,7 +55,7 @@ public class RandomWrites {
         buffer.put(0, array);
     }
 
-    /** The buffer goes with the collector. */
+    /** The garbage collector frees the buffer. */
     @TearDown
     public void close() {
         memory.close();
@@ -67,7 +67,7 @@ public class RandomWrites {
         return x ^ x << 17;
     }
 
-    /** The places alone, nothing written. */
+    /** Selects places without writing. */
     @Benchmark
     public long generator() {
         long x = state;

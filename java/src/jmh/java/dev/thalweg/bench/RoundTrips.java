@@ -26,7 +26,9 @@ import dev.thalweg.ring.Options;
 import dev.thalweg.ring.Producer;
 import dev.thalweg.ring.Wait;
 
-/** A message of 64 bytes to another process and back, over two rings. {@code peers/pingpong} compares languages. */
+/**
+ * Sends a message of 64 bytes to another process and back, over two rings. {@code peers/pingpong} compares languages.
+ */
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -35,11 +37,11 @@ import dev.thalweg.ring.Wait;
 public class RoundTrips {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
 
-    /** How both sides wait; {@code block} as well. */
+    /** Wait method of both sides; {@code block} is also possible. */
     @Param({"spin", "hybrid"})
     public String wait;
 
-    /** {@code java}, or a program that knows the words of the examples named pingpong. */
+    /** {@code java}, or a program with the arguments of the examples named pingpong. */
     @Param("java")
     public String partner;
 
@@ -49,7 +51,7 @@ public class RoundTrips {
     private Producer there;
     private Consumer back;
 
-    /** Starts the other process and joins it. */
+    /** Starts the other process and connects to it. */
     @Setup
     public void join() throws IOException, InterruptedException {
         folder = Files.createTempDirectory("thalweg-jmh");
@@ -75,7 +77,7 @@ public class RoundTrips {
         T open() throws IOException;
     }
 
-    /** Tries again while the other process does not listen yet. */
+    /** Retries until the other process listens. */
     private <T> T opened(Opening<T> opening) throws IOException, InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (true) {
@@ -90,7 +92,7 @@ public class RoundTrips {
         }
     }
 
-    /** The other one ends when it is told that nothing more comes. */
+    /** The other process ends when its ring is closed. */
     @TearDown
     public void leave() throws IOException, InterruptedException {
         there.close();

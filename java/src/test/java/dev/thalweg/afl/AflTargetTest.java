@@ -32,14 +32,14 @@ import org.example.fuzzed.Json;
 import org.example.fuzzed.Maze;
 import org.example.fuzzed.Numbered;
 
-/** Side by side, for most of the time passes in hangs and in starts of virtual machines. */
+/** Runs in parallel, because most of the time passes in hangs and in starts of virtual machines. */
 @Execution(ExecutionMode.CONCURRENT)
 @Timeout(1500)
 class AflTargetTest {
-    /** Milliseconds for a run that does not hang, on the busiest machine. */
+    /** Time limit in milliseconds for a run that does not hang, on the busiest machine. */
     private static final int GENEROUS = 60_000;
 
-    /** What afl-showmap prints of a run. */
+    /** Returns the output of afl-showmap for a run. */
     private static final String HUNG = "+++ Program timed off +++";
 
     private static final String CRASHED = "+++ Program killed by signal 6 +++";
@@ -51,7 +51,7 @@ class AflTargetTest {
     @ValueSource(ints = {65536, 262144})
     void mapsAreThoseOfTheSameProgramInC(int size) throws Exception {
         var fuzzer = new Fuzzer(folder);
-        // An empty one is left out by afl-showmap itself.
+        // afl-showmap omits an empty file.
         cases(Map.of("one", new byte[1], "text", "a line of text\n".getBytes(StandardCharsets.UTF_8),
                 "random", random(4000), "large", random(100_000)));
         var flags = List.of("-Dthalweg.afl.map=" + size);
@@ -67,7 +67,7 @@ class AflTargetTest {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("1", bytes("a"), "2", bytes("b")));
         var maps = maps(fuzzer, fuzzer.java(Numbered.class, List.of()), "java", Coverage.USUAL_SIZE, GENEROUS);
-        // One counter each, once: that of the run's number.
+        // One counter for each run, incremented once.
         assertEquals(Map.of("1", "000001:1\n", "2", "000002:1\n"), maps);
     }
 
@@ -87,7 +87,7 @@ class AflTargetTest {
     void whatLeavesTheTargetIsACrashAndWhatIsExpectedIsNone() throws Exception {
         var fuzzer = new Fuzzer(folder);
         var target = fuzzer.java(Maze.class, List.of());
-        // For a single run the time allowed is that of the virtual machine's start, too.
+        // The time limit of a single run includes the start of the virtual machine.
         for (String harm : List.of("throw", "deep", "memory")) {
             String said = shown(fuzzer, target, harm, GENEROUS);
             assertTrue(said.contains(CRASHED), harm + ": " + said);
@@ -107,7 +107,7 @@ class AflTargetTest {
             Arguments.of("nothing", 0), Arguments.of("thread", -1), Arguments.of("virtual", -1), Arguments.of("throw", -1)), 4);
     }
 
-    /** By the fork server, by a single run under a tool, and by hand. */
+    /** Through the fork server, in a single run under a tool, and without a tool. */
     @ParameterizedTest
     @MethodSource("verdicts")
     void aRunHasOneVerdict(String input, int exit) throws Exception {
@@ -136,7 +136,7 @@ class AflTargetTest {
     void aCrashEndsByItsSignalWhateverBecomesOfTheSignal() throws Exception {
         var fuzzer = new Fuzzer(folder);
         Files.writeString(folder.resolve("input"), "deep");
-        // A blocked signal waits, as one does that went to a thread which the processor has not got round to.
+        // A blocked signal stays pending, like one for a thread that was not scheduled yet.
         for (String fate : List.of("--default-signal=ABRT", "--block-signal=ABRT", "--ignore-signal=ABRT")) {
             try (var map = SharedMemory.create(SharedMemory.Kind.SYSV, "", Coverage.USUAL_SIZE)) {
                 var command = new ArrayList<>(List.of("env", fate));
@@ -227,7 +227,7 @@ class AflTargetTest {
         return fuzzer.run(tool, all, Map.of()).said();
     }
 
-    /** The raw counters of every case. */
+    /** Returns the raw counters of every case. */
     private Map<String, String> maps(Fuzzer fuzzer, List<String> target, String to, int size, int milliseconds)
             throws IOException, InterruptedException {
         var tool = List.of("afl-showmap", "-r", "-t", Integer.toString(milliseconds), "-i", "in", "-o", to);
@@ -253,7 +253,7 @@ class AflTargetTest {
         }
     }
 
-    /** The kernel ends them when the fuzzer does, which may take a moment. */
+    /** Waits until the kernel has ended all processes after the fuzzer. */
     private void nobodyIsLeft() throws InterruptedException {
         for (int turn = 0; turn < 1200 && left() > 0; turn++) {
             Thread.sleep(100);
@@ -261,7 +261,7 @@ class AflTargetTest {
         assertEquals(0, left());
     }
 
-    /** Virtual machines that run this test's target; those of the tests beside it have other marks. */
+    /** Returns the virtual machines that run this test's target; those of parallel tests have other marks. */
     private long left() {
         String mark = Fuzzer.markOf(folder);
         return ProcessHandle.allProcesses()
@@ -270,7 +270,7 @@ class AflTargetTest {
                 .count();
     }
 
-    /** All of it: what ProcessHandle tells is cut off where it is long. */
+    /** The complete command line: ProcessHandle truncates long ones. */
     private static String commandLine(long pid) {
         try {
             return Files.readString(Path.of("/proc", Long.toString(pid), "cmdline"), StandardCharsets.ISO_8859_1);

@@ -17,12 +17,12 @@ import java.util.jar.Manifest;
 
 import dev.thalweg.Skips;
 
-/** Debian's AFL++, unmodified, in a folder of its own. */
+/** Debian's unmodified AFL++ in a private directory. */
 final class Fuzzer {
-    /** Not a promise of speed: what takes longer hangs. */
+    /** Not a speed limit: longer means a hang. */
     private static final int MOST_SECONDS = 600;
 
-    /** How a tool ended, and what it said. */
+    /** The exit status and the output of a tool. */
     record Ran(int status, String said) {}
 
     private final Path folder;
@@ -43,16 +43,16 @@ final class Fuzzer {
         return false;
     }
 
-    /** What the targets of a test in this folder have on their command lines, and no others. */
+    /** A mark on the command lines of the targets of a test in this directory. */
     static String markOf(Path folder) {
         return "-Dthalweg.test=" + folder;
     }
 
-    /** The command line of a target. */
+    /** Returns the command line of a target. */
     List<String> java(Class<?> target, List<String> flags) throws IOException {
         var command = new ArrayList<String>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        // Most of these machines live for a second, half of which the second compiler would take.
+        // Most of these virtual machines live for a second, half of which the second compiler would use.
         command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m"));
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", markOf(folder)));
         command.addAll(flags);
@@ -60,7 +60,7 @@ final class Fuzzer {
         return command;
     }
 
-    /** The flag that counts the edges of what begins so; its jar has a manifest only. */
+    /** Returns the flag that counts the edges of classes with a prefix; its jar contains a manifest only. */
     String agent(String prefix) throws IOException {
         Path jar = folder.resolve("agent.jar");
         var manifest = new Manifest();
@@ -70,7 +70,7 @@ final class Fuzzer {
         return "-javaagent:" + jar + "=" + prefix;
     }
 
-    /** The target in C. */
+    /** Returns the target in C. */
     List<String> c() throws IOException, InterruptedException {
         if (!isInstalled("cc")) {
             Skips.skip("AflTargetTest in C", "there is no C compiler");
@@ -99,7 +99,7 @@ final class Fuzzer {
         return String.join(":", places);
     }
 
-    /** Runs a tool of AFL++'s on a target. */
+    /** Runs a tool of AFL++ on a target. */
     Ran run(List<String> tool, List<String> target, Map<String, String> more) throws IOException, InterruptedException {
         var command = new ArrayList<>(tool);
         command.add("--");
@@ -107,14 +107,14 @@ final class Fuzzer {
         return run(command, more);
     }
 
-    /** What is waited for. */
+    /** The awaited event. */
     interface Event {
         boolean hasHappened() throws IOException;
     }
 
     /**
-     * Runs a tool that has no end until something has happened, and then asks it to end. {@code THALWEG_FUZZ_SECONDS}
-     * keeps it for so long at least.
+     * Runs an endless tool until an event has happened, and then asks it to end. {@code THALWEG_FUZZ_SECONDS} is the
+     * minimum duration.
      */
     Ran runUntil(List<String> tool, List<String> target, Event event) throws IOException, InterruptedException {
         var command = new ArrayList<>(tool);
@@ -138,7 +138,7 @@ final class Fuzzer {
         }
     }
 
-    /** Runs a command as it is. */
+    /** Runs a command unchanged. */
     Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
         Process process = start(command, more);
         try {
@@ -157,7 +157,7 @@ final class Fuzzer {
         var builder = new ProcessBuilder(command).directory(folder.toFile()).redirectErrorStream(true);
         builder.redirectInput(Path.of("/dev/null").toFile()).redirectOutput(folder.resolve("said").toFile());
         var environment = builder.environment();
-        // The program is java, and a JVM takes its time on a busy machine.
+        // The program is java, and a JVM is slow on a busy machine.
         environment.put("AFL_SKIP_BIN_CHECK", "1");
         environment.put("AFL_FORKSRV_INIT_TMOUT", "60000");
         environment.put("AFL_NO_UI", "1");

@@ -55,7 +55,7 @@ class BatchTest {
                     all += count;
                     assertEquals(all, ring.producer().sent());
                     assertEquals(all, ring.consumer().received());
-                    // So that the next ones wrap elsewhere.
+                    // Shifts the position at which the next batches wrap.
                     ring.producer().send(new byte[turn]);
                     ring.consumer().receive().close();
                     all++;

@@ -12,7 +12,7 @@ import java.util.List;
 
 /** Dumps of memory files: "offset  bytes" lines, lines of zeros left out, the last line the length alone. */
 final class Dump {
-    /** Where the golden vectors lie; the tests run in {@code java/}. */
+    /** Directory of the golden vectors; the tests run in {@code java/}. */
     static final Path VECTORS = Path.of("../tests/vectors");
 
     private Dump() {}
@@ -28,13 +28,13 @@ final class Dump {
         return bytes;
     }
 
-    /** A memory file as it is now: what is mapped twice, once. */
+    /** Returns the contents of a memory file, without the second mapping. */
     static byte[] of(Memory memory, Role role) {
         long size = memory.geometry.header() + memory.geometry.dataOf(role);
         return memory.bytes.asSlice(0, size).toArray(JAVA_BYTE);
     }
 
-    /** The same without what differs from run to run. */
+    /** Returns a dump without the values that differ between runs. */
     static byte[] golden(Memory memory, Role role, long epoch) {
         byte[] bytes = of(memory, role);
         ByteBuffer.wrap(bytes)

@@ -66,7 +66,8 @@ class EndingsTest {
         try (var ring = Pair.of(Options.USUAL)) {
             var interrupted = new CompletableFuture<Boolean>();
             var waiter = Thread.ofPlatform().start(() -> {
-                try (var sample = ring.consumer().receive(PATIENCE)) {
+                try {
+                    ring.consumer().receive(PATIENCE).close();
                     interrupted.complete(Thread.currentThread().isInterrupted());
                 } catch (IOException failure) {
                     interrupted.completeExceptionally(failure);

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/** An end that waits, by a clock of its own. */
+/** A waiting end with a simulated clock. */
 class HabitTest {
     private static final long SECOND = 1_000_000_000L;
 
@@ -22,7 +22,7 @@ class HabitTest {
         return ((Wait.Hybrid) habit.afterSleep(Wait.HYBRID, begin, now, waits)).spin();
     }
 
-    /** How many of many messages were looked for, of a peer that needs so long when this end looks, or does not. */
+    /** Returns how many messages were polled for, given the response times of a peer with and without polling. */
     private int looksOf(long looked, long slept) {
         int looks = 0;
         for (int n = 0; n < 10 * Habit.KEPT; n++) {

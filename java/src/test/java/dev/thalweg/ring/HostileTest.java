@@ -23,14 +23,14 @@ import org.junit.jupiter.api.io.TempDir;
 
 import dev.thalweg.internal.Libc;
 
-/** A peer that does not keep to the protocol: every lie is an exception, none ends the JVM. */
+/** A peer that violates the protocol: every violation is an exception, none ends the JVM. */
 class HostileTest {
     private static final long DATA = 8192;
     private static final int EPOCH = 7;
     private static final int F_ADD_SEALS = 1033;
     private static final int ALL_BUT_WRITE = 7;
     private static final int FOR_ONE_WRITER = 0x17;
-    /** Of all these tests together. Not a promise of speed: what takes longer hangs. */
+    /** Time limit of all tests together. Not a speed limit: longer means a hang. */
     private static final Deadline SOON = Deadline.in(Duration.ofMinutes(10));
 
     @TempDir
@@ -40,7 +40,7 @@ class HostileTest {
         return new Geometry(4096, DATA, false, EPOCH, 1);
     }
 
-    /** A memory file that says what it is told to say. */
+    /** A memory file with arbitrary contents. */
     private static int file(byte[] page, long size, int seals) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int fd = (int) Libc.MEMFD_CREATE.on("liar", scratch.allocateFrom("liar"), 3);
@@ -54,7 +54,7 @@ class HostileTest {
         }
     }
 
-    /** What a consumer throws at this offer, and what it tells the liar. */
+    /** Returns the consumer's exception for an offer, and its answer to the hostile peer. */
     private static RingException offered(int fd) throws IOException {
         Link[] links = Link.pair();
         links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), fd, Deadline.NOW);
@@ -105,7 +105,7 @@ class HostileTest {
         assertTrue(offered(-1) instanceof RingException.Corrupt);
     }
 
-    /** What bad visitors leave behind, before the true one comes. */
+    /** Connects with invalid messages before the valid peer. */
     private static List<Link> visitors(Path path, Role role) throws IOException {
         byte[] junk = "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII);
         byte[] right = new Hello(role == Role.PRODUCER ? Hello.Kind.OFFER : Hello.Kind.ASK, EPOCH).toBytes();
@@ -185,7 +185,7 @@ class HostileTest {
         silent[1].close();
     }
 
-    /** A consumer that took the liar's ring, and the memory that the liar writes. */
+    /** A consumer of a hostile ring, and the memory that the hostile peer writes. */
     private record Taken(Consumer consumer, MemorySegment lies, Link liar) implements AutoCloseable {
         static Taken of(Options options) throws IOException {
             Link[] links = Link.pair();
@@ -227,7 +227,7 @@ class HostileTest {
             taken.frame(Frame.firstWord(5, false), 0, 0);
             assertThrows(RingException.Corrupt.class, () -> taken.consumer.tryReceive());
         }
-        // Over a message that is held.
+        // Overwrites a held message.
         try (var taken = Taken.of(Options.USUAL)) {
             taken.frame(Frame.firstWord(5, false), 0, 64);
             var held = taken.consumer.receive().hold();
@@ -275,7 +275,7 @@ class HostileTest {
     @Test
     void aFloodOfWakeUpsOnlyKeepsTheSenderBusy() throws IOException {
         try (var taken = Taken.of(Options.USUAL.withWait(Wait.BLOCK))) {
-            // Its memory tells nothing, so it is watched through the link.
+            // Its memory is not marked, so the link is watched.
             Page.INT.setRelease(taken.lies, Page.ALIVE, 0);
             boolean full = false;
             while (!full) {
@@ -292,7 +292,7 @@ class HostileTest {
         }
     }
 
-    /** A word that says "alive" and is not that of the peer: the kernel never marks it, and is asked after a while. */
+    /** A word that claims "alive" but is not the peer's: the kernel never marks it, and is asked after a while. */
     @Test
     void aPeerThatLiesAboutItsLifeIsFoundOut() throws IOException {
         for (Wait wait : new Wait[] {Wait.BLOCK, Wait.HYBRID, Wait.SPIN}) {

@@ -1,12 +1,12 @@
 package dev.thalweg.ring;
 
-/** The messages that the tests of crates/channel send: a length and bytes that only this one has. */
+/** The messages of the tests of crates/channel: length and bytes depend on the number. */
 final class Messages {
     private static final int[] ODD = {0, 1, 4095, 4097, 32, 33};
 
     private Messages() {}
 
-    /** Message {@code seq}, as {@code message} in crates/testing. */
+    /** Returns message {@code seq}, as {@code message} in crates/testing. */
     static byte[] message(long seq) {
         var dice = new Dice(seq + 1);
         long at = dice.below(20);
@@ -18,7 +18,7 @@ final class Messages {
         return bytes;
     }
 
-    /** Random numbers that a seed repeats: xorshift64*. */
+    /** Reproducible random numbers: xorshift64*. */
     static final class Dice {
         private long state;
 

@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One end of a ring in a process of its own, for tests in any language:
+ * One end of a ring in a separate process, for tests in any language:
  *
  * <pre>{@code Peer produce|consume host|connect PATH COUNT WORD...}</pre>
  *
- * <p>Sends or checks {@link Messages}, COUNT of them, -1 for no end. Words: {@code spin}, {@code block} (else hybrid),
- * {@code untrusted}, {@code checksums}, {@code link} (as if there were no futex_waitv); and what a producer does after
- * the last one: {@code stay}, {@code exit} (without goodbye), else it closes. Lines tell how far it is: {@code ready}
- * when it listens, {@code open}, and how it ended. It ends itself if it takes far too long.
+ * <p>Sends or checks COUNT {@link Messages}; -1 means no end. Words: {@code spin}, {@code block} (otherwise hybrid),
+ * {@code untrusted}, {@code checksums}, {@code link} (as without futex_waitv). A producer does after its last message:
+ * {@code stay}, {@code exit} (without closing), otherwise it closes. It prints its progress: {@code ready} when it
+ * listens, {@code open}, and its end. It exits by itself after a long time.
  */
 final class Peer {
     private static final Duration PATIENCE = Duration.ofSeconds(60);

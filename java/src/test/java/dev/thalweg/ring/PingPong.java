@@ -9,13 +9,13 @@ import java.util.Arrays;
 import dev.thalweg.SystemCallException;
 
 /**
- * A message to another process and one back, over two rings: for measuring, on a quiet machine. The other process may be
- * the example {@code pingpong} of crates/channel, whose words are the same:
+ * Sends a message to another process and back, over two rings, for measurements on an idle machine. The other process
+ * may be the example {@code pingpong} of crates/channel, which accepts the arguments below:
  *
  * <pre>{@code PingPong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]}</pre>
  *
- * <p>{@code pong} listens and answers until {@code ping} leaves, which prints the nanoseconds of a round trip: the
- * median over the batches, the smallest and the largest.
+ * <p>{@code pong} listens and answers until {@code ping} leaves. {@code ping} prints the nanoseconds of a round trip:
+ * the median over the batches, the smallest and the largest.
  */
 final class PingPong {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -50,7 +50,7 @@ final class PingPong {
         var message = MemorySegment.ofArray(new byte[bytes]);
         try (var there = patiently(() -> Producer.connect(place.resolve("there"), options, PATIENCE));
                 var back = patiently(() -> Consumer.connect(place.resolve("back"), options, PATIENCE))) {
-            // The first few are for the compilers.
+            // The first batches warm up the compilers.
             for (int batch = 0; batch < 5; batch++) {
                 batch(there, back, message, rounds);
             }
@@ -66,7 +66,7 @@ final class PingPong {
         T open() throws IOException;
     }
 
-    /** Tries again while the other process does not listen yet. */
+    /** Retries until the other process listens. */
     private static <T> T patiently(Opening<T> opening) throws IOException {
         Deadline end = Deadline.in(PATIENCE);
         while (true) {

@@ -111,7 +111,7 @@ class RingTest {
         assertThrows(RingException.TooLarge.class, () -> Geometry.of(SMALL.withCapacity(Long.MAX_VALUE), 1));
     }
 
-    /** Each thread sends its name: a message that two wrote has both. */
+    /** Each thread sends its name: a message written by two threads would contain both. */
     @Test
     void severalThreadsAtOneEndAreToldAndTheRingStaysWhole() throws Exception {
         try (var ring = Pair.of(SMALL)) {
@@ -122,7 +122,7 @@ class RingTest {
                         ring.consumer().receive(LONG).close();
                         waits.complete(null);
                     } catch (IllegalStateException refused) {
-                        // The test has entered the end at the same moment.
+                        // The test itself is inside of the end at this moment.
                     } catch (Exception failure) {
                         waits.complete(failure);
                     }
@@ -153,7 +153,7 @@ class RingTest {
                         try {
                             ring.producer().send(message, SOON);
                         } catch (IllegalStateException | RingException.TimedOut refused) {
-                            // Another thread is in it, or has just filled it.
+                            // Another thread is inside, or has just filled the ring.
                         }
                     }
                     return null;
@@ -365,7 +365,7 @@ class RingTest {
         Path path = folder.resolve("socket");
         try (var listener = Listener.bind(path)) {
             Link silent = Link.connect(path, Deadline.NEVER);
-            // On a machine that stands still it may be too slow itself, and comes again.
+            // On a busy machine the valid process may be too slow itself, and connects again.
             var consuming = CompletableFuture.supplyAsync(() -> {
                 for (var until = Deadline.in(LONG); ; ) {
                     try {
@@ -403,7 +403,7 @@ class RingTest {
                 loud.add(noise);
             }
             assertThrows(RingException.TimedOut.class, () -> Producer.host(listener, SMALL, Deadline.NOW));
-            // It was the deadline that ended it, for others are still there to be met.
+            // The deadline ended the wait: other processes are still waiting.
             listener.accept(Deadline.NOW).close();
         } finally {
             loud.forEach(Link::close);

@@ -5,13 +5,16 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.concurrent.FutureTask;
 
-/** Two rings and all four ends in virtual threads of this process, which may have one carrier: {@code VirtualThreads PATH}. */
+/**
+ * Two rings with all four ends in virtual threads of this process, which may have a single carrier: {@code
+ * VirtualThreads PATH}.
+ */
 final class VirtualThreads {
     private static final int MESSAGES = 2000;
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
     public static void main(String[] told) throws Exception {
-        // A loop of calls that never wait would keep the carrier; these wait.
+        // Calls that never wait would keep the carrier; these wait.
         var tasks = new ArrayList<FutureTask<Boolean>>();
         for (int ring = 0; ring < 2; ring++) {
             Path path = Path.of(told[0] + ring);

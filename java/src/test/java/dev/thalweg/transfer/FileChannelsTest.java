@@ -55,7 +55,7 @@ class FileChannelsTest {
     private static final int MANY = 16 << 20;
     private static final int FEW = 1 << 20;
 
-    /** Where the bytes go. */
+    /** The destination of the bytes. */
     enum To {
         FILE,
         APPENDED,
@@ -70,7 +70,7 @@ class FileChannelsTest {
         }
     }
 
-    /** A sink, and where its bytes come out; files and memory are looked at afterwards. */
+    /** A sink and the place where its bytes arrive; files and memory are checked afterwards. */
     private record Ends(WritableByteChannel sink, ReadableByteChannel source) implements AutoCloseable {
         @Override
         public void close() throws IOException {
@@ -169,7 +169,7 @@ class FileChannelsTest {
             }
             assertEquals(MANY, moved);
             ends.sink().close();
-            // A channel with a key is really closed when its selector has seen it.
+            // A channel with a key is closed when its selector has processed it.
             selector.selectNow();
             assertArrayEquals(bytes, arriving.get());
         }
@@ -187,7 +187,7 @@ class FileChannelsTest {
                 ends.sink().close();
                 return moved;
             });
-            // It is under way when something comes out.
+            // The transfer is in progress when bytes arrive.
             var first = ByteBuffer.allocate(1);
             assertEquals(1, ends.source().read(first));
             shorter.truncate(FEW);
@@ -249,7 +249,7 @@ class FileChannelsTest {
         }
     }
 
-    /** They have no size, and transferTo says that there is nothing. */
+    /** They have no size, and transferTo reports no bytes. */
     @ParameterizedTest
     @EnumSource
     void filesOfTheKernelAreReadToTheirEnd(Way way) throws Exception {
@@ -345,7 +345,7 @@ class FileChannelsTest {
             case FIFO -> {
                 Path fifo = folder.resolve("fifo");
                 assertEquals(0, new ProcessBuilder("mkfifo", fifo.toString()).start().waitFor());
-                // To open one end waits for the other; to open both does not.
+                // Opening one end waits for the other; opening both does not.
                 try (var both = FileChannel.open(fifo, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
                     assertTrue(both.isOpen());
                     var sink = FileChannel.open(fifo, StandardOpenOption.WRITE);
@@ -373,7 +373,7 @@ class FileChannelsTest {
         }
     }
 
-    /** A file that has something in it. */
+    /** Creates a file with contents. */
     private Path before() throws IOException {
         return Files.writeString(folder.resolve("to"), "before");
     }

@@ -24,8 +24,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 import dev.thalweg.SharedMemory;
 
 /**
- * More than any call moves (0x7ffff000 bytes) and more than 32 bits count, out of a memory file that is nearly all hole:
- * it takes up a few pages. Looked at are its marks, and a byte at both ends of every buffer.
+ * More than any call moves (0x7ffff000 bytes) and more than 32 bits can count, from a sparse memory file that occupies
+ * a few pages. Its marks are checked, and a byte at both ends of every buffer.
  */
 @Timeout(600)
 class LargeTest {
@@ -59,7 +59,7 @@ class LargeTest {
     @EnumSource
     void aChannelGoesOnWhereOneCallEnds(FileChannels.Way way) throws IOException {
         try (var source = FileChannel.open(Path.of(large.name()));
-                // The kernel takes as much at once for it as it ever does.
+                // The kernel moves the maximum amount at once for it.
                 var nowhere = FileChannel.open(Path.of("/dev/null"), StandardOpenOption.WRITE)) {
             var choice = new FileChannels.Choice(way, BUFFER, "the test wants it");
             assertEquals(SIZE, FileChannels.transfer(source, 0, Long.MAX_VALUE, nowhere, choice));
@@ -101,12 +101,12 @@ class LargeTest {
         }
     }
 
-    /** Reads into memory: how many bytes, 0 or less at the end. */
+    /** Reads into memory; returns the number of bytes, 0 or less at the end. */
     private interface Source {
         long read(MemorySegment buffer) throws IOException;
     }
 
-    /** How many bytes there were, all of them in their places as far as they are looked at. */
+    /** Returns the number of bytes; the checked ones are in their places. */
     private static long checked(Source source) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             var buffer = arena.allocate(BUFFER);

@@ -46,12 +46,12 @@ class TransferTest {
     private static final int EPIPE = 32;
     private static final int[] SIZES = {0, 1, 4095, 65537, 3 << 20};
 
-    /** The two ways a transfer may go. */
+    /** The two methods of a transfer. */
     enum Way {
         PLAIN,
         PLANNED;
 
-        /** Ends the test here, counted, if this way cannot be gone; so it is not to be called where an exception is due. */
+        /** Skips the test if this method is not available; must not be called when an exception is expected. */
         Transfer.Mover mover() throws IOException {
             if (this == PLAIN) {
                 return new Plain();
@@ -63,7 +63,7 @@ class TransferTest {
         }
     }
 
-    /** What carries the bytes from a file to a file. */
+    /** Returns the mechanism that moves bytes from a file to a file. */
     enum Through {
         NOTHING,
         PIPE,
@@ -125,7 +125,7 @@ class TransferTest {
         assertArrayEquals(bytes, Files.readAllBytes(to));
     }
 
-    /** From the first to the second, and meanwhile from the third to the fourth. */
+    /** Moves from the first to the second, and at the same time from the third to the fourth. */
     private void relay(Way way, List<Endpoint> ends, int size, boolean copied) throws Exception {
         Future<Long> drained = others.submit(() -> moved(way, ends.get(2), ends.get(3), copied));
         assertEquals(size, moved(way, ends.get(0), ends.get(1), copied));
@@ -201,7 +201,7 @@ class TransferTest {
         }
     }
 
-    /** An end that a transfer waits for, for ever if nothing ends the wait. */
+    /** An end for which a transfer waits without limit. */
     enum Stuck {
         FULL_PIPE,
         FULL_SOCKET,
@@ -254,7 +254,7 @@ class TransferTest {
             });
             worker.setDaemon(true);
             worker.start();
-            // A blocked transfer never calls its watcher, and ends with the ends.
+            // A blocked transfer never calls its watcher, and ends when its ends are closed.
             assertTrue(waits.await(30, TimeUnit.SECONDS), "no look while it waits");
             worker.interrupt();
             var thrown = failure.get(120, TimeUnit.SECONDS);
@@ -358,7 +358,7 @@ class TransferTest {
         Future<Long> reading = others.submit(() -> moved(Way.PLAIN, pair[0], Endpoint.writing(Path.of("/dev/null")), true));
         pair[0].close();
         if (!reading.isDone()) {
-            // Woken by the close, or never begun.
+            // Woken by the close, or not started.
             try {
                 assertEquals(0, reading.get());
             } catch (java.util.concurrent.ExecutionException closed) {

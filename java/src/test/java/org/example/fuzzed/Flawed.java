@@ -2,7 +2,7 @@ package org.example.fuzzed;
 
 import dev.thalweg.afl.AflTarget;
 
-/** A small parser of nested lists of numbers, {@code (12 (3 4))}, with a bug planted where only coverage leads. */
+/** A small parser of nested lists of numbers, {@code (12 (3 4))}, with a planted bug that only coverage finds. */
 public final class Flawed {
     private final byte[] text;
     private int at;

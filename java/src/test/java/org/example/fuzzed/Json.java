@@ -6,7 +6,7 @@ import org.json.JSONTokener;
 
 import dev.thalweg.afl.AflTarget;
 
-/** A JSON parser from Maven Central, as a person who fuzzes it would write it. */
+/** A JSON parser from Maven Central, as a user would fuzz it. */
 public final class Json {
     private Json() {}
 

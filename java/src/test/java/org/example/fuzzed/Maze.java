@@ -3,11 +3,11 @@ package org.example.fuzzed;
 import dev.thalweg.afl.AflTarget;
 import dev.thalweg.afl.Coverage;
 
-/** A target whose places are numbered by hand, as those of {@code maze.c} are, and whose inputs can do it harm. */
+/** A target with manually numbered places, as in {@code maze.c}, and with inputs that can damage it. */
 public final class Maze {
     private Maze() {}
 
-    /** Thrown at input that is wrong in an expected way. */
+    /** Thrown for input that is invalid in an expected way. */
     public static final class Expected extends RuntimeException {
         private static final long serialVersionUID = 1;
     }
@@ -68,7 +68,7 @@ public final class Maze {
             } else {
                 Coverage.hit(0x52dce729);
             }
-            // Of a long by a constant, which is a multiplication as in C; remainderUnsigned divides.
+            // Division of a long by a constant, which is a multiplication as in C; remainderUnsigned divides.
             if (Integer.toUnsignedLong(sum) % 7 == 0) {
                 Coverage.hit(0x6ed9eba1);
             }

@@ -3,13 +3,13 @@ package org.example.fuzzed;
 import dev.thalweg.afl.AflTarget;
 import dev.thalweg.afl.Coverage;
 
-/** A target whose static state tells how often it ran: the one counter that a run leaves is that of its number. */
+/** A target whose static state counts its runs: each run increments only the counter of its number. */
 public final class Numbered {
     private static int runs;
 
     private Numbered() {}
 
-    /** The program; {@code numbered.stillborn} is the variable that only workers have, in which it ends at once. */
+    /** The program. {@code numbered.stillborn} is a variable of workers only, with which it exits at once. */
     public static void main(String[] arguments) {
         String variable = System.getProperty("numbered.stillborn");
         if (variable != null && System.getenv(variable) != null) {
