@@ -96,6 +96,7 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
 	THALWEG_SAMPLE=1 THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
+	THALWEG_ALLOCATIONS=1000000 $(CARGO) test --locked --package thalweg-capi --test capi -- out_of_memory:: --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture

@@ -141,7 +141,7 @@ impl FetchConnection {
                     self.take(length);
                     if head.status == 101 {
                         // What follows is another protocol, which no request asked for (RFC 9110, 15.2.2).
-                        return Err(Error::broken("it switches to another protocol"));
+                        return Err(FetchError::broken("it switches to another protocol"));
                     }
                     if !(100..200).contains(&head.status) {
                         return Ok(head);
