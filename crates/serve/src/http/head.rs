@@ -64,7 +64,7 @@ pub fn parse(bytes: &[u8]) -> Result<RequestHead, HttpStatus> {
     let fields = Fields(request.headers);
     let is_old = version == 0;
     fields.check_host(is_old)?;
-    let has_body = fields.has_body()?;
+    let has_body = fields.has_body(is_old)?;
     let method = match method {
         "GET" => RequestMethod::Get,
         "HEAD" => RequestMethod::Head,
@@ -168,14 +168,27 @@ impl<'a> Fields<'a> {
 
     /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding: request
     /// smuggling uses them to make a server read the end of one request as the next one.
-    fn has_body(&self) -> Result<bool, HttpStatus> {
+    fn has_body(&self, is_old: bool) -> Result<bool, HttpStatus> {
         let mut lengths = self.all("content-length");
         let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-        let is_coded = self.all("transfer-encoding").next().is_some();
+        let is_coded = self.is_chunked(is_old)?;
         match (lengths.next(), lengths.next()) {
             (None, _) => Ok(is_coded),
             (Some(length), None) if !is_coded && is_number(length) => {
                 Ok(length.iter().any(|digit| *digit != b'0'))
+            }
+            _ => Err(HttpStatus::BAD_REQUEST),
+        }
+    }
+
+    /// Returns `true` if the body is chunked. Rejects other codings, and any in HTTP/1.0 (RFC 9112, 6.1).
+    fn is_chunked(&self, is_old: bool) -> Result<bool, HttpStatus> {
+        let mut codings = self.all("transfer-encoding");
+        match (codings.next(), codings.next()) {
+            (None, _) => Ok(false),
+            (Some(one), None) if !is_old => {
+                let is_known = one.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                if is_known { Ok(true) } else { Err(HttpStatus::NOT_IMPLEMENTED) }
             }
             _ => Err(HttpStatus::BAD_REQUEST),
         }
@@ -194,6 +207,10 @@ mod tests {
     fn what_can_be_read_in_two_ways_is_refused() {
         let cases = [
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", 501),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity", 501),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400),
+            ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +3", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3", 400),
