@@ -33,7 +33,9 @@ pretty_assertions = "1"
 rand = { version = "0.9", features = ["small_rng"] }
 regex = "1"
 rlimit = "0.10"
+procfs = { version = "0.17", default-features = false }
 tempfile = "3"
+time = { version = "0.3", features = ["local-offset"] }
 walkdir = "2"
 xattr = "1"
 uucore = { path = "uucore" }
@@ -69,12 +71,15 @@ pub fn util_name() -> &'static str { "cp" }
 pub mod signals { pub fn signal_by_name_or_value(_: &str) -> Option<usize> { None } }
 pub mod fs {
     use std::os::unix::fs::MetadataExt;
-    pub fn display_permissions(metadata: &std::fs::Metadata, _: bool) -> String { format!("{:o}", metadata.mode()) }
+    pub fn display_permissions(metadata: &std::fs::Metadata, _: bool) -> String {
+        let is_set = |n: u32| metadata.mode() & 0o400 >> n != 0;
+        (0..9).map(|n| if is_set(n) { ['r', 'w', 'x'][n as usize % 3] } else { '-' }).collect()
+    }
 }
 """
 
-# With this variable, what a message says is not looked at.
-WORDS = r"(pub fn (?:stderr_(?:is|is_bytes|contains|does_not_contain|matches|only|only_bytes)|usage_error)\b[^{]*\{\n)"
+# With this variable, what a message says is not looked at: on standard output these are the lines of -v and --debug.
+WORDS = r"(pub fn (?:std(?:err|out)_(?:is|is_bytes|contains|does_not_contain|matches|only|only_bytes)|no_output|no_stdout|usage_error)\b[^{]*\{\n)"
 SKIP_WORDS = r'\1        if std::env::var_os("WORDLESS").is_some() { return self; }\n'
 
 
@@ -92,7 +97,7 @@ def main() -> None:
     util = folder / "tests/common/util.rs"
     text = util.read_text()
     # Tests of the tests' own tools.
-    text = text[: text.index("#[cfg(test)]\nmod tests {")].replace("use rstest::rstest;", "")
+    text = text[: text.index("/// Sanity checks for test utils\n#[cfg(test)]\nmod tests {")].replace('#[cfg(feature = "sleep")]\nuse rstest::rstest;\n', "")
     # The place of the build may be closed to an unprivileged user.
     text = text.replace('env!("CARGO_BIN_EXE_coreutils")', 'concat!(env!("CARGO_MANIFEST_DIR"), "/coreutils")')
     util.write_text(re.sub(WORDS, SKIP_WORDS, text))
