@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{status::HttpStatus, target::RequestTarget};
+use super::{
+    status::HttpStatus,
+    target::{RequestTarget, is_authority},
+};
 
 /// A request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,12 +158,8 @@ impl<'a> Fields<'a> {
     /// Requires exactly one valid `Host` (RFC 9112, 3.2). HTTP/1.0 requests may omit it.
     fn check_host(&self, is_old: bool) -> Result<(), HttpStatus> {
         let mut hosts = self.all("host");
-        let is_name = |host: &[u8]| {
-            host.iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte))
-        };
         match (hosts.next(), hosts.next()) {
-            (Some(host), None) if is_name(host) => Ok(()),
+            (Some(host), None) if is_authority(host.trim_ascii()) => Ok(()),
             (None, None) if is_old => Ok(()),
             _ => Err(HttpStatus::BAD_REQUEST),
         }
@@ -209,7 +208,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", 501),
             ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity", 501),
-            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+                400,
+            ),
             ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +3", 400),
@@ -218,6 +220,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a\r\nHost: a", 400),
             ("GET / HTTP/1.0\r\nHost: a\r\nHost: b", 400),
             ("GET / HTTP/1.1\r\nHost: a b", 400),
+            ("GET / HTTP/1.1\r\nHost:", 400),
+            ("GET / HTTP/1.0\r\nHost: a..b", 400),
+            ("GET / HTTP/1.1\r\nHost: :80", 400),
+            ("GET / HTTP/1.1\r\nHost: .", 400),
             ("GET / HTTP/1.1\r\nHost: a/b", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\n folded: b", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nA : b", 400),
