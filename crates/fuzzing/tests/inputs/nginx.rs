@@ -203,11 +203,13 @@ fn mutated(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Returns the requests that we accept, up to the one that ends the connection.
+/// Returns the requests that we accept, up to the one that ends the connection. The server answers a request with a body without
+/// reading the body, and closes; nginx reads it first and may refuse it.
 fn ours(bytes: &[u8]) -> Vec<RequestHead> {
+    let heads = answers(std::iter::once(bytes)).into_iter().map_while(Result::ok);
     let mut accepted = Vec::new();
-    for head in answers(std::iter::once(bytes)).into_iter().map_while(Result::ok) {
-        let is_last = head.has_body || !head.keep_alive;
+    for head in heads.take_while(|head| !head.has_body) {
+        let is_last = !head.keep_alive;
         accepted.push(head);
         if is_last {
             break;
