@@ -30,7 +30,7 @@ impl RequestTarget {
             ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
         });
         let path = match rest.map(|(_, rest)| rest.split_at(rest.find('/').unwrap_or(rest.len()))) {
-            Some((authority, _)) if !is_authority(authority.as_bytes()) => {
+            Some((authority, _)) if !is_url_authority(authority) => {
                 return Err(HttpStatus::BAD_REQUEST);
             }
             Some((_, path)) if path.is_empty() => "/",
@@ -72,6 +72,20 @@ pub fn is_authority(text: &[u8]) -> bool {
     is_named && text.iter().all(is_known) && !text.windows(2).any(|two| two == b"..")
 }
 
+/// Returns `true` for the host and port of an absolute URL: a name or an address in brackets, then digits.
+fn is_url_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some(parts)) => parts,
+        Some(None) => return false,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b".-:".contains(&byte);
+    let port = port.strip_prefix(':').unwrap_or(port);
+    is_authority(text.as_bytes())
+        && host.bytes().all(is_known)
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C string.
 fn decoded(name: &str) -> Result<Vec<u8>, HttpStatus> {
     let mut escapes = name.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
@@ -101,6 +115,8 @@ mod tests {
             "/x/%2e%2E/a/b",
             "http://h/a/b",
             "HTTPS://h/a/b",
+            "http://h-1.example:80/a/b",
+            "http://[::1]:80/a/b",
         ] {
             assert_eq!(path(same).as_deref(), Ok(Path::new("a/b")), "{same}");
         }
@@ -119,6 +135,10 @@ mod tests {
             "http://:80/a",
             "http://h..i/a",
             "http://u@h/a",
+            "http://%2e/a",
+            "http://[::1/a",
+            "http://[::1]x/a",
+            "http://h:x/a",
         ] {
             assert_eq!(path(above), Err(HttpStatus::BAD_REQUEST), "{above}");
         }
