@@ -11,12 +11,16 @@ DESTDIR ?=
 SYMBOLS ?=
 # Seconds that `make fuzz` spends on each target; `make audit` spends 15.
 FUZZ_SECONDS ?= 60
+# `keep`: `make fuzz` adds what it found worth keeping to fuzz/seeds.
+KEEP ?=
 # Processes killed by each part of `make campaign`.
 KILLS ?= 1000
 # Ranks of fleets that it kills, in each of three tests.
 FLEET_KILLS ?= 50
 # Servers that `make campaign` kills while a file, and while a tree, is fetched from them.
 SERVER_KILLS ?= 100
+# Mutated requests that `make campaign` sends to nginx and to our parser.
+REQUESTS ?= 1000000
 # Rounds of each race between root and another user in `make campaign`.
 USER_RACES ?= 10000
 # Power cuts of each command on each file system by `make campaign`, and runs of each on disks that fail.
@@ -96,7 +100,9 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
 	THALWEG_SAMPLE=1 THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
+	THALWEG_ALLOCATIONS=1000000 $(CARGO) test --locked --package thalweg-capi --test capi -- out_of_memory:: --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture
+	THALWEG_REQUESTS=$(REQUESTS) $(CARGO) test --locked --package thalweg-fuzzing --test inputs -- nginx:: --nocapture
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture
 
@@ -156,8 +162,8 @@ api: ## renew docs/api, the lists of what the library crates offer
 jmh: programs ## run the micro-benchmarks of the Java module, those that JMH names
 	THALWEG_ARCHIVE=$(ARCHIVE) tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
 
-fuzz: ## run every fuzz target for FUZZ_SECONDS
-	@tests/setup/fuzz $(FUZZ_SECONDS)
+fuzz: ## run every fuzz target for FUZZ_SECONDS; KEEP=keep: add the inputs that reach new code to fuzz/seeds
+	@tests/setup/fuzz $(FUZZ_SECONDS) $(KEEP)
 
 tsan: ## the ring's tests under ThreadSanitizer (nightly compiler with rust-src)
 	@tests/setup/tsan

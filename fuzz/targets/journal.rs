@@ -1,18 +1,3 @@
-//! Journals: no input may crash the parser. Writing what was read must give the same journal.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use thalweg_tree::journal::{Journal, MOST};
-
-fuzz_target!(|text: &[u8]| {
-    let Ok(journal) = Journal::parse(text) else { return };
-    assert!(journal.done.end() <= journal.source.size());
-    let bytes = journal.to_bytes(MOST);
-    assert!(bytes.len() >= MOST && bytes.ends_with(b"\n"));
-    let Ok(again) = Journal::parse(&bytes) else {
-        // Escapes made it longer than the limit.
-        return assert!(bytes.len() > MOST);
-    };
-    assert_eq!(again.source, journal.source);
-    assert!(again.done.bytes() <= journal.done.bytes());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| thalweg_fuzzing::journal::run(bytes));

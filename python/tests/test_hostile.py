@@ -1,6 +1,8 @@
 """A peer that sends invalid array headers: Corrupt, never a read out of bounds, and the ring stays usable."""
 
+import fcntl
 import json
+import os
 import socket
 import struct
 import threading
@@ -10,6 +12,7 @@ from pathlib import Path
 import arrays
 import numpy as np
 import pytest
+import ring
 import thalweg
 from conftest import PATIENCE, ROOT
 from hypothesis import given
@@ -117,6 +120,46 @@ def visited(name: str, stay: ExitStack) -> None:
                 stay.enter_context(visitor)
             else:
                 visitor.close()
+
+
+def changed(data: st.DataObject, whole: bytes, most: int) -> bytes:
+    """With some bits flipped."""
+    wrong = bytearray(whole)
+    for bit in data.draw(st.lists(st.integers(0, 8 * len(whole) - 1), max_size=most)):
+        wrong[bit // 8] ^= 1 << bit % 8
+    return bytes(wrong)
+
+
+@given(st.data())
+def test_any_handshake_is_a_ring_or_an_error(data: st.DataObject) -> None:
+    sizes = (4096, 8192)
+    page = struct.pack("<8sIIQIIQI", b"THALWEGR", 1, *sizes, 64, 0, 7, os.getpid()).ljust(64, b"\0")
+    usual = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | ring.FUTURE_WRITE | fcntl.F_SEAL_SEAL
+    # Everything is drawn first: a draw may end the function.
+    page = changed(data, page, 2)
+    offer, ready = (changed(data, ring.greeting(kind, 7), 1) for kind in (ring.OFFER, ring.READY))
+    size = data.draw(st.one_of(st.just(sum(sizes)), st.integers(0, 20_000)))
+    seals = data.draw(st.one_of(st.just(usual), st.integers(0, 31)))
+    leaves = data.draw(st.booleans())
+    near, far = thalweg.link()
+    fd = os.memfd_create("liar", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with near, far:
+            os.truncate(fd, size)
+            os.pwrite(fd, page, 0)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+            socket.send_fds(far, [offer], [fd])
+            far.send(ready)
+            if leaves:
+                far.close()
+            with thalweg.take_over(near) as into:
+                into.receive_bytes(timeout=0.01)
+    except thalweg.Error as error:
+        assert str(error)
+    else:
+        pytest.fail("a message came, and none was sent")
+    finally:
+        os.close(fd)
 
 
 @pytest.mark.parametrize("listens", ["offer", "gather", "broadcast"])

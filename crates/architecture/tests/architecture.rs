@@ -19,7 +19,7 @@ const ROWS: &[&[&str]] = &[
     &["thalweg-channel", "thalweg-tree"],
     &["thalweg-serve", "thalweg-measure"],
     &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
-    &["thalweg-cli", "thalweg-python"],
+    &["thalweg-cli", "thalweg-python", "thalweg-fuzzing"],
 ];
 
 /// Crates that may contain unsafe code; all others forbid it in their roots. The preload crate replaces memcpy in

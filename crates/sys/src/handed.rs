@@ -6,19 +6,26 @@ use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 
 // By convention, they follow the three standard descriptors.
 const FIRST: RawFd = 3;
-const MOST: RawFd = 1000;
+/// Maximum number of descriptors that are taken over.
+pub const MOST: RawFd = 1000;
 
 /// Returns duplicates of the descriptors meant for this process, according to LISTEN_PID and LISTEN_FDS. The original
 /// descriptors stay open, because other code may have reused their numbers.
 pub fn sockets() -> Result<Vec<OwnedFd>, Errno> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<RawFd>().ok());
+    let variable = |name: &str| std::env::var(name).ok();
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    if number("LISTEN_PID") != Some(pid) {
-        return Ok(Vec::new());
-    }
-    let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
-    let end = FIRST + count;
+    let (for_pid, fds) = (variable("LISTEN_PID"), variable("LISTEN_FDS"));
+    let end = FIRST + count(for_pid.as_deref(), fds.as_deref(), pid);
     (FIRST..end).map(|fd| duplicate(fd, end)).collect()
+}
+
+/// Returns the number of descriptors for the process `pid`, according to the values of LISTEN_PID and LISTEN_FDS.
+pub fn count(for_pid: Option<&str>, fds: Option<&str>, pid: i32) -> RawFd {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<RawFd>().ok());
+    if number(for_pid) != Some(pid) {
+        return 0;
+    }
+    number(fds).unwrap_or(0).clamp(0, MOST)
 }
 
 /// Duplicates a descriptor to a number of at least `least`. A lower number would be taken for a passed descriptor.

@@ -5,6 +5,7 @@ mod c;
 mod exchange;
 mod guides;
 mod installed;
+mod out_of_memory;
 mod support;
 
 use thalweg_c as _;

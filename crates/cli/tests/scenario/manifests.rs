@@ -124,6 +124,34 @@ fn lines_with_a_tag_are_read() {
 }
 
 #[test]
+fn carriage_returns_at_the_ends_of_all_names_are_not_line_ends() {
+    let scratch = Scratch::new();
+    let folder = scratch.folder("tree");
+    for hash in ["sha256", "blake3", "xxh3"] {
+        for names in [&["a\r", "b\r"][..], &["\r"], &["a\r", "\r"]] {
+            fs::remove_dir_all(&folder).unwrap();
+            fs::create_dir(&folder).unwrap();
+            for name in names {
+                fs::write(folder.join(name), name).unwrap();
+            }
+            thalweg_in(&scratch, &["manifest", "--hash", hash, "-o", "list", "tree"]).expect(0);
+            thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(0);
+            // A missing file is found as before.
+            fs::remove_file(folder.join(names[0])).unwrap();
+            thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(1);
+        }
+        // Line ends of Windows.
+        fs::remove_dir_all(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("a"), "").unwrap();
+        let list = thalweg_in(&scratch, &["manifest", "--hash", hash, "tree"]).stdout;
+        let list = String::from_utf8(list).unwrap().replace('\n', "\r\n");
+        fs::write(scratch.join("list"), list).unwrap();
+        thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(0);
+    }
+}
+
+#[test]
 fn every_hash_is_the_same_on_every_number_of_threads_and_sorted() {
     let scratch = tree(&[b"\xff"]);
     for hash in ["sha256", "blake3", "xxh3"] {

@@ -56,7 +56,8 @@ pub fn ask(
 /// and after redirects. Their extensions may show that the file itself is compressed.
 fn decoded(head: &ResponseHead, names: [&FetchUrl; 2]) -> Result<(), FetchError> {
     let encoding = head.get("content-encoding").unwrap_or_default();
-    let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    // Some servers send `none`, which is not registered, and mean `identity`.
+    let is_plain = ["", "identity", "none"].iter().any(|one| encoding.eq_ignore_ascii_case(one));
     if is_plain || names.iter().any(|name| name.is_named_after(encoding)) {
         return Ok(());
     }

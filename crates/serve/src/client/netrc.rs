@@ -56,7 +56,9 @@ impl Netrc {
         self.0.iter().find(is_its).map(|entry| (&*entry.login, &*entry.password))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the contents of a netrc file. The error names no value, as it may be a password.
+    #[doc(hidden)]
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (mut entries, mut words) = (Vec::<NetrcEntry>::new(), NetrcWords(text));
         while let Some(word) = words.next_word()? {
             let mut value = || words.next_word()?.ok_or_else(|| format!("no value after '{word}'"));

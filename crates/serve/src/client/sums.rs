@@ -93,8 +93,10 @@ impl DigestList {
 
     /// Returns the expected digest of a file, from the only line that names it, with or without directories in front.
     pub fn of(&self, name: &OsStr) -> Result<Expected, FetchError> {
-        let last =
-            |stated: &[u8]| stated.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes());
+        let last = |stated: &[u8]| {
+            let last = stated.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            self.lines.is_of(last, name.as_bytes())
+        };
         let lines = self.lines.lines.iter().map(|(_, stated)| stated);
         let mut named = lines.filter(|stated| last(&stated.name));
         let shown = thalweg_core::failed::quoted(std::path::Path::new(name));
@@ -149,6 +151,8 @@ mod tests {
         assert_eq!(of("y.iso").digest.to_string(), b);
         assert_eq!((of("z").hash, of("z").or), (Hash::Sha256, None));
         assert_eq!((of("h").hash, of("h").or), (Hash::Xxh3, None));
+        let windows = DigestList::parse(format!("{}  w\r\n", "1".repeat(64)).as_bytes(), "SUMS");
+        assert!(["w", "w\r"].iter().all(|name| windows.of(OsStr::new(name)).is_ok()));
         for none in ["x", "iso", "x2", ""] {
             assert!(matches!(sums.of(OsStr::new(none)), Err(FetchError::Usage(_))), "{none}");
         }

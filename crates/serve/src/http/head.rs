@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{status::HttpStatus, target::RequestTarget};
+use super::{
+    status::HttpStatus,
+    target::{RequestTarget, is_authority},
+};
 
 /// A request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub fn parse(bytes: &[u8]) -> Result<RequestHead, HttpStatus> {
     let fields = Fields(request.headers);
     let is_old = version == 0;
     fields.check_host(is_old)?;
-    let has_body = fields.has_body()?;
+    let has_body = fields.has_body(is_old)?;
     let method = match method {
         "GET" => RequestMethod::Get,
         "HEAD" => RequestMethod::Head,
@@ -155,12 +158,8 @@ impl<'a> Fields<'a> {
     /// Requires exactly one valid `Host` (RFC 9112, 3.2). HTTP/1.0 requests may omit it.
     fn check_host(&self, is_old: bool) -> Result<(), HttpStatus> {
         let mut hosts = self.all("host");
-        let is_name = |host: &[u8]| {
-            host.iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte))
-        };
         match (hosts.next(), hosts.next()) {
-            (Some(host), None) if is_name(host) => Ok(()),
+            (Some(host), None) if is_authority(host.trim_ascii()) => Ok(()),
             (None, None) if is_old => Ok(()),
             _ => Err(HttpStatus::BAD_REQUEST),
         }
@@ -168,14 +167,27 @@ impl<'a> Fields<'a> {
 
     /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding: request
     /// smuggling uses them to make a server read the end of one request as the next one.
-    fn has_body(&self) -> Result<bool, HttpStatus> {
+    fn has_body(&self, is_old: bool) -> Result<bool, HttpStatus> {
         let mut lengths = self.all("content-length");
         let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-        let is_coded = self.all("transfer-encoding").next().is_some();
+        let is_coded = self.is_chunked(is_old)?;
         match (lengths.next(), lengths.next()) {
             (None, _) => Ok(is_coded),
             (Some(length), None) if !is_coded && is_number(length) => {
                 Ok(length.iter().any(|digit| *digit != b'0'))
+            }
+            _ => Err(HttpStatus::BAD_REQUEST),
+        }
+    }
+
+    /// Returns `true` if the body is chunked. Rejects other codings, and any in HTTP/1.0 (RFC 9112, 6.1).
+    fn is_chunked(&self, is_old: bool) -> Result<bool, HttpStatus> {
+        let mut codings = self.all("transfer-encoding");
+        match (codings.next(), codings.next()) {
+            (None, _) => Ok(false),
+            (Some(one), None) if !is_old => {
+                let is_known = one.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                if is_known { Ok(true) } else { Err(HttpStatus::NOT_IMPLEMENTED) }
             }
             _ => Err(HttpStatus::BAD_REQUEST),
         }
@@ -194,6 +206,13 @@ mod tests {
     fn what_can_be_read_in_two_ways_is_refused() {
         let cases = [
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", 501),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity", 501),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+                400,
+            ),
+            ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +3", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3", 400),
@@ -201,6 +220,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a\r\nHost: a", 400),
             ("GET / HTTP/1.0\r\nHost: a\r\nHost: b", 400),
             ("GET / HTTP/1.1\r\nHost: a b", 400),
+            ("GET / HTTP/1.1\r\nHost:", 400),
+            ("GET / HTTP/1.0\r\nHost: a..b", 400),
+            ("GET / HTTP/1.1\r\nHost: :80", 400),
+            ("GET / HTTP/1.1\r\nHost: .", 400),
             ("GET / HTTP/1.1\r\nHost: a/b", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\n folded: b", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nA : b", 400),

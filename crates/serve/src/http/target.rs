@@ -29,8 +29,12 @@ impl RequestTarget {
         let rest = target.split_once("://").filter(|(scheme, _)| {
             ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
         });
-        let path = match rest {
-            Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
+        let path = match rest.map(|(_, rest)| rest.split_at(rest.find('/').unwrap_or(rest.len()))) {
+            Some((authority, _)) if !is_url_authority(authority) => {
+                return Err(HttpStatus::BAD_REQUEST);
+            }
+            Some((_, path)) if path.is_empty() => "/",
+            Some((_, path)) => path,
             None => target,
         };
         if !path.starts_with('/') || path.contains('#') {
@@ -57,6 +61,29 @@ impl RequestTarget {
     pub fn is_hidden(&self) -> bool {
         self.path.iter().any(|name| name.as_bytes().starts_with(b"."))
     }
+}
+
+/// Returns `true` for the host of an absolute URL or of a `Host` header, with or without a port. Rejects what nginx rejects, too:
+/// a request that only one of two servers accepts can pass the other unseen.
+pub fn is_authority(text: &[u8]) -> bool {
+    let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
+    let name = text.split(|byte| *byte == b':').next().unwrap_or_default();
+    let is_named = text.starts_with(b"[") || !matches!(name, b"" | b".");
+    is_named && text.iter().all(is_known) && !text.windows(2).any(|two| two == b"..")
+}
+
+/// Returns `true` for the host and port of an absolute URL: a name or an address in brackets, then digits.
+fn is_url_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some(parts)) => parts,
+        Some(None) => return false,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b".-:".contains(&byte);
+    let port = port.strip_prefix(':').unwrap_or(port);
+    is_authority(text.as_bytes())
+        && host.bytes().all(is_known)
+        && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C string.
@@ -88,10 +115,31 @@ mod tests {
             "/x/%2e%2E/a/b",
             "http://h/a/b",
             "HTTPS://h/a/b",
+            "http://h-1.example:80/a/b",
+            "http://[::1]:80/a/b",
         ] {
             assert_eq!(path(same).as_deref(), Ok(Path::new("a/b")), "{same}");
         }
-        for above in ["/..", "/a/../..", "/%2e%2e/etc", "/../a", "a", "*", "", "/a#b"] {
+        for above in [
+            "/..",
+            "/a/../..",
+            "/%2e%2e/etc",
+            "/../a",
+            "a",
+            "*",
+            "",
+            "/a#b",
+            "http://",
+            "http:///a",
+            "http://?/a",
+            "http://:80/a",
+            "http://h..i/a",
+            "http://u@h/a",
+            "http://%2e/a",
+            "http://[::1/a",
+            "http://[::1]x/a",
+            "http://h:x/a",
+        ] {
             assert_eq!(path(above), Err(HttpStatus::BAD_REQUEST), "{above}");
         }
         assert_eq!(path("/%2e%2e%2fetc"), Err(HttpStatus::NOT_FOUND));

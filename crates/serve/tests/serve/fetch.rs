@@ -257,6 +257,20 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
     }
 }
 
+#[test]
+fn a_coding_of_none_is_plain_and_another_protocol_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let plain = "HTTP/1.1 200 OK\r\nContent-Encoding: none\r\nContent-Length: 3\r\n\r\nabc";
+    let server = LyingServer::always(plain.into());
+    get(&server.url("x"), &place.path().join("f"), &once()).unwrap();
+    is_whole(place.path(), b"abc");
+    let switched = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n";
+    let server = LyingServer::always([switched, plain].concat().into_bytes());
+    let failed = get(&server.url("x"), &place.path().join("g"), &once()).unwrap_err();
+    assert!(matches!(failed.error, FetchError::Broken(_)), "{}", failed.error);
+    is_whole(place.path(), b"abc");
+}
+
 /// The largest number of bytes between two reports of progress.
 #[derive(Default)]
 struct Largest(Mutex<(u64, u64)>);

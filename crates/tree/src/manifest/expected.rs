@@ -2,6 +2,7 @@
 
 use rustix::fs::{FileType, Stat, fstat, stat};
 use std::{
+    borrow::Cow,
     collections::HashMap,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub(crate) type HashFailure = (&'static str, Errno);
 
 /// A manifest during a comparison.
 pub(crate) struct ManifestCheck<'c> {
-    manifest: &'c Manifest,
+    manifest: Cow<'c, Manifest>,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
     /// The hash of lines with 64 digits, once a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
@@ -71,6 +72,9 @@ impl<'c> ManifestCheck<'c> {
         hash: Option<Hash>,
     ) -> Result<Self, Error> {
         let place = FilesLocation::open(destination, manifest)?;
+        let exists = |name: &[u8]| destination.join(os_bytes(name)).symlink_metadata().is_ok();
+        let with_returns = manifest.with_returns(exists);
+        let manifest = with_returns.map_or(Cow::Borrowed(manifest), Cow::Owned);
         Ok(Self { names: manifest.names(), manifest, hash, shown: AtomicU8::new(0), place })
     }
 

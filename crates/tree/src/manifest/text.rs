@@ -7,17 +7,20 @@ use super::{Malformed, Stated};
 use crate::names::plain;
 
 /// The lines of a manifest, valid and invalid.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Manifest {
     /// The contents of each valid line, with its line number, starting at 1.
     pub lines: Vec<(usize, Stated)>,
     /// The lines that cannot be checked.
     pub malformed: Vec<(usize, Malformed)>,
+    /// `true` if every line ends in CR LF and none names its hash. Windows writes such line ends, but each name could also
+    /// end with a carriage return: neither `b3sum` nor `xxhsum` escapes it.
+    may_end_names: bool,
 }
 
 impl Manifest {
-    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR belongs to the line
-    /// end; otherwise it belongs to the name.
+    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR is taken for a part of
+    /// the line end; [`Self::is_of`] accepts both readings. Otherwise it belongs to the name.
     pub fn parse(text: &[u8]) -> Self {
         let mut manifest = Self::default();
         if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
@@ -28,14 +31,47 @@ impl Manifest {
         let lines = || text.split(|byte| *byte == b'\n');
         let is_crlf = lines().all(|line| line.is_empty() || line.ends_with(b"\r"));
         for (number, line) in (1..).zip(lines()) {
+            let whole = line;
             let line = line.strip_suffix(b"\r").filter(|_| is_crlf).unwrap_or(line);
-            match Stated::parse(line) {
+            let parsed = match Stated::parse(line) {
+                // The name is a carriage return and nothing more.
+                Err(Malformed::Name) if is_crlf => Stated::parse(whole),
+                parsed => parsed,
+            };
+            match parsed {
                 Ok(Some(stated)) => manifest.lines.push((number, stated)),
                 Ok(None) => {}
                 Err(why) => manifest.malformed.push((number, why)),
             }
         }
+        let is_tagged = manifest.lines.iter().any(|(_, stated)| stated.is_tagged);
+        manifest.may_end_names = is_crlf && !is_tagged;
         manifest
+    }
+
+    /// Returns `true` if a line with the name `stated` may be about the file `name`, which can end with a carriage return.
+    pub fn is_of(&self, stated: &[u8], name: &[u8]) -> bool {
+        stated == name || self.may_end_names && name.strip_suffix(b"\r") == Some(stated)
+    }
+
+    /// Returns the manifest in which the carriage returns at the line ends belong to the names, if one of these names
+    /// exists.
+    pub(crate) fn with_returns(&self, exists: impl Fn(&[u8]) -> bool) -> Option<Self> {
+        if !self.may_end_names {
+            return None;
+        }
+        let name = |stated: &Stated| match &*stated.name {
+            b"\r" => stated.name.clone(),
+            name => [name, b"\r"].concat(),
+        };
+        let is_any = self.lines.iter().any(|(_, stated)| exists(&name(stated)));
+        is_any.then(|| Self {
+            lines: (self.lines.iter())
+                .map(|(number, stated)| (*number, Stated { name: name(stated), ..stated.clone() }))
+                .collect(),
+            malformed: self.malformed.clone(),
+            may_end_names: false,
+        })
     }
 
     /// Returns the index of each name, in the normalized form that a walk produces.
@@ -72,6 +108,17 @@ mod tests {
         // A CR at the end of only some lines belongs to the name.
         let text = format!("{digits}  a\r\n{digits}  b\n");
         assert_eq!(names(text.as_bytes()), [&b"a\r"[..], b"b"]);
+        // A CR at the end of every line belongs to the names if one of them exists.
+        let read = Manifest::parse(format!("{digits}  a\r\n{digits}  b\r\n").as_bytes());
+        let with_returns = read.with_returns(|name| name == b"b\r").unwrap();
+        let names_of = |read: Manifest| -> Vec<Vec<u8>> {
+            read.lines.into_iter().map(|(_, stated)| stated.name).collect()
+        };
+        assert_eq!(names_of(with_returns), [b"a\r", b"b\r"]);
+        assert!(read.with_returns(|name| !name.ends_with(b"\r")).is_none());
+        assert!(read.is_of(b"a", b"a") && read.is_of(b"a", b"a\r") && !read.is_of(b"a", b"ab"));
+        let tagged = Manifest::parse(format!("SHA256 (a) = {digits}\r\n").as_bytes());
+        assert!(tagged.with_returns(|_| true).is_none() && !tagged.is_of(b"a", b"a\r"));
         let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let read = Manifest::parse(&[b"\xff\xfe", &utf_16[..]].concat());
         assert_eq!((read.lines.len(), &read.malformed[..]), (0, &[(1, Malformed::Encoding)][..]));

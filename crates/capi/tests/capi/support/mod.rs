@@ -39,10 +39,16 @@ pub fn run(command: &mut Command) -> Output {
 
 /// Compiles a C program against the header and the archive, every warning an error.
 pub fn compile(source: &Path, to: &Path) {
+    compile_with(&[], source, to);
+}
+
+/// Compiles as [`compile`] does, with more options.
+pub fn compile_with(options: &[String], source: &Path, to: &Path) {
     let include = root().join("include");
     run(Command::new("cc")
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
         .arg(include)
+        .args(options)
         .arg(source)
         .arg(archive())
         .args(SYSTEM)

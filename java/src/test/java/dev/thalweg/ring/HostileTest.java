@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -16,6 +17,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
 import org.junit.jupiter.api.Test;
@@ -183,6 +185,44 @@ class HostileTest {
         var soon = Deadline.in(Duration.ofMillis(20));
         assertThrows(RingException.TimedOut.class, () -> Handshake.offer(silent[0], Options.USUAL, soon));
         silent[1].close();
+    }
+
+    private static void flip(Random dice, byte[] bytes, int count) {
+        for (int n = 0; n < count; n++) {
+            bytes[dice.nextInt(bytes.length)] ^= (byte) (1 << dice.nextInt(8));
+        }
+    }
+
+    /** Random changes of all parts of an offer. The seed is in the message of a failure. */
+    @Test
+    void anyOfferIsARingOrAnException() throws IOException {
+        long seed = Long.getLong("thalweg.seed", System.nanoTime());
+        var dice = new Random(seed);
+        int taken = 0;
+        for (int n = 0; n < 500; n++) {
+            byte[] page = geometry().toBytes(Role.PRODUCER);
+            byte[][] said = {
+                new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), new Hello(Hello.Kind.READY, EPOCH).toBytes()
+            };
+            flip(dice, page, dice.nextInt(3));
+            flip(dice, said[dice.nextInt(2)], dice.nextInt(2));
+            long size = dice.nextInt(10) == 0 ? dice.nextInt(20_000) : 4096 + DATA;
+            int fd = file(page, size, dice.nextInt(10) == 0 ? dice.nextInt(32) : FOR_ONE_WRITER);
+            Link[] links = Link.pair();
+            links[1].send(said[0], fd, Deadline.NOW);
+            links[1].send(said[1], -1, Deadline.NOW);
+            Libc.CLOSE.attempt(fd);
+            var soon = Deadline.in(Duration.ofMillis(50));
+            try (var consumer = new Consumer(Handshake.accept(links[0], Options.USUAL, soon), Options.USUAL)) {
+                taken++;
+                assertNull(consumer.tryReceive(), "seed " + seed);
+            } catch (RingException refused) {
+                assertNotNull(refused.getMessage(), "seed " + seed);
+            } finally {
+                links[1].close();
+            }
+        }
+        assertTrue(taken > 0, "seed " + seed);
     }
 
     /** A consumer of a hostile ring, and the memory that the hostile peer writes. */

@@ -1,0 +1,33 @@
+//! One function per kind of untrusted input. It panics if the input breaks a promise of the code that reads it.
+//!
+//! The fuzz targets in `fuzz/` call these functions with mutated inputs. `tests/replay.rs` calls them with the inputs in `fuzz/seeds`.
+
+#![forbid(unsafe_code)]
+
+mod answered;
+mod scripted;
+mod watched;
+
+/// Declares one module per target, each with a function `run`.
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(pub mod $name;)*
+
+        /// All targets, by name.
+        pub const TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: $name::run }),*];
+    };
+}
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name of the target and of its directory in `fuzz/seeds`.
+    pub name: &'static str,
+    /// Runs one input.
+    pub run: fn(&[u8]),
+}
+
+targets! {
+    bulk chunked client digest_list exclude fleet handed journal manifest netrc profile proxy request response ring server
+    tree_list
+}

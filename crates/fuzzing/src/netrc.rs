@@ -1,0 +1,23 @@
+//! Files with user names and passwords: no input may crash the parser, and quoted values must be read as they were written.
+
+use thalweg_serve::client::Netrc;
+
+/// Runs one input.
+pub fn run(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(netrc) = Netrc::parse(text) else { return };
+    let of_all = netrc.of("").map(|(login, password)| (login.to_owned(), password.to_owned()));
+    for host in ["a", "A", "b.example"] {
+        let Some((login, password)) = netrc.of(host) else {
+            assert!(of_all.is_none(), "a default entry is of every host");
+            continue;
+        };
+        let [user, secret] = [login, password].map(quoted);
+        let again = Netrc::parse(&format!("machine {host} login {user} password {secret}"));
+        assert_eq!(again.expect("quoted words").of(host), Some((login, password)));
+    }
+}
+
+fn quoted(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
