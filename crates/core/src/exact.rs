@@ -105,7 +105,7 @@ mod tests {
         let calm = vec![Ok(3), Err(error(Errno::INTR)), Err(error(Errno::AGAIN)), Ok(9)];
         assert_eq!(run(calm, &mut ()), Ok(()));
         let unfit = run(vec![Ok(3)], &mut ()).unwrap_err();
-        assert!(unfit.reason.contains("end after 3 of 10"), "{unfit}");
+        assert!(unfit.reason.contains("end of the source after 3 of 10"), "{unfit}");
         let unfit = run(vec![Ok(3), Err(error(Errno::PIPE))], &mut ()).unwrap_err();
         assert_eq!(unfit.errno, Some(Errno::PIPE));
         assert!(unfit.reason.contains("after 5 of 10"), "{unfit}");

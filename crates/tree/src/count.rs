@@ -17,7 +17,7 @@ use crate::{
     CopyOptions, Total,
     fs::list::{each_entry, listing_buffer},
     identity::{Id, kind, size},
-    left_out::ListedEntry,
+    left_out::UntypedEntry,
     names::os,
     sources::in_folder,
 };
@@ -41,7 +41,7 @@ pub fn count(
     for source in sources {
         let Ok(named) = in_folder(source, options) else { continue };
         let (at, name, listed) = (CWD, &*named.source, FileType::Unknown);
-        let is_directory = ListedEntry { at, name, listed, follow }.is_directory();
+        let is_directory = UntypedEntry { at, name, listed, follow }.is_directory();
         if !options.leaves_out_source(&named, is_directory) {
             let inside = options.inside.iter().flat_map(|_| source.components());
             count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -127,7 +127,7 @@ impl TreeCount<'_> {
         (self.go_on)().ok()?;
         let (name, listed, follow) =
             (entry.file_name(), entry.file_type(), self.options.follows(false));
-        let met = ListedEntry { at: folder, name, listed, follow };
+        let met = UntypedEntry { at: folder, name, listed, follow };
         self.path.push(os(name));
         let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
         let counted = if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };

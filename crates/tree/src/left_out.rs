@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An entry of a directory whose type may still be unknown.
-pub(crate) struct ListedEntry<'a> {
+pub(crate) struct UntypedEntry<'a> {
     pub at: BorrowedFd<'a>,
     pub name: &'a CStr,
     /// The file type in the directory listing.
@@ -23,7 +23,7 @@ pub(crate) struct ListedEntry<'a> {
     pub follow: bool,
 }
 
-impl ListedEntry<'_> {
+impl UntypedEntry<'_> {
     pub fn is_directory(&self) -> bool {
         match self.listed {
             FileType::Symlink if !self.follow => false,
@@ -60,7 +60,7 @@ impl CopyOptions {
     /// [`Filter`](crate::Filter) receives.
     pub(crate) fn leaves_out_entry(
         &self,
-        entry: &ListedEntry<'_>,
+        entry: &UntypedEntry<'_>,
         path: impl FnOnce() -> PathBuf,
     ) -> bool {
         let Some(filter) = &self.filter else { return false };

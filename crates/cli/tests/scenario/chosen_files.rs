@@ -194,7 +194,7 @@ fn lists_that_lead_elsewhere_and_flags_that_make_no_sense_are_refused() {
         ("printf '/etc/passwd\\n' | $T copy --files-from - s d", 2, "is absolute"),
         ("printf 'a.c\\0b' | $T copy --files-from - s d", 2, "-0"),
         ("$T copy --files-from l s s/sub d", 2, "one SRC"),
-        ("$T copy --files-from l p d", 2, "not a folder"),
+        ("$T copy --files-from l p d", 2, "not a directory"),
         ("$T copy --files-from l gone d", 1, "ENOENT"),
         ("$T copy --files-from gone s d", 1, "ENOENT"),
         ("$T copy --files-from l s new", 2, "need an existing directory as destination"),

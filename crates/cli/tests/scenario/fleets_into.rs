@@ -136,8 +136,8 @@ fn what_is_no_folder_or_holds_the_source_is_refused_before_anything_is_made() {
         command.args(["copy", "-a", "-T", "--shard=0/1"]).args(words);
         run(command.current_dir(scratch.path())).expect(2).expect_said(said);
     };
-    refused(&["tree", "new"], "no folder that is there");
-    refused(&["tree", "file"], "no folder that is there");
+    refused(&["tree", "new"], "not an existing directory");
+    refused(&["tree", "file"], "not an existing directory");
     refused(&["tree", "tree"], "is inside");
     refused(&["tree/folder-0", "tree"], "is inside");
     assert_eq!(names(scratch.path()), ["file", "tree"]);

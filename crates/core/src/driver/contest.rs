@@ -54,7 +54,7 @@ pub struct ContestTime {
 }
 
 /// The comparison of mechanisms within one transfer.
-pub(super) struct Contest {
+pub(super) struct MechanismContest {
     turns: Turns,
     contenders: Vec<ContestMechanism>,
     phase: ContestPhase,
@@ -120,7 +120,7 @@ const CHANGED: f64 = 2.0;
 /// The number of consecutive pieces that must show a changed rate.
 const UNUSUAL: u32 = 2;
 
-impl Contest {
+impl MechanismContest {
     /// Starts a contest between the mechanisms that a plan names.
     pub fn between(turns: &Turns) -> Self {
         let contender = |name: &&'static str| ContestMechanism { name, pieces: Vec::new() };

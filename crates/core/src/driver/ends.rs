@@ -8,7 +8,7 @@ use thalweg_sys::{Errno, io};
 use crate::{End, Error, Kind, Side, Sink, Source, Transfer, Unfit, mechanisms::LAST_RESORT};
 
 /// The endpoints that can make a call wait, and whether the source can be read again.
-pub(super) struct TransferEnds<'a> {
+pub(super) struct EngineEnds<'a> {
     source: Option<End<'a>>,
     sink: Option<End<'a>>,
     /// `true` if bytes that were taken from the source and not delivered can be read again.
@@ -17,7 +17,7 @@ pub(super) struct TransferEnds<'a> {
     pub addressed: bool,
 }
 
-impl<'a> TransferEnds<'a> {
+impl<'a> EngineEnds<'a> {
     pub fn of(transfer: &Transfer<'a>) -> Self {
         let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };

@@ -2,7 +2,7 @@
 
 use super::{
     StepDown,
-    contest::{Contest, ContestResult},
+    contest::{ContestResult, MechanismContest},
     cost::StepCost,
 };
 use crate::{
@@ -18,7 +18,7 @@ pub(super) struct Ladder {
     steps: Vec<LadderStep>,
     at: usize,
     // Some mechanisms take turns, once the ladder has reached one of them.
-    contest: Option<Contest>,
+    contest: Option<MechanismContest>,
     takes_turns: bool,
 }
 
@@ -41,7 +41,7 @@ impl Ladder {
                 }
             }
         }
-        let contest = turns.map(Contest::between);
+        let contest = turns.map(MechanismContest::between);
         let mut ladder = Self { steps, at: 0, contest, takes_turns: false };
         ladder.take_turn();
         ladder
@@ -81,7 +81,7 @@ impl Ladder {
     }
 
     /// Returns the contest, once the ladder has reached one of its mechanisms.
-    fn contest(&mut self) -> Option<&mut Contest> {
+    fn contest(&mut self) -> Option<&mut MechanismContest> {
         let here = name(&self.steps[self.at]);
         let contest = self.contest.as_mut()?;
         self.takes_turns |= contest.has(here);
@@ -121,7 +121,7 @@ impl Ladder {
 
     /// Returns the results of all comparisons.
     pub fn looks(&mut self) -> Vec<ContestResult> {
-        self.contest.take().map_or(Vec::new(), Contest::into_looks)
+        self.contest.take().map_or(Vec::new(), MechanismContest::into_looks)
     }
 
     /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.

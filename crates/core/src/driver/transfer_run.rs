@@ -10,7 +10,7 @@ use thalweg_sys::Errno;
 use super::{
     Outcome, Report,
     cost::CostClock,
-    ends::{TransferEnds, sync},
+    ends::{EngineEnds, sync},
     ladder::Ladder,
 };
 use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms::LAST_RESORT};
@@ -59,7 +59,7 @@ use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms:
 /// If it is dropped or ended before it is done, the sink keeps the bytes moved so far.
 pub struct TransferRun<'a> {
     transfer: Transfer<'a>,
-    ends: TransferEnds<'a>,
+    ends: EngineEnds<'a>,
     limit: Option<u64>,
     ladder: Ladder,
     state: EngineState<'a>,
@@ -110,7 +110,7 @@ impl<'a> TransferRun<'a> {
 
     /// Starts a transfer with any endpoints and mechanisms. Its steps may sleep.
     pub(super) fn down(transfer: Transfer<'a>, plan: &Plan) -> Self {
-        let ends = TransferEnds::of(&transfer);
+        let ends = EngineEnds::of(&transfer);
         Self {
             ladder: Ladder::new(plan, ends.addressed),
             ends,

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error,
-    fs::walk::{Kinds, Visit, WalkEntry, WalkShared},
+    fs::walk::{Kinds, Visit, VisitedEntry, WalkShared},
     identity::{kind, size},
     pieces::Pieces,
     read::drop_cached,
@@ -41,7 +41,7 @@ impl Visit for ComparisonWalk<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut CompareThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kinds: Kinds,
     ) {
         let done = match kinds {
@@ -81,7 +81,7 @@ impl ComparisonWalk<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut CompareThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kinds: [FileType; 2],
     ) -> Result<(), SideFailure> {
         let has_bytes = |kind| {
@@ -102,7 +102,7 @@ impl ComparisonWalk<'_> {
     fn nodes(
         &self,
         hand: &mut CompareThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kind: FileType,
     ) -> Result<(), SideFailure> {
         let look = |side: usize| {
@@ -151,7 +151,7 @@ impl ComparisonWalk<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut CompareThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
     ) -> Result<(), SideFailure> {
         let pair = FilePair::open(at)?;
         if self.options.cold {
@@ -187,14 +187,14 @@ impl ComparisonWalk<'_> {
         Ok(())
     }
 
-    fn differs(&self, hand: &mut CompareThread, at: &WalkEntry<'_>, how: DifferenceKind) {
+    fn differs(&self, hand: &mut CompareThread, at: &VisitedEntry<'_>, how: DifferenceKind) {
         self.run.find(hand, &Finding::Differs { path: &at.path(1), how });
     }
 
     fn attributes(
         &self,
         hand: &mut CompareThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         stats: &[Stat; 2],
         bearers: [Bearer<'_>; 2],
     ) -> Result<(), SideFailure> {

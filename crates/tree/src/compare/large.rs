@@ -14,7 +14,7 @@ use super::{
     run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
-    fs::walk::{Visit, WalkEntry, WalkShared, failed_call},
+    fs::walk::{Visit, VisitedEntry, WalkShared, failed_call},
     pieces::Pieces,
 };
 
@@ -32,7 +32,7 @@ impl LargeComparison {
     /// Compares a file together with idle threads.
     pub fn share(
         pair: FilePair,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         crew: &WalkShared<'_, impl Visit<Work = Weak<Self>>>,
         run: &CompareRun<'_>,
         hand: &mut CompareThread,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use super::run::SideFailure;
-use crate::{fs::walk::WalkEntry, identity::size, read::open};
+use crate::{fs::walk::VisitedEntry, identity::size, read::open};
 
 pub(crate) struct FilePair {
     pub fds: [OwnedFd; 2],
@@ -15,7 +15,7 @@ pub(crate) struct FilePair {
 }
 
 impl FilePair {
-    pub fn open(at: &WalkEntry<'_>) -> Result<Self, SideFailure> {
+    pub fn open(at: &VisitedEntry<'_>) -> Result<Self, SideFailure> {
         let open = |side: usize| {
             let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
             let fd = open(dir, at.name(side), at.is_named_by_caller());

@@ -21,7 +21,7 @@ use crate::{
         contents::{
             batch::{let_wait, may_wait},
             clone::{Cloning, clone_whole, was_no_clone},
-            job::TransferJob,
+            job::ContentsJob,
             large::move_large,
             recheck::is_equal,
             small::{Contents, move_small, write_single},
@@ -180,7 +180,7 @@ impl<'c> FileCopy<'c, '_> {
                     self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
                 let adopted = file.sink.is_adopted();
                 let job =
-                    TransferJob { source, stat: self.source.stat, sink, adopted, takes_holes };
+                    ContentsJob { source, stat: self.source.stat, sink, adopted, takes_holes };
                 move_large(worker, &job, len, file.journal.as_mut())?;
             }
         }

@@ -30,7 +30,7 @@ use crate::{
         list::{each_entry, listing_buffer},
     },
     identity::{Id, kind},
-    left_out::ListedEntry,
+    left_out::UntypedEntry,
     queue::PackedNames,
 };
 
@@ -184,7 +184,7 @@ impl<'r> CopyWalker<'r> {
             return Ok(false);
         }
         let from = entry.from.open()?;
-        let met = ListedEntry { at: from.as_fd(), name: entry.source, listed, follow };
+        let met = UntypedEntry { at: from.as_fd(), name: entry.source, listed, follow };
         let path = || entry.path_inside(options.inside.is_some());
         let left_out = options.leaves_out_entry(&met, path);
         if left_out {

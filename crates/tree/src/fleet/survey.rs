@@ -22,7 +22,7 @@ use super::{
 use crate::{
     CopyOptions, Error, Events, When,
     copy::contents::sparse::{next_extent, seems_sparse},
-    fs::walk::{Kinds, Visit, WalkEntry, WalkRoot, WalkShared, WalkTask as Walk, walk},
+    fs::walk::{Kinds, Visit, VisitedEntry, WalkRoot, WalkShared, WalkTask as Walk, walk},
     identity::{kind, size},
     names::c_string,
     read::open,
@@ -105,7 +105,7 @@ impl Visit for PlanSurvey<'_> {
         &self,
         _: &WalkShared<'_, Self>,
         hand: &mut SurveyThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kinds: Kinds,
     ) {
         if kinds[0] != Some(FileType::RegularFile) {
@@ -205,7 +205,7 @@ impl Writing {
 
 /// Returns a file for a task; `None` if its path is too long or contains a reserved name.
 fn entry(
-    at: &WalkEntry<'_>,
+    at: &VisitedEntry<'_>,
     name: &CStr,
     stat: &Stat,
     before: Option<&PlanEntry>,

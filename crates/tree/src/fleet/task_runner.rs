@@ -27,7 +27,7 @@ use crate::{
     Error, Fsync,
     copy::{
         attributes::times,
-        contents::{job::TransferJob, large::move_piece},
+        contents::{job::ContentsJob, large::move_piece},
         copy_entry::{CopyEntry, SourceDirectory},
         descriptors::retry_for_descriptors,
         directory::Directory,
@@ -199,7 +199,7 @@ impl<'m> TaskRunner<'m> {
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
-        let job = TransferJob {
+        let job = ContentsJob {
             source: &source,
             stat: &stat,
             sink: &part,

@@ -44,7 +44,7 @@ pub(crate) trait Visit: Sync {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut Self::Hand,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kinds: Kinds,
     );
     /// Performs a task that an earlier call queued.
@@ -70,7 +70,7 @@ pub(crate) struct WalkDirectory {
 }
 
 /// One name in a directory.
-pub(crate) struct WalkEntry<'a> {
+pub(crate) struct VisitedEntry<'a> {
     folder: &'a WalkDirectory,
     names: [&'a CStr; 2],
 }
@@ -164,7 +164,7 @@ impl WalkRoot {
     }
 }
 
-impl<'a> WalkEntry<'a> {
+impl<'a> VisitedEntry<'a> {
     /// Returns the directory on one side, if it exists there.
     pub fn dir(&self, side: usize) -> Option<BorrowedFd<'_>> {
         self.folder.sides[side].as_ref().map(AsFd::as_fd)
@@ -228,7 +228,7 @@ impl<V: Visit> TreeWalker<'_, V> {
                 let paths = DirectoryPaths::root(CString::default(), CString::default());
                 let sides = kinds.map(|kind| kind.map(|_| DirectoryHandle::Caller));
                 let names = names.each_ref().map(CString::as_c_str);
-                let at = WalkEntry { folder: &WalkDirectory { paths, sides }, names };
+                let at = VisitedEntry { folder: &WalkDirectory { paths, sides }, names };
                 self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds);
             }
             WalkTask::Folders { root, paths, names, at } => {
@@ -251,7 +251,7 @@ impl<V: Visit> TreeWalker<'_, V> {
             if self.crew.visit.go_on().is_err() {
                 return;
             }
-            let at = WalkEntry { folder, names: [name, name] };
+            let at = VisitedEntry { folder, names: [name, name] };
             self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds_of(code));
         }
     }

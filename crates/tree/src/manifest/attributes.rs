@@ -19,7 +19,7 @@ use crate::{
         attributes::{Bearer, taken},
         run::{self, CompareRun, SideFailure},
     },
-    fs::walk::{Kinds, Visit, WalkEntry, WalkShared, walk},
+    fs::walk::{Kinds, Visit, VisitedEntry, WalkShared, walk},
     identity::{Id, kind},
     names::os_bytes,
     threads::for_reading,
@@ -296,7 +296,7 @@ impl Visit for Looking<'_> {
         &self,
         _crew: &WalkShared<'_, Self>,
         hand: &mut AttributesThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         _kinds: Kinds,
     ) {
         match self.look(at) {
@@ -318,7 +318,7 @@ impl Visit for Looking<'_> {
 }
 
 impl Looking<'_> {
-    fn look(&self, at: &WalkEntry<'_>) -> Result<Option<FoundEntry>, SideFailure> {
+    fn look(&self, at: &VisitedEntry<'_>) -> Result<Option<FoundEntry>, SideFailure> {
         let Some(dir) = at.dir(1) else { return Ok(None) };
         let name = at.name(1);
         let follows = at.is_named_by_caller();

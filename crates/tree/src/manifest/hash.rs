@@ -57,7 +57,7 @@ pub(crate) struct HashThread {
 }
 
 /// A file to hash.
-pub(crate) struct HashedFile {
+pub(crate) struct FileToHash {
     pub fd: OwnedFd,
     pub stat: Stat,
     pub what: LineTarget,
@@ -74,7 +74,7 @@ pub(crate) enum LineTarget {
 
 impl Hashing<'_> {
     /// Hashes a whole file on this thread.
-    pub fn hash_here(&self, hand: &mut HashThread, subject: &HashedFile, hashes: &[Hash]) {
+    pub fn hash_here(&self, hand: &mut HashThread, subject: &FileToHash, hashes: &[Hash]) {
         let reported = size(&subject.stat);
         match self.digests(hand, subject.fd.as_fd(), hashes, reported) {
             Ok(Some((digests, bytes))) => self.hashed(hand, subject, &digests, bytes),
@@ -130,7 +130,7 @@ impl Hashing<'_> {
     pub fn hashed(
         &self,
         hand: &mut HashThread,
-        subject: &HashedFile,
+        subject: &FileToHash,
         digests: &[Digest],
         bytes: u64,
     ) {

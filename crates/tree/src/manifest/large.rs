@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     expected::HashFailure,
-    hash::{HashThread, HashedFile, Hashing},
+    hash::{FileToHash, HashThread, Hashing},
 };
 use crate::{
     Hash,
@@ -29,7 +29,7 @@ pub(crate) enum HashWork {
 
 /// A large file and the hashes of its parts.
 pub(crate) struct LargeHash {
-    subject: HashedFile,
+    subject: FileToHash,
     pieces: Pieces,
     parts: Mutex<HashParts>,
 }
@@ -42,7 +42,7 @@ struct HashParts {
 impl LargeHash {
     /// Hashes a file together with idle threads.
     pub fn share(
-        subject: HashedFile,
+        subject: FileToHash,
         crew: &WalkShared<'_, impl Visit<Work = HashWork>>,
         hashing: &Hashing<'_>,
         hand: &mut HashThread,

@@ -7,13 +7,13 @@ use thalweg_sys::Errno;
 
 use super::{
     expected::{HashFailure, ManifestCheck},
-    hash::{HashJob, HashThread, HashedFile, Hashing, LineTarget, Make},
+    hash::{FileToHash, HashJob, HashThread, Hashing, LineTarget, Make},
     large::{HashWork, LargeHash},
 };
 use crate::{
     Error, Hash, Refusal,
     compare::{DifferenceKind, Finding, run},
-    fs::walk::{Kinds, Visit, WalkEntry, WalkShared, failed_call},
+    fs::walk::{Kinds, Visit, VisitedEntry, WalkShared, failed_call},
     identity::{Id, kind, size},
     pieces::Pieces,
     read::{drop_cached, open},
@@ -31,7 +31,7 @@ impl Visit for Hashing<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut HashThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
         kinds: Kinds,
     ) {
         let met = match (&self.job, kinds) {
@@ -84,7 +84,7 @@ impl Hashing<'_> {
         &self,
         crew: &WalkShared<'_, Self>,
         hand: &mut HashThread,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
     ) -> Result<(), HashFailure> {
         let Some(dir) = at.dir(1) else { return Ok(()) };
         let fd = open(dir, at.name(1), at.is_named_by_caller()).map_err(|e| ("openat", e))?;
@@ -93,7 +93,7 @@ impl Hashing<'_> {
             return Ok(());
         }
         let what = LineTarget::Name(at.below_root());
-        self.hash(crew, hand, HashedFile { fd, stat, what, path: at.path(1) });
+        self.hash(crew, hand, FileToHash { fd, stat, what, path: at.path(1) });
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Hashing<'_> {
             }
             Ok((stat, fd)) if kind(&stat) == FileType::RegularFile => {
                 let (what, path) = (LineTarget::Name(name.clone()), list.path(index));
-                self.hash(crew, hand, HashedFile { fd, stat, what, path });
+                self.hash(crew, hand, FileToHash { fd, stat, what, path });
             }
             // The copy may have been written to a device.
             Ok(_) => hand.run.found.not_named += 1,
@@ -132,7 +132,7 @@ impl Hashing<'_> {
         &self,
         hand: &mut HashThread,
         check: &ManifestCheck<'_>,
-        at: &WalkEntry<'_>,
+        at: &VisitedEntry<'_>,
     ) -> Result<(), HashFailure> {
         if check.has(&at.below_root()) {
             return Ok(());
@@ -148,7 +148,7 @@ impl Hashing<'_> {
     }
 
     /// Hashes a file on this thread, or together with idle threads.
-    pub fn hash(&self, crew: &WalkShared<'_, Self>, hand: &mut HashThread, subject: HashedFile) {
+    pub fn hash(&self, crew: &WalkShared<'_, Self>, hand: &mut HashThread, subject: FileToHash) {
         // If pages cannot be dropped, the file is read from memory.
         let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
         if let Err(errno) = dropped {
@@ -177,7 +177,7 @@ impl Hashing<'_> {
             match check.open(line) {
                 Ok((fd, stat)) if kind(&stat) == FileType::RegularFile => {
                     let what = LineTarget::Line(line);
-                    self.hash(crew, hand, HashedFile { fd, stat, what, path });
+                    self.hash(crew, hand, FileToHash { fd, stat, what, path });
                 }
                 Ok((_, stat)) => {
                     let how = DifferenceKind::Kind(FileType::RegularFile, kind(&stat));

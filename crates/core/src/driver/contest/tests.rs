@@ -22,7 +22,11 @@ fn turns(len: u64) -> Turns {
 }
 
 /// Moves all bytes. Returns the mechanisms and the bytes each moved, in order, and the nanoseconds taken.
-fn sail(contest: &mut Contest, len: u64, world: &World<'_>) -> (Vec<(&'static str, u64)>, f64) {
+fn sail(
+    contest: &mut MechanismContest,
+    len: u64,
+    world: &World<'_>,
+) -> (Vec<(&'static str, u64)>, f64) {
     let (mut at, mut log, mut took) = (0, Vec::<(&'static str, u64)>::new(), 0.0);
     while at < len {
         let name = contest.turn().unwrap();
@@ -42,7 +46,7 @@ fn sail(contest: &mut Contest, len: u64, world: &World<'_>) -> (Vec<(&'static st
 }
 
 fn winner(world: &World<'_>) -> &'static str {
-    let mut contest = Contest::between(&turns(FILE));
+    let mut contest = MechanismContest::between(&turns(FILE));
     sail(&mut contest, FILE, world);
     contest.into_looks().last().expect("a look").chosen
 }
@@ -74,7 +78,7 @@ fn of_those_that_do_not_differ_the_safest_goes_on() {
 fn what_the_worse_ones_cost_is_a_small_part_of_the_file() {
     // Measured ratios to the best mechanism, between files on several machines: docs/benchmarks/planner.md.
     for costs in [[1.0, 1.19, 1.38], [1.19, 1.0, 1.38], [1.0, 1.03, 1.7], [1.0, 1.0, 1.97]] {
-        let (_, took) = sail(&mut Contest::between(&turns(FILE)), FILE, &steady(costs));
+        let (_, took) = sail(&mut MechanismContest::between(&turns(FILE)), FILE, &steady(costs));
         let lost = took / FILE as f64 - 1.0;
         assert!(lost < 0.02, "{costs:?}: {lost}");
     }
@@ -82,7 +86,8 @@ fn what_the_worse_ones_cost_is_a_small_part_of_the_file() {
 
 #[test]
 fn who_is_slower_by_far_runs_once() {
-    let (log, _) = sail(&mut Contest::between(&turns(FILE)), FILE, &steady([1.0, 9.0, 1.2]));
+    let (log, _) =
+        sail(&mut MechanismContest::between(&turns(FILE)), FILE, &steady([1.0, 9.0, 1.2]));
     let slow: u64 = log.iter().filter(|(name, _)| *name == names()[1]).map(|(_, b)| b).sum();
     assert_eq!(slow, MIB);
 }
@@ -118,7 +123,7 @@ fn pieces_from_the_disk_are_compared_with_such_pieces_only() {
         let usual = if name == names()[1] { 1.0 } else { 1.3 };
         if at < MIB { (usual, false) } else { (usual * 10.0, true) }
     };
-    let mut contest = Contest::between(&turns(FILE));
+    let mut contest = MechanismContest::between(&turns(FILE));
     sail(&mut contest, FILE, &world);
     let looks = contest.into_looks();
     assert_eq!((looks.len(), looks[0].chosen, looks[0].from_disk), (1, names()[1], true));
@@ -130,7 +135,7 @@ fn pieces_from_the_disk_are_compared_with_such_pieces_only() {
 #[test]
 fn where_nothing_can_be_compared_the_likeliest_goes_on() {
     let world = |_: &str, at: u64| (1.0, (at / MIB).is_multiple_of(2));
-    let mut contest = Contest::between(&turns(FILE));
+    let mut contest = MechanismContest::between(&turns(FILE));
     sail(&mut contest, FILE, &world);
     let look = contest.into_looks().remove(0);
     assert_eq!(look.chosen, names()[0]);
@@ -146,7 +151,7 @@ fn a_rate_that_changes_for_good_is_looked_into_and_one_bad_piece_is_not() {
         (if cached { usual } else { usual * 5.0 }, !cached)
     };
     let len = 4 * FILE;
-    let mut contest = Contest::between(&Turns { piece: MIB, ..turns(len) });
+    let mut contest = MechanismContest::between(&Turns { piece: MIB, ..turns(len) });
     sail(&mut contest, len, &changes);
     let chosen: Vec<_> = contest.into_looks().iter().map(|look| look.chosen).collect();
     assert_eq!(chosen, [names()[0], names()[1]]);
@@ -155,7 +160,7 @@ fn a_rate_that_changes_for_good_is_looked_into_and_one_bad_piece_is_not() {
         let usual = if name == names()[0] { 1.0 } else { 1.3 };
         (if at / MIB % 20 == 10 { usual * 9.0 } else { usual }, false)
     };
-    let mut contest = Contest::between(&Turns { piece: MIB, ..turns(len) });
+    let mut contest = MechanismContest::between(&Turns { piece: MIB, ..turns(len) });
     sail(&mut contest, len, &hiccup);
     assert_eq!(contest.into_looks().len(), 1);
 }
@@ -165,14 +170,14 @@ fn a_rate_that_never_rests_is_looked_into_ever_less_often() {
     let len = 1 << 30;
     let world =
         |_: &str, at: u64| (if (at / (4 * MIB)).is_multiple_of(2) { 1.0 } else { 9.0 }, false);
-    let mut contest = Contest::between(&Turns { piece: MIB, ..turns(len) });
+    let mut contest = MechanismContest::between(&Turns { piece: MIB, ..turns(len) });
     sail(&mut contest, len, &world);
     assert!((2..=8).contains(&contest.into_looks().len()));
 }
 
 #[test]
 fn who_refuses_is_out_and_a_sole_one_goes_on() {
-    let mut contest = Contest::between(&turns(FILE));
+    let mut contest = MechanismContest::between(&turns(FILE));
     contest.left("nobody");
     assert_eq!(contest.turn(), Some(names()[0]));
     contest.left(names()[0]);
@@ -188,7 +193,7 @@ fn who_refuses_is_out_and_a_sole_one_goes_on() {
 
 #[test]
 fn a_winner_that_refuses_ends_it() {
-    let mut contest = Contest::between(&turns(FILE));
+    let mut contest = MechanismContest::between(&turns(FILE));
     sail(&mut contest, FILE / 2, &steady([1.0, 1.4, 1.4]));
     assert_eq!(contest.turn(), Some(names()[0]));
     contest.left(names()[1]);
@@ -199,7 +204,7 @@ fn a_winner_that_refuses_ends_it() {
 
 #[test]
 fn processor_time_counts_for_whom_it_matters() {
-    let mut contest = Contest::between(&Turns { prefer: Prefer::Cpu, ..turns(FILE) });
+    let mut contest = MechanismContest::between(&Turns { prefer: Prefer::Cpu, ..turns(FILE) });
     while contest.most() < u64::MAX {
         let cheap = contest.turn() == Some(names()[0]);
         let (wall, cpu) = if cheap { (900, 100) } else { (500, 500) };
@@ -218,7 +223,7 @@ fn promised(len: u64) -> Turns {
 #[test]
 fn who_keeps_its_promise_is_not_compared_with_anybody() {
     for kept in [1.0, 1.9, 0.1] {
-        let mut contest = Contest::between(&promised(FILE));
+        let mut contest = MechanismContest::between(&promised(FILE));
         let (log, _) = sail(&mut contest, FILE, &steady([kept, 0.5, 0.5]));
         assert_eq!((log.len(), contest.into_looks().len()), (1, 0), "{kept}");
     }
@@ -242,7 +247,7 @@ fn who_falls_far_behind_its_promise_is_compared_and_left_and_the_profile_learns_
             )
         };
         let len = 4 * FILE;
-        let mut contest = Contest::between(&promised(len));
+        let mut contest = MechanismContest::between(&promised(len));
         let (_, took) = sail(&mut contest, len, &world);
         assert!(took / (len as f64) < 1.2 * 1.15, "{took}");
         let look = contest.into_looks().remove(0);
@@ -261,7 +266,7 @@ fn what_an_earlier_copy_saw_is_looked_at_again_and_forgotten_where_it_is_over() 
     let [first, measured, last] = names();
     let doubted = || Turns { doubted: Some(measured), ..promised(FILE) };
     let looked = |costs| {
-        let mut contest = Contest::between(&doubted());
+        let mut contest = MechanismContest::between(&doubted());
         let (_, took) = sail(&mut contest, FILE, &steady(costs));
         let look = contest.into_looks().remove(0);
         (look.chosen, look.holds.is_some(), look.seen.len(), took / FILE as f64)
@@ -279,7 +284,7 @@ fn what_an_earlier_copy_saw_is_looked_at_again_and_forgotten_where_it_is_over() 
 
 #[test]
 fn where_all_are_slower_than_promised_the_best_goes_on_and_nothing_is_learnt() {
-    let mut contest = Contest::between(&promised(FILE));
+    let mut contest = MechanismContest::between(&promised(FILE));
     let (_, took) = sail(&mut contest, FILE, &steady([3.0, 4.0, 3.6]));
     assert!(took / (FILE as f64 * 3.0) < 1.03);
     let look = contest.into_looks().remove(0);
@@ -289,7 +294,7 @@ fn where_all_are_slower_than_promised_the_best_goes_on_and_nothing_is_learnt() {
 #[test]
 fn a_promise_about_the_page_cache_says_nothing_of_a_disk() {
     let world = |_: &str, _| (9.0, true);
-    let mut contest = Contest::between(&promised(FILE));
+    let mut contest = MechanismContest::between(&promised(FILE));
     sail(&mut contest, FILE, &world);
     assert!(contest.into_looks().is_empty());
 }
@@ -297,14 +302,14 @@ fn a_promise_about_the_page_cache_says_nothing_of_a_disk() {
 #[test]
 fn one_slow_piece_breaks_no_promise() {
     let world = |_: &str, at: u64| (if at / MIB == 7 { 9.0 } else { 1.0 }, false);
-    let mut contest = Contest::between(&promised(FILE));
+    let mut contest = MechanismContest::between(&promised(FILE));
     sail(&mut contest, FILE, &world);
     assert!(contest.into_looks().is_empty());
 }
 
 #[test]
 fn a_measured_one_that_refuses_leaves_the_order_to_the_plan() {
-    let mut contest = Contest::between(&promised(FILE));
+    let mut contest = MechanismContest::between(&promised(FILE));
     contest.left(names()[0]);
     assert_eq!(contest.turn(), None);
 }
@@ -317,7 +322,7 @@ fn what_a_later_look_finds_takes_the_place_of_what_an_earlier_one_did() {
         let [burst, later] = [steady([3.5, 1.2, 1.2]), steady(later)];
         let world =
             |name: &str, at: u64| if at < 3 * FILE { burst(name, at) } else { later(name, at) };
-        let mut contest = Contest::between(&promised(len));
+        let mut contest = MechanismContest::between(&promised(len));
         sail(&mut contest, len, &world);
         let looks = contest.into_looks();
         assert!(looks.len() > 1, "{looks:?}");

@@ -13,7 +13,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             existing::Existing,
-            publish::{FileSink, PublishOutcome, publish},
+            publish::{DestinationFile, PublishOutcome, publish},
         },
         directory::Directory,
         durable::FileSync,
@@ -50,7 +50,7 @@ pub(crate) fn let_wait(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    sink: &mut FileSink<'_>,
+    sink: &mut DestinationFile<'_>,
     there: Option<&Existing>,
     sync: FileSync,
 ) -> bool {
@@ -58,7 +58,7 @@ pub(crate) fn let_wait(
         Some(None) => return false,
         there => there.flatten(),
     };
-    let FileSink::Hidden(file) = sink else { return false };
+    let DestinationFile::Hidden(file) = sink else { return false };
     let Some(file) = file.park() else { return false };
     entry.directory.expect_one_more();
     worker.waiting.push(WaitingFile {
@@ -109,7 +109,7 @@ fn name_one(
     sync: FileSync,
 ) -> Attempt<bool> {
     let Some(dir) = entry.directory.open()? else { return Ok(true) };
-    let mut sink = FileSink::Hidden(file.unpark(dir.as_fd(), entry.name));
+    let mut sink = DestinationFile::Hidden(file.unpark(dir.as_fd(), entry.name));
     sync.perform(sink.fd(), size(stat))?;
     let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
     match publish(worker.run.options, entry, stat, &mut sink, name_at, there) {

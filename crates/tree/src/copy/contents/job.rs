@@ -3,7 +3,7 @@
 use rustix::fs::Stat;
 use std::os::fd::OwnedFd;
 
-pub(crate) struct TransferJob<'a> {
+pub(crate) struct ContentsJob<'a> {
     pub source: &'a OwnedFd,
     pub stat: &'a Stat,
     pub sink: &'a OwnedFd,

@@ -16,7 +16,7 @@ use crate::{
     copy::{
         contents::{
             clone::{clone_whole, was_no_clone},
-            job::TransferJob,
+            job::ContentsJob,
             resume::prefix,
             run_plan::run_plan,
             small::write_single,
@@ -45,7 +45,7 @@ struct FileRange {
 /// Moves the bytes of a file. The first `head` bytes are already in the buffer.
 pub(crate) fn move_large(
     worker: &mut CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     head: usize,
     mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
@@ -84,7 +84,7 @@ pub(crate) fn move_large(
 /// Moves the data ranges of a file and skips its holes.
 fn move_extents(
     worker: &mut CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     mut at: u64,
     mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
@@ -122,7 +122,7 @@ fn move_extents(
 /// the sink at the same time. Moves less if the source became shorter.
 pub(crate) fn move_piece(
     worker: &mut CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     piece: Range<u64>,
 ) -> Attempt<()> {
     let keeps_holes = worker.run.options.sparse == When::Auto && seems_sparse(job.stat);
@@ -146,7 +146,7 @@ pub(crate) fn move_piece(
 /// Moves one range by the best mechanism. Returns the number of bytes moved.
 fn move_stretch(
     worker: &mut CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     FileRange { from, len }: FileRange,
     keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<u64> {
@@ -161,7 +161,7 @@ fn move_stretch(
 
 fn plan_transfer(
     worker: &CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     own: &Stat,
     transfer: &Transfer<'_>,
     from: u64,
@@ -186,7 +186,7 @@ fn plan_transfer(
 
 /// Clones a file with holes as a whole if the plan begins with a clone. Cloning its ranges one by one would repeat
 /// the work. Returns `true` if the file was cloned.
-fn clones_first(worker: &mut CopyWorker<'_>, job: &TransferJob<'_>) -> Attempt<bool> {
+fn clones_first(worker: &mut CopyWorker<'_>, job: &ContentsJob<'_>) -> Attempt<bool> {
     let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
     let own = fstat(job.sink).map_err(at_sink("fstat"))?;
     let planned = plan_transfer(worker, job, &own, &transfer, 0)?;
@@ -206,7 +206,7 @@ fn clones_first(worker: &mut CopyWorker<'_>, job: &TransferJob<'_>) -> Attempt<b
 /// Reads everything and writes all blocks except zeros.
 fn move_without_zeros(
     worker: &mut CopyWorker<'_>,
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     mut at: u64,
     mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {

@@ -8,7 +8,7 @@ use crate::{
     Refusal,
     copy::{
         copy_entry::CopyEntry,
-        dest::{existing::Existing, publish::FileSink, write_target::WriteTarget},
+        dest::{existing::Existing, publish::DestinationFile, write_target::WriteTarget},
         name_at::NameAt,
         run::Concurrency,
         source_file::SourceFile,
@@ -70,14 +70,14 @@ pub(crate) fn open_sink<'a>(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     request: &SinkRequest<'a, '_>,
-) -> Attempt<FileSink<'a>> {
+) -> Attempt<DestinationFile<'a>> {
     let SinkRequest { name_at, target, there, mode, is_single, source } = *request;
     let options = worker.run.options;
     // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match target {
-        WriteTarget::Own => match FileSink::own(name_at, access, mode) {
+        WriteTarget::Own => match DestinationFile::own(name_at, access, mode) {
             // Different source names may be equal here (case folding).
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(CopyFailure::Refused(Refusal::JustCreated))
@@ -85,36 +85,36 @@ pub(crate) fn open_sink<'a>(
             // An earlier run left it unfinished in a directory that is not visible.
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
-                FileSink::own(name_at, access, mode)
+                DestinationFile::own(name_at, access, mode)
             }
             answer => answer,
         },
         WriteTarget::Nameless => {
-            if let Some(sink) = FileSink::nameless(name_at, access, mode)? {
+            if let Some(sink) = DestinationFile::nameless(name_at, access, mode)? {
                 return Ok(sink);
             }
             worker.no_tmpfile = true;
             if entry.directory.is_append_only() {
-                return FileSink::own(name_at, access, mode);
+                return DestinationFile::own(name_at, access, mode);
             }
             if is_concurrent(worker) {
-                return FileSink::apart(name_at);
+                return DestinationFile::apart(name_at);
             }
-            FileSink::part(name_at, Leftovers { resume: false, spare: Id::of(source.stat) })
+            DestinationFile::part(name_at, Leftovers { resume: false, spare: Id::of(source.stat) })
         }
-        WriteTarget::Part if is_concurrent(worker) => FileSink::apart(name_at),
+        WriteTarget::Part if is_concurrent(worker) => DestinationFile::apart(name_at),
         WriteTarget::Part => {
             let resume = options.resume && !is_single;
-            FileSink::part(name_at, Leftovers { resume, spare: Id::of(source.stat) })
+            DestinationFile::part(name_at, Leftovers { resume, spare: Id::of(source.stat) })
         }
         WriteTarget::Existing => {
-            match FileSink::existing(name_at, access, source, &|| entry.source_path()) {
+            match DestinationFile::existing(name_at, access, source, &|| entry.source_path()) {
                 Err(CopyFailure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>
                 {
                     rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty())
                         .map_err(at_sink("unlinkat"))?;
-                    FileSink::own(name_at, access, mode)
+                    DestinationFile::own(name_at, access, mode)
                 }
                 answer => answer,
             }

@@ -6,7 +6,7 @@ use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::contents::{job::TransferJob, verify::ReadEnds},
+    copy::contents::{job::ContentsJob, verify::ReadEnds},
     error::{Attempt, CopyFailure, at_sink},
     identity::size,
     journal::{Identity, Journal, JournalError, JournalSource},
@@ -15,7 +15,7 @@ use crate::{
 /// Returns the length of the valid start of a partial file. A journal of another source means 0. A journal of this
 /// source and this boot is trusted. Otherwise, the partial file is valid as far as it equals the source.
 pub(crate) fn prefix(
-    job: &TransferJob<'_>,
+    job: &ContentsJob<'_>,
     journal: Option<Result<Journal, JournalError>>,
     buffer: &mut [u8],
     go_on: impl Fn() -> Result<(), Cancelled>,

@@ -8,7 +8,7 @@ use crate::{
     copy::{
         attributes::WantedAttributes,
         copy_entry::CopyEntry,
-        dest::{existing::Existing, publish::FileSink, write_target::WriteTarget},
+        dest::{existing::Existing, publish::DestinationFile, write_target::WriteTarget},
         run::CopyRun,
     },
     error::{Attempt, at_sink},
@@ -67,12 +67,12 @@ pub(crate) fn modes(
 pub(crate) fn look_at(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
-    sink: &FileSink<'_>,
+    sink: &DestinationFile<'_>,
     dir: BorrowedFd<'_>,
     mode: u32,
     wanted: &mut WantedAttributes,
 ) -> Attempt<()> {
-    let is_existing = matches!(sink, FileSink::Existing(_));
+    let is_existing = matches!(sink, DestinationFile::Existing(_));
     if !sink.is_part() && !is_existing {
         return Ok(());
     }

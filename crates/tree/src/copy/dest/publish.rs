@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// An open destination file.
-pub(crate) enum FileSink<'a> {
+pub(crate) enum DestinationFile<'a> {
     /// Written under its own name, either because that is not visible yet or because the caller requested it.
     Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
     /// An existing file that is written into.
@@ -42,7 +42,7 @@ pub(crate) enum FileSink<'a> {
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
-impl<'a> FileSink<'a> {
+impl<'a> DestinationFile<'a> {
     /// Creates a new file under its own name.
     pub fn own(name_at: NameAt<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
         let fd = create_new(name_at.dir, name_at.name, access, mode).map_err(at_sink("openat"))?;
@@ -159,7 +159,7 @@ pub(crate) fn publish(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
     stat: &Stat,
-    sink: &mut FileSink<'_>,
+    sink: &mut DestinationFile<'_>,
     name_at: NameAt<'_>,
     there: Option<&Existing>,
 ) -> Attempt<PublishOutcome> {
@@ -186,7 +186,7 @@ pub(crate) fn publish(
     sink.publish(false).map(|()| PublishOutcome::Named(backup))
 }
 
-impl Drop for FileSink<'_> {
+impl Drop for DestinationFile<'_> {
     fn drop(&mut self) {
         if let Self::Own { fd, name_at, published: false } = self
             // The file was visible, so another process may have replaced it.

@@ -12,7 +12,7 @@ use crate::{
     copy::{
         contents::recheck::report_again,
         dest::{
-            publish::{FileSink, PublishOutcome},
+            publish::{DestinationFile, PublishOutcome},
             write_target::{WriteTarget, can_be_written_into, cannot_be_named},
         },
     },
@@ -91,7 +91,7 @@ impl FileCopy<'_, '_> {
         Err(failure.into())
     }
 
-    fn leave_part(&self, sink: &mut FileSink<'_>) {
+    fn leave_part(&self, sink: &mut DestinationFile<'_>) {
         if let Some(part) = sink.leave() {
             let directory = self.entry.directory;
             let path = || directory.paths.destination_path().join(os(part));

@@ -19,7 +19,7 @@ use crate::{
         },
         dest::{
             mode::{look_at, modes},
-            publish::FileSink,
+            publish::DestinationFile,
             write_target::WriteTarget,
         },
         name_at::NameAt,
@@ -54,7 +54,7 @@ pub(super) struct MethodChoice {
 pub(super) struct Prepared<'a> {
     pub name_at: NameAt<'a>,
     pub target: WriteTarget,
-    pub sink: FileSink<'a>,
+    pub sink: DestinationFile<'a>,
     pub journal: Option<JournalKeeper<BorrowedFd<'a>>>,
     pub wanted: WantedAttributes,
     /// `true` if the copy inherits the ACL of the file that it replaces.
