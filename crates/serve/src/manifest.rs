@@ -39,7 +39,8 @@ pub enum ManifestLine {
         etag: String,
     },
     /// A directory.
-    Folder {
+    #[serde(rename = "folder")]
+    Directory {
         /// Percent-encoded, relative to the listed directory.
         path: String,
         /// Mode, owner and time.

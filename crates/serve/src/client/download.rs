@@ -37,8 +37,8 @@ impl Download {
         let place = match &destination {
             Destination::Whole { file, .. } => match file.journal() {
                 Some(name) => {
-                    let folder = file.folder().try_clone_to_owned();
-                    Some((folder.map_err(|_| failed("fcntl")(Errno::MFILE))?, name))
+                    let directory = file.folder().try_clone_to_owned();
+                    Some((directory.map_err(|_| failed("fcntl")(Errno::MFILE))?, name))
                 }
                 None => None,
             },
@@ -63,12 +63,12 @@ impl Download {
     }
 
     fn left(&mut self, url: &str) -> Result<Option<Remote>, FetchError> {
-        let (Destination::Whole { file, .. }, Some((folder, name))) =
+        let (Destination::Whole { file, .. }, Some((directory, name))) =
             (&self.destination, &self.place)
         else {
             return Ok(None);
         };
-        let Some(Ok(journal)) = earlier(folder.as_fd(), name).filter(|_| file.adopted) else {
+        let Some(Ok(journal)) = earlier(directory.as_fd(), name).filter(|_| file.adopted) else {
             return Ok(None);
         };
         let there = fstat(&file.fd).map_err(failed("fstat"))?.st_size as u64;
@@ -88,13 +88,13 @@ impl Download {
 
     /// Starts a journal, which records the complete ranges from now on.
     pub fn begin(&mut self, remote: &Remote) -> Result<(), FetchError> {
-        let Some((folder, name)) = &self.place else { return Ok(()) };
+        let Some((directory, name)) = &self.place else { return Ok(()) };
         if remote.url.len() > LONGEST_URL {
             return Ok(());
         }
-        let folder = folder.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
+        let directory = directory.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
         let mut keeper =
-            JournalKeeper::new(folder, name.clone(), JournalSource::Remote(remote.clone()), true);
+            JournalKeeper::new(directory, name.clone(), JournalSource::Remote(remote.clone()), true);
         keeper.note_ranges(&self.done);
         keeper.write();
         self.keeper = Some(keeper);
@@ -116,8 +116,8 @@ impl Download {
 
     fn forget(&mut self) -> Result<(), FetchError> {
         self.keeper = None;
-        if let Some((folder, name)) = &self.place {
-            remove_own(folder.as_fd(), name).map_err(failed("unlinkat"))?;
+        if let Some((directory, name)) = &self.place {
+            remove_own(directory.as_fd(), name).map_err(failed("unlinkat"))?;
         }
         Ok(())
     }

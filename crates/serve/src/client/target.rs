@@ -140,7 +140,7 @@ impl FetchUrl {
     }
 
     /// Returns the name of the directory at the end of the URL, under the rules of [`Self::name`].
-    pub fn folder_name(&self) -> Option<OsString> {
+    pub fn directory_name(&self) -> Option<OsString> {
         let mut url = self.0.clone();
         url.path_segments_mut().ok()?.pop_if_empty();
         Self(url).name()
@@ -148,7 +148,7 @@ impl FetchUrl {
 
     /// Returns the URL with a slash at the end and without a query.
     #[must_use]
-    pub fn as_folder(&self) -> Self {
+    pub fn as_directory(&self) -> Self {
         let mut url = self.0.clone();
         if !url.path().ends_with('/') {
             let path = format!("{}/", url.path());
@@ -257,11 +257,11 @@ mod tests {
         assert!(here.is_beside(&here.join("/d").unwrap()));
         assert!(!here.is_beside(&here.join("//other/d").unwrap()));
         assert!(here.join("file:///etc/passwd").is_err());
-        let folder = target("http://h/a%20b?c").as_folder();
-        assert_eq!(folder.manifest().path(), "/a%20b/?manifest");
-        assert_eq!(folder.below("%2e%2f/%252e%252e/x").path(), "/a%20b/%2e%2f/%252e%252e/x");
-        assert_eq!(folder.folder_name(), Some("a b".into()));
-        assert_eq!(target("http://h/").folder_name(), None);
+        let directory = target("http://h/a%20b?c").as_directory();
+        assert_eq!(directory.manifest().path(), "/a%20b/?manifest");
+        assert_eq!(directory.below("%2e%2f/%252e%252e/x").path(), "/a%20b/%2e%2f/%252e%252e/x");
+        assert_eq!(directory.directory_name(), Some("a b".into()));
+        assert_eq!(target("http://h/").directory_name(), None);
         assert!(target("http://h/a.tar.gz").is_named_after("x-gzip"));
         for (name, encoding) in [
             ("a.svgz", "gzip"),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_tag_lets_nobody_go_on() {
+    fn a_weak_tag_does_not_allow_a_range() {
         let whole = ConditionOutcome::Content { ranges: false };
         assert_eq!(evaluate("W/\"a\"", "If-Range: \"a\""), whole);
         assert_eq!(evaluate("W/\"a\"", "If-Range: W/\"a\""), whole);

@@ -13,7 +13,7 @@ pub struct RequestTarget {
     /// Relative to the root: without `..`, empty names or a leading slash. Empty for the root itself.
     pub path: PathBuf,
     /// `true` if the path ended with a slash, so that it names a directory.
-    pub is_folder: bool,
+    pub is_directory: bool,
     /// The text after the question mark.
     pub query: Option<String>,
 }
@@ -52,9 +52,9 @@ impl RequestTarget {
             }
         }
         let last = path.rsplit('/').next().unwrap_or_default();
-        let is_folder = matches!(&*decoded(last)?, b"" | b"." | b"..");
+        let is_directory = matches!(&*decoded(last)?, b"" | b"." | b"..");
         let path = names.iter().map(|name| OsStr::from_bytes(name)).collect();
-        Ok(Self { path, is_folder, query })
+        Ok(Self { path, is_directory, query })
     }
 
     /// Returns `true` if any name starts with a dot.
@@ -152,7 +152,7 @@ mod tests {
     fn a_name_may_be_any_bytes() {
         let target = RequestTarget::parse("/%ff%20%3F/?json").unwrap();
         assert_eq!(target.path.as_os_str().as_bytes(), b"\xff ?");
-        assert_eq!((target.is_folder, target.query.as_deref()), (true, Some("json")));
+        assert_eq!((target.is_directory, target.query.as_deref()), (true, Some("json")));
         assert!(RequestTarget::parse("/a/%2egit/b").unwrap().is_hidden());
         assert!(!RequestTarget::parse("/a./b.").unwrap().is_hidden());
     }

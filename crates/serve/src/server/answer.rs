@@ -108,17 +108,17 @@ impl AnswerContext<'_> {
             return Ok(self.redirect(&format!("/{}", encoded(Path::new(only)))));
         }
         match self.find(&target.path)? {
-            ServedEntry::File(_) if target.is_folder => Err(HttpStatus::NOT_FOUND),
+            ServedEntry::File(_) if target.is_directory => Err(HttpStatus::NOT_FOUND),
             ServedEntry::File(file) => Ok(self
                 .digits(&file)
                 .unwrap_or_else(|| FileAnswer::of(self, &target.path, file).prepare())),
-            ServedEntry::Folder(_) if !target.is_folder => {
+            ServedEntry::Directory(_) if !target.is_directory => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
                 let path = encoded(&target.path);
                 // A name always follows the leading slash, so `//host` cannot redirect to another host.
                 Ok(self.redirect(&format!("/{path}/{}", query.unwrap_or_default())))
             }
-            ServedEntry::Folder(fd) => self.folder(&target.path, &fd),
+            ServedEntry::Directory(fd) => self.directory(&target.path, &fd),
         }
     }
 
@@ -126,11 +126,11 @@ impl AnswerContext<'_> {
         self.site.root.find(path, Some(self.store))
     }
 
-    fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<PreparedAnswer, HttpStatus> {
+    fn directory(&self, path: &Path, fd: &OwnedFd) -> Result<PreparedAnswer, HttpStatus> {
         let site = self.site;
         let question = self.head.target.query.as_deref().unwrap_or_default();
-        let is_of_folder = matches!(question, "json" | "manifest" | "tar");
-        if !is_of_folder {
+        let is_of_directory = matches!(question, "json" | "manifest" | "tar");
+        if !is_of_directory {
             let index = path.join("index.html");
             if let Ok(ServedEntry::File(file)) = self.find(&index) {
                 return Ok(FileAnswer::of(self, &index, file).prepare());

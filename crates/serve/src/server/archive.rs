@@ -47,7 +47,7 @@ impl Archive {
         }
         match &entry.kind {
             WalkKind::Shut => return Err(missed()),
-            WalkKind::Folder => {
+            WalkKind::Directory => {
                 header.set_entry_type(EntryType::Directory);
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
             }

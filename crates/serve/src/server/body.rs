@@ -55,7 +55,7 @@ pub struct SupplyTurn<'t> {
     /// `true` if it may read and sort a large directory.
     pub may_sort: bool,
     /// Returns an error if the client has disconnected or the server is shutting down.
-    pub go_on: &'t dyn Fn() -> Result<(), Errno>,
+    pub check_cancelled: &'t dyn Fn() -> Result<(), Errno>,
 }
 
 /// A piece of a body. A piece without parts only ends a turn.
@@ -112,7 +112,7 @@ impl AnswerBody {
         let Some(mut supply) = self.supply.take_if(|supply| supply.is_at_hand()) else {
             return Ok(false);
         };
-        let piece = supply.next(&SupplyTurn { may_sort: false, go_on: &|| Ok(()) })?;
+        let piece = supply.next(&SupplyTurn { may_sort: false, check_cancelled: &|| Ok(()) })?;
         self.add(supply, piece);
         Ok(true)
     }

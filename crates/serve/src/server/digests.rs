@@ -184,13 +184,14 @@ fn digest(
 ) -> Option<Digest> {
     let HelperResources { is_over, buffer } = hand;
     buffer.resize(buffer.capacity().max(PIECE));
-    let go_on = || {
-        let goes_on = wish.is_wanted() && !is_over.load(Ordering::Relaxed);
-        if goes_on { Ok(()) } else { Err(Cancelled) }
+    let check_cancelled = || {
+        let is_wanted = wish.is_wanted() && !is_over.load(Ordering::Relaxed);
+        if is_wanted { Ok(()) } else { Err(Cancelled) }
     };
     let unread = |_: Errno| Unhashed;
     let (fd, size) = (file.as_fd(), file.version.size);
-    let (len, digest) = hash_file(fd, hash, &mut buffer[..PIECE], size, &go_on, unread).ok()?;
+    let (len, digest) =
+        hash_file(fd, hash, &mut buffer[..PIECE], size, &check_cancelled, unread).ok()?;
     (len == size && file.is_unchanged()).then_some(digest)
 }
 

@@ -22,6 +22,7 @@ pub struct ListingEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListingKind {
-    Folder,
+    #[serde(rename = "folder")]
+    Directory,
     File,
 }

@@ -34,12 +34,12 @@ impl Errand {
         let work = Box::new(move |hand: &mut HelperResources<'_>| {
             let is_wanted =
                 || Weak::strong_count(&place) > 0 && !hand.is_over.load(Ordering::Relaxed);
-            let go_on = || if is_wanted() { Ok(()) } else { Err(Errno::CANCELED) };
-            if go_on().is_err() {
+            let check_cancelled = || if is_wanted() { Ok(()) } else { Err(Errno::CANCELED) };
+            if check_cancelled().is_err() {
                 return;
             }
             let may_sort = matches!(lane, HelperLane::Sort(_));
-            let piece = supply.next(&SupplyTurn { may_sort, go_on: &go_on });
+            let piece = supply.next(&SupplyTurn { may_sort, check_cancelled: &check_cancelled });
             if let Some(place) = place.upgrade() {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((supply, piece));
             }

@@ -33,7 +33,7 @@ pub enum ServeError {
     },
     /// The path is a directory: its page is generated, or the client is redirected.
     #[error("'{}' is a directory: its page is generated, without a mechanism", shown(.0))]
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// The server cannot listen on an address.
     #[error("{}", of_io(address, "bind", error))]
     Listen {

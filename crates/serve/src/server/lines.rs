@@ -37,8 +37,8 @@ impl ManifestLines {
         let (path, meta) = (encoded(&entry.path), meta(&entry.stat));
         self.entries += 1;
         match &entry.kind {
-            WalkKind::Folder => ManifestLine::Folder { path, meta, unread: false },
-            WalkKind::Shut => ManifestLine::Folder { path, meta, unread: true },
+            WalkKind::Directory => ManifestLine::Directory { path, meta, unread: false },
+            WalkKind::Shut => ManifestLine::Directory { path, meta, unread: true },
             WalkKind::File => {
                 let version = FileVersion::of(&entry.stat);
                 self.bytes += version.size;
@@ -55,7 +55,7 @@ impl ManifestLines {
     /// Writes lines until the turn is over. Returns `true` if the last line, which holds the totals, is written.
     fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         if let Some(stat) = self.top.take() {
-            let kind = WalkKind::Folder;
+            let kind = WalkKind::Directory;
             let line = self.line(&WalkEntry { path: PathBuf::new(), kind, stat });
             write(&line, text)?;
         }

@@ -77,7 +77,7 @@ impl Listing {
     ) -> Self {
         let lane = HelperLane::list(&directory);
         let cursor = NameCursor::default();
-        let (pass, has_begun, has_entries) = (ListingKind::Folder, false, false);
+        let (pass, has_begun, has_entries) = (ListingKind::Directory, false, false);
         Self { site, path, directory, format, pass, cursor, lane, has_begun, has_entries }
     }
 
@@ -88,7 +88,7 @@ impl Listing {
         let is_link = kind(&stat) == FileType::Symlink;
         let stat = if is_link { self.site.root.stat(&self.path.join(name)).ok()? } else { stat };
         let (is, slash) = match kind(&stat) {
-            FileType::Directory => (ListingKind::Folder, "/"),
+            FileType::Directory => (ListingKind::Directory, "/"),
             FileType::RegularFile => (ListingKind::File, ""),
             _ => return None,
         };
@@ -106,7 +106,7 @@ impl Listing {
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,
-            FileType::Directory => self.pass == ListingKind::Folder,
+            FileType::Directory => self.pass == ListingKind::Directory,
             FileType::RegularFile => self.pass == ListingKind::File,
             _ => false,
         }
@@ -149,8 +149,12 @@ impl Listing {
     fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
         let (mut looked_at, mut passed) = (0, 0);
         loop {
-            let names =
-                self.site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.go_on);
+            let names = self.site.names.names(
+                &self.directory,
+                &mut self.cursor,
+                turn.may_sort,
+                turn.check_cancelled,
+            );
             let list = match names {
                 Ok(NameLookup::Listed(list)) => list,
                 Ok(NameLookup::Large) => {
@@ -181,7 +185,7 @@ impl Listing {
             }
             if list.is_partial() {
                 self.move_to(list.last().map(|name| (FileType::Unknown, name)));
-            } else if self.pass == ListingKind::Folder {
+            } else if self.pass == ListingKind::Directory {
                 self.pass = ListingKind::File;
                 self.cursor.after.clear();
             } else {

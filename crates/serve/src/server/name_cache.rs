@@ -79,13 +79,13 @@ impl NameCache {
     }
 
     /// Returns a list with the names after the cursor. A large directory that is not cached is read only if `may_sort` is `true`.
-    /// `go_on` is called regularly during the read; its error ends it.
+    /// `check_cancelled` is called regularly during the read; its error ends it.
     pub fn names(
         &self,
         directory: &OwnedFd,
         cursor: &mut NameCursor,
         may_sort: bool,
-        go_on: impl Fn() -> Result<(), Errno>,
+        check_cancelled: impl Fn() -> Result<(), Errno>,
     ) -> Result<NameLookup, Errno> {
         if let Some(list) = cursor.version.and_then(|version| self.cached(&version, &cursor.after))
         {
@@ -101,7 +101,7 @@ impl NameCache {
             return Ok(NameLookup::Large);
         }
         let is_settled = version.is_settled(SystemTime::now());
-        let list = Arc::new(self.read(directory, &cursor.after, go_on)?);
+        let list = Arc::new(self.read(directory, &cursor.after, check_cancelled)?);
         let after = cursor.after.clone();
         let cached = CachedList {
             version,
@@ -161,7 +161,7 @@ impl NameCache {
         &self,
         directory: &OwnedFd,
         after: &[u8],
-        go_on: impl Fn() -> Result<(), Errno>,
+        check_cancelled: impl Fn() -> Result<(), Errno>,
     ) -> Result<NameList, Errno> {
         // An earlier read has moved the directory offset to the end.
         seek(directory, SeekFrom::Start(0))?;
@@ -172,7 +172,7 @@ impl NameCache {
         let rules = ReadRules { with_hidden: self.with_hidden, after, room };
         NameList::read(directory, &rules, |bytes| {
             reserved.grow(bytes as u64);
-            go_on()
+            check_cancelled()
         })
     }
 

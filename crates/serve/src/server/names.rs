@@ -31,18 +31,18 @@ pub struct ReadRules<'r> {
 
 // Size of the buffer for `getdents64`, in bytes.
 const ENTRIES: usize = 32 << 10;
-/// Number of names between two calls of `go_on`.
+/// Number of names between two calls of `check_cancelled`.
 const QUESTION: usize = 1024;
 /// Minimum size of a list, in bytes: enough for several names of the maximum length.
 const LEAST: usize = 4 << 10;
 
 impl NameList {
-    /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `go_on` about every thousand names with the
-    /// current size of the list in bytes. An error of `go_on` ends the read.
+    /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `check_cancelled` about every thousand
+    /// names with the current size of the list in bytes. An error of it ends the read.
     pub fn read(
         directory: impl AsFd,
         rules: &ReadRules<'_>,
-        mut go_on: impl FnMut(usize) -> Result<(), Errno>,
+        mut check_cancelled: impl FnMut(usize) -> Result<(), Errno>,
     ) -> Result<Self, Errno> {
         let room = rules.room.clamp(LEAST, u32::MAX as usize / 2);
         let mut list = Self::default();
@@ -58,7 +58,7 @@ impl NameList {
             };
             seen += 1;
             if seen.is_multiple_of(QUESTION) {
-                go_on(list.held())?;
+                check_cancelled(list.held())?;
             }
             let name = entry.file_name().to_bytes();
             let is_hidden = name.starts_with(b".");

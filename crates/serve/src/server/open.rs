@@ -43,10 +43,10 @@ pub enum Follow {
 /// The served directory or file.
 #[derive(Debug)]
 pub struct ServedRoot {
-    folder: OwnedFd,
+    directory: OwnedFd,
     /// Name of the directory, for display.
     pub name: String,
-    /// If a file is served: its name in `folder`. No other name is served.
+    /// If a file is served: its name in `directory`. No other name is served.
     pub only: Option<OsString>,
     follow: Follow,
     /// `true` if the kernel or a seccomp filter does not allow `openat2`.
@@ -59,7 +59,7 @@ pub enum ServedEntry {
     /// A regular file.
     File(Arc<ServedFile>),
     /// A directory, as an `O_PATH` descriptor.
-    Folder(OwnedFd),
+    Directory(OwnedFd),
 }
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -71,23 +71,23 @@ impl ServedRoot {
         let path_of_file =
             |path: &Path| Some((path.parent()?.to_owned(), path.file_name()?.to_owned()));
         let (stat, _) = look(open(path, PATH, Mode::empty()).map_err(failed)?).map_err(failed)?;
-        let (folder, only) = match kind(&stat) {
+        let (directory, only) = match kind(&stat) {
             FileType::Directory => (path.to_owned(), None),
             FileType::RegularFile => match path_of_file(path) {
-                Some((folder, name)) if folder.as_os_str().is_empty() => {
+                Some((directory, name)) if directory.as_os_str().is_empty() => {
                     (PathBuf::from("."), Some(name))
                 }
-                Some((folder, name)) => (folder, Some(name)),
+                Some((directory, name)) => (directory, Some(name)),
                 None => return Err(ServeError::Kind(path.to_owned())),
             },
             _ => return Err(ServeError::Kind(path.to_owned())),
         };
-        let name = displayed(&folder);
+        let name = displayed(&directory);
         let flags = PATH | OFlags::DIRECTORY;
-        let folder = openat(CWD, &folder, flags, Mode::empty()).map_err(failed)?;
+        let directory = openat(CWD, &directory, flags, Mode::empty()).map_err(failed)?;
         // A file that the caller named through a link is served, too.
         let follow = if only.is_some() { Follow::Any } else { follow };
-        Ok(Self { folder, name, only, follow, must_walk: AtomicBool::new(false) })
+        Ok(Self { directory, name, only, follow, must_walk: AtomicBool::new(false) })
     }
 
     /// Finds a path below the root. A file that is open in the store is not opened again.
@@ -114,7 +114,7 @@ impl ServedRoot {
         }
         .map_err(refusal)?;
         match kind(&stat) {
-            FileType::Directory => Ok(ServedEntry::Folder(fd)),
+            FileType::Directory => Ok(ServedEntry::Directory(fd)),
             FileType::RegularFile => {
                 if let Some(file) = open(&stat) {
                     return Ok(ServedEntry::File(file));
@@ -160,7 +160,7 @@ impl ServedRoot {
                 AtFlags::SYMLINK_NOFOLLOW
             }
         };
-        let stat = statat(&self.folder, path, flags).ok()?;
+        let stat = statat(&self.directory, path, flags).ok()?;
         (kind(&stat) == FileType::RegularFile).then_some(stat)
     }
 
@@ -173,20 +173,20 @@ impl ServedRoot {
     fn resolve(&self, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = match self.follow {
-            Follow::Any => return openat(&self.folder, path, how, Mode::empty()),
+            Follow::Any => return openat(&self.directory, path, how, Mode::empty()),
             Follow::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             Follow::None => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
         };
         if self.must_walk.load(Ordering::Relaxed) {
-            return walk(self.folder.as_fd(), path, how);
+            return walk(self.directory.as_fd(), path, how);
         }
         for _ in 0..ATTEMPTS {
-            match openat2(&self.folder, path, how, Mode::empty(), flags) {
+            match openat2(&self.directory, path, how, Mode::empty(), flags) {
                 // Another process renamed a directory of the path during the call.
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
                     self.must_walk.store(true, Ordering::Relaxed);
-                    return walk(self.folder.as_fd(), path, how);
+                    return walk(self.directory.as_fd(), path, how);
                 }
                 answer => return answer,
             }
@@ -203,9 +203,9 @@ fn displayed(directory: &Path) -> String {
 }
 
 /// Resolves a path name by name, without `openat2`. Symbolic links are not followed.
-fn walk(folder: BorrowedFd<'_>, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
+fn walk(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
     let step = PATH | OFlags::NOFOLLOW;
-    let mut here = openat(folder, ".", step, Mode::empty())?;
+    let mut here = openat(directory, ".", step, Mode::empty())?;
     let mut names = path.iter().peekable();
     while let Some(name) = names.next() {
         if name.as_bytes() == b".." {
@@ -263,7 +263,7 @@ mod tests {
     fn found(root: &ServedRoot, path: &str) -> Result<&'static str, u16> {
         match root.find(Path::new(path), None) {
             Ok(ServedEntry::File(_)) => Ok("file"),
-            Ok(ServedEntry::Folder(_)) => Ok("folder"),
+            Ok(ServedEntry::Directory(_)) => Ok("folder"),
             Err(status) => Err(status.0),
         }
     }
@@ -333,7 +333,7 @@ mod tests {
             let store = RefCell::default();
             let find = |path: &str| match root.find(Path::new(path), Some(&store)) {
                 Ok(ServedEntry::File(file)) => Ok(file),
-                Ok(ServedEntry::Folder(_)) => panic!(),
+                Ok(ServedEntry::Directory(_)) => panic!(),
                 Err(status) => Err(status.0),
             };
             for name in ["plain", "folder/file"] {

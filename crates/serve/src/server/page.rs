@@ -47,7 +47,7 @@ pub fn top(root: &str, path: &Path) -> String {
 
 /// Returns the row of an entry.
 pub fn row(entry: &ListingEntry) -> String {
-    let slash = if entry.kind == ListingKind::Folder { "/" } else { "" };
+    let slash = if entry.kind == ListingKind::Directory { "/" } else { "" };
     let size = entry.size.map(quantity::bytes).unwrap_or_default();
     format!(
         "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}\n",

@@ -183,7 +183,7 @@ pub fn size_of(options: &ServeOptions, path: &Path) -> Result<u64, ServeError> {
     };
     match root.find(path, None) {
         Ok(ServedEntry::File(file)) => Ok(file.version.size),
-        Ok(ServedEntry::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
+        Ok(ServedEntry::Directory(_)) => Err(ServeError::Directory(path.to_owned())),
         Err(status) => Err(nothing(status)),
     }
 }

@@ -144,7 +144,7 @@ impl Sending {
 
     /// Sends until the socket is full or the turn is over.
     pub fn advance(&mut self, way: &mut SendContext<'_>) -> Result<Sent, Short> {
-        let (mut was_large, mut may_go_on) = (false, true);
+        let (mut was_large, mut may_send_tail) = (false, true);
         loop {
             if self.is_still_pending(way)? {
                 return Ok(Sent::Pending);
@@ -191,7 +191,7 @@ impl Sending {
                 return Ok(Sent::All);
             }
             // The tail is sent in the same turn. Only once per turn, because a body may consist of many files.
-            if !(was_large && std::mem::take(&mut may_go_on)) {
+            if !(was_large && std::mem::take(&mut may_send_tail)) {
                 return Ok(Sent::Some);
             }
         }

@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_longest_waiting_goes_first_and_who_went_on_waits_anew() {
+    fn the_longest_waiting_goes_first_and_a_continued_one_waits_again() {
         let mut waiting = WaitingMemory::within(25);
         assert!(!waiting.count(1, 10) && !waiting.count(2, 10));
         waiting.count(1, 0);

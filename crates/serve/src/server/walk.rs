@@ -55,7 +55,7 @@ pub struct WalkEntry {
 /// Type of an entry.
 pub enum WalkKind {
     File,
-    Folder,
+    Directory,
     /// A directory without read permission: its entries are not listed.
     Shut,
     /// A symbolic link and its target.
@@ -137,7 +137,7 @@ impl TreeWalk {
                         return Ok(WalkStep::Later);
                     }
                     Err(_) => {
-                        (turn.go_on)().map_err(|_| "client disconnected".to_owned())?;
+                        (turn.check_cancelled)().map_err(|_| "client disconnected".to_owned())?;
                         let path = self.open.take().map(|open| open.path).unwrap_or_default();
                         return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                     }
@@ -166,7 +166,7 @@ impl TreeWalk {
             Ok(entry) => entry,
             Err(left_out) => return Ok(WalkStep::LeftOut(left_out)),
         };
-        if matches!(entry.kind, WalkKind::Folder) {
+        if matches!(entry.kind, WalkKind::Directory) {
             self.waiting.push(&entry.path);
             let held = self.waiting.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
@@ -179,7 +179,7 @@ impl TreeWalk {
 
     fn read(&self, path: &Path) -> Option<OwnedFd> {
         match self.site.root.find(&self.top.join(path), None) {
-            Ok(ServedEntry::Folder(fd)) => listing::open(fd, OsStr::new(".")).ok(),
+            Ok(ServedEntry::Directory(fd)) => listing::open(fd, OsStr::new(".")).ok(),
             _ => None,
         }
     }
@@ -197,7 +197,7 @@ impl OpenDirectory {
         site: &ServedSite,
         turn: &SupplyTurn<'_>,
     ) -> Result<NameLookup, thalweg_sys::Errno> {
-        site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.go_on)
+        site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.check_cancelled)
     }
 
     fn entry(&self, name: &OsStr) -> Result<WalkEntry, OmittedEntry> {
@@ -207,7 +207,7 @@ impl OpenDirectory {
         let kind = match open::kind(&stat) {
             FileType::RegularFile => WalkKind::File,
             FileType::Directory if !listing::may_be_read(&self.directory, name) => WalkKind::Shut,
-            FileType::Directory => WalkKind::Folder,
+            FileType::Directory => WalkKind::Directory,
             FileType::Symlink => match rustix::fs::readlinkat(&self.directory, name, Vec::new()) {
                 Ok(target) => WalkKind::Link(target.into_bytes()),
                 Err(_) => return left_out(true),

@@ -139,7 +139,7 @@ impl ServeWorker {
             for event in &events[..count] {
                 self.handle(*event);
             }
-            self.go_on();
+            self.continue_queued();
             if self.looked.elapsed() >= TICK {
                 self.tick();
             }
@@ -148,7 +148,7 @@ impl ServeWorker {
 
     /// Continues the queued connections, each at most once. Stops after [`SLICE`], so that connections with events do not wait
     /// longer.
-    fn go_on(&mut self) {
+    fn continue_queued(&mut self) {
         self.ready.extend(self.later.drain(..));
         let began = Instant::now();
         for _ in 0..self.ready.len() {

@@ -40,13 +40,13 @@ pub fn run(
     if !files.expected.is_empty() || args.verify || args.sums.is_some() {
         return usage("--sha256, --blake3, --sums and --verify cannot be used with -r");
     }
-    let target = target.as_folder();
+    let target = target.as_directory();
     let path = match destination {
         Some(path) if path.as_os_str() == "-" => {
             return usage("-r cannot write to standard output; fetch URL?tar without -r instead");
         }
         Some(path) => path,
-        None => target.folder_name().map(PathBuf::from).ok_or_else(|| {
+        None => target.directory_name().map(PathBuf::from).ok_or_else(|| {
             Failure::new(
                 Exit::Usage,
                 format!("'{target}': the URL contains no name; name a destination"),

@@ -16,11 +16,11 @@ use thalweg_tree::{
 
 use super::{
     account::FetchCounters,
+    directories::DirectoryCache,
     entry::{ListedEntry, ListedKind, ParsedLine, parse},
     files::InstallPolicy,
-    folders::Folders,
     job::TreeJob,
-    list::{EntryList, may_be_folder},
+    list::{EntryList, may_be_directory},
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
@@ -178,7 +178,7 @@ fn take_in_once(
             Err(FetchError::broken(format!("the list is larger than {most}; raise --max-list")))
         }
         Err(error) => Err(error),
-        Ok(_) => Ok(from.as_folder()),
+        Ok(_) => Ok(from.as_directory()),
     }
 }
 
@@ -228,7 +228,8 @@ impl TreeBuild<'_> {
     }
 
     fn make_directories(&self) -> Result<(), FetchError> {
-        let (mut lines, mut directories) = (self.list.lines(), Folders::below(self.root.fd()));
+        let (mut lines, mut directories) =
+            (self.list.lines(), DirectoryCache::below(self.root.fd()));
         while let Some(line) = lines.next_line()? {
             let Some(entry) = directory_of(line) else { continue };
             self.counters.check_cancelled()?;
@@ -243,7 +244,8 @@ impl TreeBuild<'_> {
     /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
     fn finish_directories(&self) -> Result<(), FetchError> {
         let install = self.install;
-        let (mut lines, directories) = (self.list.backwards()?, Folders::below(self.root.fd()));
+        let (mut lines, directories) =
+            (self.list.backwards()?, DirectoryCache::below(self.root.fd()));
         let has_leftovers = install.is_staged && !install.is_fresh;
         while let Some(line) = lines.next_line()? {
             let Some(entry) = directory_of(&line) else { continue };
@@ -280,10 +282,10 @@ fn options_of_one(options: &FetchOptions, install: InstallPolicy) -> FetchOption
 }
 
 fn directory_of(line: &[u8]) -> Option<ListedEntry> {
-    let Ok(ParsedLine::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else {
+    let Ok(ParsedLine::Entry(entry)) = may_be_directory(line).then(|| parse(line))? else {
         return None;
     };
     let is_made =
-        entry.kind == ListedKind::Folder && !entry.path.is_empty() && !entry.is_reserved();
+        entry.kind == ListedKind::Directory && !entry.path.is_empty() && !entry.is_reserved();
     is_made.then_some(entry)
 }

@@ -25,7 +25,7 @@ pub enum ListedKind {
         size: u64,
         etag: String,
     },
-    Folder,
+    Directory,
     /// A symbolic link and its target.
     Link(CString),
 }
@@ -59,9 +59,9 @@ pub fn parse(line: &[u8]) -> Result<ParsedLine, String> {
         ManifestLine::File { path, size, meta, etag } => {
             (path, ListedKind::File { size, etag }, meta)
         }
-        ManifestLine::Folder { path, meta, unread } => {
+        ManifestLine::Directory { path, meta, unread } => {
             is_unread = unread;
-            (path, ListedKind::Folder, meta)
+            (path, ListedKind::Directory, meta)
         }
         ManifestLine::Link { path, target, meta } => {
             let target =
@@ -70,7 +70,7 @@ pub fn parse(line: &[u8]) -> Result<ParsedLine, String> {
         }
     };
     let path = decoded(&path);
-    if !(path.is_empty() && kind == ListedKind::Folder) {
+    if !(path.is_empty() && kind == ListedKind::Directory) {
         path.split(|byte| *byte == b'/').try_for_each(check_name)?;
     }
     if meta.mode > 0o7777 || meta.nanos >= 1_000_000_000 {
@@ -96,7 +96,7 @@ fn check_name(name: &[u8]) -> Result<(), String> {
 
 impl ListedEntry {
     /// Returns the path of the directory that contains the entry.
-    pub fn folder(&self) -> &[u8] {
+    pub fn directory(&self) -> &[u8] {
         let cut = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         &self.path[..cut]
     }
@@ -120,11 +120,11 @@ impl ListedEntry {
     }
 }
 
-/// Returns `true` if a symbolic link in the directory `folder` stays below the top, whatever other links exist. `..`
+/// Returns `true` if a symbolic link in `directory` stays below the top, whatever other links exist. `..`
 /// is allowed only at the start of the target, where it climbs through real directories. After a name, which may
 /// itself be a link, the depth that `..` reaches is unknown.
-pub fn stays_inside(folder: &[u8], target: &CStr) -> bool {
-    let mut depth = if folder.is_empty() { 0 } else { folder.split(|b| *b == b'/').count() };
+pub fn stays_inside(directory: &[u8], target: &CStr) -> bool {
+    let mut depth = if directory.is_empty() { 0 } else { directory.split(|b| *b == b'/').count() };
     let target = target.to_bytes();
     let mut is_in_front = true;
     !target.is_empty()
@@ -159,7 +159,7 @@ mod tests {
         let Ok(ParsedLine::Entry(entry)) = file("a/%2ehidden/%ff%0A") else {
             panic!("{:?}", file("a"))
         };
-        assert_eq!((entry.folder(), entry.name_bytes()), (&b"a/.hidden"[..], &b"\xff\n"[..]));
+        assert_eq!((entry.directory(), entry.name_bytes()), (&b"a/.hidden"[..], &b"\xff\n"[..]));
         assert!(!entry.is_reserved());
         let long = "x".repeat(256);
         for wrong in [
@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_link_stays_inside_only_if_nothing_on_its_way_can_lead_out() {
-        let stays = |folder: &str, target: &str| {
-            stays_inside(folder.as_bytes(), &CString::new(target).unwrap())
+        let stays = |directory: &str, target: &str| {
+            stays_inside(directory.as_bytes(), &CString::new(target).unwrap())
         };
-        for (folder, target) in [("", "a"), ("", "./a//b/"), ("a/b", "../../c"), ("a", "..")] {
-            assert!(stays(folder, target), "{folder} {target}");
+        for (directory, target) in [("", "a"), ("", "./a//b/"), ("a/b", "../../c"), ("a", "..")] {
+            assert!(stays(directory, target), "{directory} {target}");
         }
-        for (folder, target) in [
+        for (directory, target) in [
             ("", ".."),
             ("", "/etc"),
             ("a", "../.."),
@@ -219,7 +219,7 @@ mod tests {
             ("a/b", "../x/../.."),
             ("", ""),
         ] {
-            assert!(!stays(folder, target), "{folder} {target}");
+            assert!(!stays(directory, target), "{directory} {target}");
         }
     }
 }

@@ -18,8 +18,8 @@ use thalweg_sys::{Errno, io};
 use thalweg_tree::install::{EntryAttributes, InheritFrom, inherit_from_replaced};
 
 use super::{
+    directories::{TWICE, TreeDirectory},
     entry::{ListedEntry, stays_inside},
-    folders::{TWICE, TreeDirectory},
 };
 use crate::{
     client::{FetchError, fetch::ListedFile},
@@ -48,7 +48,7 @@ pub struct InstallPolicy {
 /// A file that must be fetched.
 pub struct WantedFile {
     pub path: Vec<u8>,
-    pub folder: Rc<TreeDirectory>,
+    pub directory: Rc<TreeDirectory>,
     pub name: CString,
     pub size: u64,
     pub etag: String,
@@ -78,10 +78,10 @@ impl InstallPolicy {
         entry: &ListedEntry,
         size: u64,
         etag: &str,
-        folder: Rc<TreeDirectory>,
+        directory: Rc<TreeDirectory>,
     ) -> Result<Option<WantedFile>, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
-        let there = if self.is_fresh { None } else { folder.look(&name)? };
+        let there = if self.is_fresh { None } else { directory.look(&name)? };
         let mut needs_hash_check = false;
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
@@ -95,21 +95,21 @@ impl InstallPolicy {
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
             // A file of another user does not count as fetched by an earlier run.
             let owner = attributes.owner.map(|(uid, _)| uid);
-            let is_own = Some(there.st_uid) == owner || is_own(folder.fd.as_fd(), there);
+            let is_own = Some(there.st_uid) == owner || is_own(directory.fd.as_fd(), there);
             let is_alike = is_file && is_own && there.st_size as u64 == size;
             needs_hash_check = is_alike && self.by_hash;
             if is_alike && !self.by_hash && mtime == attributes.mtime {
                 let is_as_listed = there.st_mode & 0o7777 == attributes.mode
                     && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
                 if !is_as_listed {
-                    give(&folder, &name, &attributes)?;
+                    give(&directory, &name, &attributes)?;
                 }
                 return Ok(None);
             }
         }
         Ok(Some(WantedFile {
             path: entry.path.clone(),
-            folder,
+            directory,
             name,
             size,
             etag: etag.to_owned(),
@@ -124,14 +124,14 @@ impl InstallPolicy {
         self,
         entry: &ListedEntry,
         target: &CStr,
-        folder: &TreeDirectory,
+        directory: &TreeDirectory,
     ) -> Result<bool, FetchError> {
-        if !stays_inside(entry.folder(), target) {
+        if !stays_inside(entry.directory(), target) {
             return Err(FetchError::listed("the symbolic link may point outside the directory"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
-        let there = if self.is_fresh { None } else { folder.look(&name)? };
-        let fd = folder.fd.as_fd();
+        let there = if self.is_fresh { None } else { directory.look(&name)? };
+        let fd = directory.fd.as_fd();
         match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
             None => {
                 let made = symlinkat(target, fd, &name);
@@ -172,7 +172,7 @@ impl InstallPolicy {
 
     /// Opens the file for writing.
     pub fn open(self, wanted: &WantedFile) -> Result<FileSink<'_>, FetchError> {
-        let (dir, name) = (wanted.folder.fd.as_fd(), &*wanted.name);
+        let (dir, name) = (wanted.directory.fd.as_fd(), &*wanted.name);
         if !self.is_staged {
             let file = AtomicFile::create(dir, name, 0o600)?;
             return Ok(FileSink::Hidden(file, wanted.replaces));
@@ -195,14 +195,14 @@ impl InstallPolicy {
     /// be retried.
     pub fn take_back(self, wanted: &WantedFile) {
         if self.is_staged {
-            let _ = unlinkat(&wanted.folder.fd, &*wanted.name, AtFlags::empty());
+            let _ = unlinkat(&wanted.directory.fd, &*wanted.name, AtFlags::empty());
         }
     }
 }
 
 /// Returns the destination of a file that is fetched separately and can be resumed.
 pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
-    let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
+    let dir = wanted.directory.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
     Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
 }
@@ -215,7 +215,7 @@ impl WantedFile {
 
     /// Keeps the local file, which is the listed one, and sets its attributes.
     pub fn keep(&self) -> Result<(), FetchError> {
-        give(&self.folder, &self.name, &self.attributes)
+        give(&self.directory, &self.name, &self.attributes)
     }
 }
 
@@ -260,12 +260,12 @@ impl FileSink<'_> {
 }
 
 fn give(
-    folder: &TreeDirectory,
+    directory: &TreeDirectory,
     name: &CStr,
     attributes: &EntryAttributes,
 ) -> Result<(), FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
+    let fd = openat(&directory.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)
 }
 

@@ -76,7 +76,7 @@ impl HashChecks {
         };
         self.sends_hashes = true;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(&first.folder.fd, &first.name, flags, Mode::empty()) else {
+        let Ok(file) = openat(&first.directory.fd, &first.name, flags, Mode::empty()) else {
             return Ok(false);
         };
         match expected.check(file.as_fd(), false, &check) {

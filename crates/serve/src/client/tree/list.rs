@@ -33,10 +33,10 @@ const ROOM: usize = 2 * LONGEST_LINE;
 
 impl EntryList {
     /// Creates an empty list in this directory.
-    pub fn create(folder: BorrowedFd<'_>) -> Result<Self, FetchError> {
-        let folder = folder.try_clone_to_owned();
-        let folder = folder.map_err(|_| failed("fcntl")(thalweg_sys::Errno::MFILE))?;
-        Ok(Self { file: AtomicFile::create(folder, c"list".to_owned(), 0o600)? })
+    pub fn create(directory: BorrowedFd<'_>) -> Result<Self, FetchError> {
+        let directory = directory.try_clone_to_owned();
+        let directory = directory.map_err(|_| failed("fcntl")(thalweg_sys::Errno::MFILE))?;
+        Ok(Self { file: AtomicFile::create(directory, c"list".to_owned(), 0o600)? })
     }
 
     /// Returns the file to which the list is written.
@@ -102,16 +102,16 @@ impl EntryList {
 /// Checks the order of entries.
 struct ListOrder<'a> {
     /// Position after the line of the current directory, which contains the next entries.
-    folders: ListLines<'a>,
+    directories: ListLines<'a>,
     /// Number of that line.
     line: u64,
-    folder: Vec<u8>,
+    directory: Vec<u8>,
     last: Option<Vec<u8>>,
 }
 
 impl<'a> ListOrder<'a> {
     fn of(list: &'a EntryList) -> Self {
-        Self { folders: list.lines(), line: 0, folder: Vec::new(), last: None }
+        Self { directories: list.lines(), line: 0, directory: Vec::new(), last: None }
     }
 
     /// Checks an entry. The inner error is the reason why the list is invalid. `number`: number of the entry's line.
@@ -128,9 +128,9 @@ impl<'a> ListOrder<'a> {
         if is_top {
             return Ok(Ok(()));
         }
-        if self.last.is_none() || entry.folder() != self.folder {
+        if self.last.is_none() || entry.directory() != self.directory {
             // Searches only forwards: the entries of each directory must be contiguous.
-            if !self.find(entry.folder(), number)? {
+            if !self.find(entry.directory(), number)? {
                 let why = "its directory is not listed before it, or the entries are not sorted";
                 return Ok(Err(why.to_owned()));
             }
@@ -145,16 +145,17 @@ impl<'a> ListOrder<'a> {
     }
 
     /// Advances to the line of this directory, if it precedes line `number`.
-    fn find(&mut self, folder: &[u8], number: u64) -> Result<bool, FetchError> {
+    fn find(&mut self, directory: &[u8], number: u64) -> Result<bool, FetchError> {
         while self.line + 1 < number {
             self.line += 1;
-            let Some(line) = self.folders.next_line()? else { return Ok(false) };
-            if may_be_folder(line)
-                && let Ok(ParsedLine::Entry(ListedEntry { path, kind: ListedKind::Folder, .. })) =
-                    parse(line)
-                && path == folder
+            let Some(line) = self.directories.next_line()? else { return Ok(false) };
+            if may_be_directory(line)
+                && let Ok(ParsedLine::Entry(ListedEntry {
+                    path, kind: ListedKind::Directory, ..
+                })) = parse(line)
+                && path == directory
             {
-                self.folder = path;
+                self.directory = path;
                 return Ok(true);
             }
         }
@@ -163,7 +164,7 @@ impl<'a> ListOrder<'a> {
 }
 
 /// Returns `true` if a line may be that of a directory, so that most lines need not be parsed.
-pub fn may_be_folder(line: &[u8]) -> bool {
+pub fn may_be_directory(line: &[u8]) -> bool {
     line.windows(8).take(64).any(|window| window == b"\"folder\"")
 }
 

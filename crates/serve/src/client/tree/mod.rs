@@ -7,9 +7,9 @@
 mod account;
 mod asking;
 mod bring;
+mod directories;
 pub mod entry;
 mod files;
-mod folders;
 mod hash_checks;
 mod job;
 pub mod list;

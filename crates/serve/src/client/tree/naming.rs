@@ -41,7 +41,7 @@ impl Naming {
         let whole = job.whole.filter(|_| waiting.len() > FEW);
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for (wanted, file) in waiting {
-            let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.folder.fd), &*wanted.name);
+            let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.directory.fd), &*wanted.name);
             // If the sync failed, each file is synced separately to find out which one it was.
             match publish(file, wanted.replaces, (!is_synced).then_some(job.install.fsync)) {
                 Ok(()) => job.account.settled(wanted.size, true),

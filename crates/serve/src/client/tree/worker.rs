@@ -16,9 +16,9 @@ use thalweg_sys::Errno;
 use super::{
     account::FetchCounters,
     asking::{self, Asking},
+    directories::DirectoryCache,
     entry::{ListedEntry, ListedKind, ParsedLine, parse},
     files::{FileSink, WantedFile, destination},
-    folders::Folders,
     hash_checks::HashChecks,
     job::{TreeJob, check_listed},
     naming::Naming,
@@ -52,7 +52,7 @@ const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 }
 /// A thread with one connection.
 pub struct TreeWorker<'a> {
     job: &'a TreeJob<'a>,
-    folders: Folders<'a>,
+    directories: DirectoryCache<'a>,
     connection: Option<FetchConnection>,
     /// `true` if a file was received on this connection: a server may close a connection after some number of files.
     has_served: bool,
@@ -75,7 +75,7 @@ impl<'a> TreeWorker<'a> {
     pub fn new(job: &'a TreeJob<'a>) -> Self {
         Self {
             job,
-            folders: Folders::below(job.root),
+            directories: DirectoryCache::below(job.root),
             connection: None,
             has_served: false,
             wanted: VecDeque::new(),
@@ -207,18 +207,18 @@ impl<'a> TreeWorker<'a> {
         let mut text = Vec::new();
         {
             let mut lines = self.job.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut folder: Option<Vec<u8>> = None;
+            let mut directory: Option<Vec<u8>> = None;
             for _ in 0..SOME {
                 let Some(line) = lines.next_line()? else {
                     self.is_over = true;
                     break;
                 };
-                let own = folder_of(line);
-                if folder.as_ref().is_some_and(|folder| folder != own) {
+                let own = directory_of(line);
+                if directory.as_ref().is_some_and(|directory| directory != own) {
                     lines.unread();
                     break;
                 }
-                folder.get_or_insert_with(|| own.to_vec());
+                directory.get_or_insert_with(|| own.to_vec());
                 text.extend_from_slice(line);
                 text.push(b'\n');
             }
@@ -237,17 +237,17 @@ impl<'a> TreeWorker<'a> {
     fn take(&mut self, entry: &ListedEntry) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
         match &entry.kind {
-            ListedKind::Folder if entry.is_unread => return Err(FetchError::Shut),
-            ListedKind::Folder => {}
+            ListedKind::Directory if entry.is_unread => return Err(FetchError::Shut),
+            ListedKind::Directory => {}
             ListedKind::Link(target) => {
-                let folder = self.folders.open(entry.folder())?;
-                if job.install.link(entry, target, &folder)? {
+                let directory = self.directories.open(entry.directory())?;
+                if job.install.link(entry, target, &directory)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
                 }
             }
             ListedKind::File { size, etag } => {
-                let folder = self.folders.open(entry.folder())?;
-                match job.install.wanted(entry, *size, etag, folder)? {
+                let directory = self.directories.open(entry.directory())?;
+                match job.install.wanted(entry, *size, etag, directory)? {
                     None => account.settled(*size, false),
                     Some(wanted) if wanted.needs_hash_check => self.hash_checks.push(wanted),
                     Some(wanted) => self.want(wanted),
@@ -354,7 +354,7 @@ fn may_be_of_one_file(error: &FetchError) -> bool {
 }
 
 /// Returns the directory part of the path in a line, still encoded: it is only compared.
-fn folder_of(line: &[u8]) -> &[u8] {
+fn directory_of(line: &[u8]) -> &[u8] {
     const KEY: &[u8] = b"\"path\":\"";
     let begin = line.windows(KEY.len()).position(|window| window == KEY);
     let path = begin.map_or(&b""[..], |begin| &line[begin + KEY.len()..]);
@@ -397,7 +397,7 @@ impl FileResponse<'_, '_> {
         };
         // If the whole file is in the buffer, one write stores it.
         connection.gather(wanted.size, &deadline)?;
-        let plans = Some((plans, wanted.folder.device));
+        let plans = Some((plans, wanted.directory.device));
         let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
         body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
     }

@@ -65,7 +65,7 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let shown = lines.iter().map(|line| match line {
             ManifestLine::File { path, size, .. } => format!("file {path} {size}"),
-            ManifestLine::Folder { path, .. } => format!("folder {path}"),
+            ManifestLine::Directory { path, .. } => format!("folder {path}"),
             ManifestLine::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
             ManifestLine::End { entries, bytes, left_out } => {
                 format!("{entries} {bytes} {left_out}")
@@ -126,7 +126,7 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
         let manifest = place.get("/t/?manifest", "").text();
         let paths = manifest.lines().filter_map(|line| match serde_json::from_str(line).unwrap() {
             ManifestLine::File { path, .. }
-            | ManifestLine::Folder { path, .. }
+            | ManifestLine::Directory { path, .. }
             | ManifestLine::Link { path, .. } => Some(path),
             ManifestLine::End { .. } => None,
         });

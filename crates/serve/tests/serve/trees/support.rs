@@ -58,7 +58,7 @@ pub fn options() -> TreeOptions {
 }
 
 pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
-    let target = FetchUrl::parse(url).unwrap().as_folder();
+    let target = FetchUrl::parse(url).unwrap().as_directory();
     fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &QuietTreeWatcher::default())
 }
 

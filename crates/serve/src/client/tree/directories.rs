@@ -25,7 +25,7 @@ pub struct TreeDirectory {
 }
 
 /// Opens directories of a tree and caches the last one: the entries of one directory are adjacent in the list.
-pub struct Folders<'a> {
+pub struct DirectoryCache<'a> {
     root: BorrowedFd<'a>,
     last: Option<(Vec<u8>, Rc<TreeDirectory>)>,
 }
@@ -33,7 +33,7 @@ pub struct Folders<'a> {
 /// The result of stat on a name; `None` if it does not exist.
 pub type NameStat = Option<rustix::fs::Stat>;
 
-impl<'a> Folders<'a> {
+impl<'a> DirectoryCache<'a> {
     /// Creates the cache for the directories below `root`.
     pub fn below(root: BorrowedFd<'a>) -> Self {
         Self { root, last: None }
@@ -41,14 +41,14 @@ impl<'a> Folders<'a> {
 
     /// Returns the directory at this path.
     pub fn open(&mut self, path: &[u8]) -> Result<Rc<TreeDirectory>, CallFailed> {
-        if let Some((_, folder)) = self.last.as_ref().filter(|(last, _)| last == path) {
-            return Ok(Rc::clone(folder));
+        if let Some((_, directory)) = self.last.as_ref().filter(|(last, _)| last == path) {
+            return Ok(Rc::clone(directory));
         }
         let fd = walk(self.root, path, OFlags::PATH)?;
         let device = fstat(&fd).map_err(failed("fstat"))?.st_dev;
-        let folder = Rc::new(TreeDirectory { fd, device, is_case_sensitive: Cell::new(false) });
-        self.last = Some((path.to_owned(), Rc::clone(&folder)));
-        Ok(folder)
+        let directory = Rc::new(TreeDirectory { fd, device, is_case_sensitive: Cell::new(false) });
+        self.last = Some((path.to_owned(), Rc::clone(&directory)));
+        Ok(directory)
     }
 
     /// Opens the directory at this path for listing and changing its attributes.
@@ -64,7 +64,7 @@ impl<'a> Folders<'a> {
         is_fresh: bool,
         is_ours: bool,
     ) -> Result<(), FetchError> {
-        let above = self.open(entry.folder())?;
+        let above = self.open(entry.directory())?;
         let name = entry.name();
         match mkdirat(&above.fd, &name, Mode::RWXU) {
             Ok(()) => return Ok(()),
@@ -161,10 +161,10 @@ mod tests {
         fs::create_dir(place.path().join("out")).unwrap();
         symlink("../out", place.path().join("a/link")).unwrap();
         let root = fs::File::open(place.path()).unwrap();
-        let mut folders = Folders::below(root.as_fd());
-        assert!(folders.open(b"a/b").is_ok() && folders.open(b"").is_ok());
+        let mut directories = DirectoryCache::below(root.as_fd());
+        assert!(directories.open(b"a/b").is_ok() && directories.open(b"").is_ok());
         for path in [&b"a/link"[..], b"a/link/x", b"none"] {
-            assert!(folders.open(path).is_err());
+            assert!(directories.open(path).is_err());
         }
     }
 
@@ -173,16 +173,16 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("Name"), "").unwrap();
         let root = fs::File::open(place.path()).unwrap();
-        let folder = Folders::below(root.as_fd()).open(b"").unwrap();
-        assert!(folder.look(c"name").unwrap().is_none());
-        assert!(folder.look(c"Name").unwrap().is_some());
+        let directory = DirectoryCache::below(root.as_fd()).open(b"").unwrap();
+        assert!(directory.look(c"name").unwrap().is_none());
+        assert!(directory.look(c"Name").unwrap().is_some());
         fs::hard_link(place.path().join("Name"), place.path().join("nAME")).unwrap();
-        assert!(folder.look(c"nAME").unwrap().is_some());
+        assert!(directory.look(c"nAME").unwrap().is_some());
         // Simulates a case-insensitive directory: both spellings lead to the file, and its name is a third one.
-        let there = statat(&folder.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        let there = statat(&directory.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
         fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
-        folder.is_case_sensitive.set(false);
-        assert!(!folder.has_exactly(c"naME", &there).unwrap());
-        assert!(folder.has_exactly(c"NAme", &there).unwrap());
+        directory.is_case_sensitive.set(false);
+        assert!(!directory.has_exactly(c"naME", &there).unwrap());
+        assert!(directory.has_exactly(c"NAme", &there).unwrap());
     }
 }
