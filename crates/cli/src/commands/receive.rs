@@ -21,15 +21,17 @@ use thalweg_tree::install::{InheritFrom, inherit};
 
 use super::{
     Subcommand, stream,
-    transfer_report::{self, Account, Clock, Counts, SoFar, Way, failure},
+    transfer_report::{
+        self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
+    },
 };
 use crate::{
     args::{FsyncArgs, ProgressArgs, flag},
-    exit::{Exit, Failure, transfer_failure},
+    exit::{CommandFailure, Exit, transfer_failure},
     interrupt::{self, is_interrupted},
     output::text::complain,
-    profile::{Moves, Saved},
-    progress::Meter,
+    profile::{Moves, SavedProfile},
+    progress::ProgressMeter,
     stdio,
 };
 
@@ -89,7 +91,7 @@ impl Subcommand for ReceiveArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let address = transfer_report::address(&self.from)?;
         let mut receiving = Receiving::of(self)?;
         interrupt::catch();
@@ -109,7 +111,7 @@ impl Subcommand for ReceiveArgs {
             let meter = meter.get_or_insert_with(|| {
                 // With several files, the sizes of later ones are unknown.
                 let size = file.size.filter(|_| file.total == Some(1));
-                let mut meter = Meter::new(self.shown, None, size);
+                let mut meter = ProgressMeter::new(self.shown, None, size);
                 meter.listen();
                 meter
             });
@@ -120,7 +122,7 @@ impl Subcommand for ReceiveArgs {
         }
         let missing = handed.as_ref().map_or(0, |handed| handed.missing);
         let so_far = SoFar { bytes: moved, ..receiving.so_far };
-        let mut counts = Counts::of(handed, &so_far, &self.from, Vec::new());
+        let mut counts = TransferCounts::of(handed, &so_far, &self.from, Vec::new());
         let seen = counts.seen();
         let lacking = match (seen, missing) {
             (0, _) => Some("the sender sent nothing".to_owned()),
@@ -131,14 +133,19 @@ impl Subcommand for ReceiveArgs {
             )),
         };
         if let Some(lacking) = lacking {
-            counts.end(Failure::new(Exit::Failed, format!("'{}': {lacking}", self.from)));
+            counts.end(CommandFailure::new(Exit::Failed, format!("'{}': {lacking}", self.from)));
         }
-        let account = Account {
+        let account = TransferAccount {
             did: "received",
             shown: self.shown,
             verbose: self.verbose,
             on_stderr: self.destination.as_os_str() == "-",
-            way: Way::of(&counts.from_open, counts.bytes, receiver.mechanism(), receiver.tuning()),
+            way: UsedMethod::of(
+                &counts.from_open,
+                counts.bytes,
+                receiver.mechanism(),
+                receiver.tuning(),
+            ),
             notes: &receiving.notes,
             choice: None,
             skipped: receiver.skipped(),
@@ -156,7 +163,7 @@ fn called(
     args: &ReceiveArgs,
     address: &Address,
     options: &Options,
-) -> Result<(Receiver, Clock), Failure> {
+) -> Result<(Receiver, TransferClock), CommandFailure> {
     let listener = Listener::bind(address).map_err(|error| failure(&error, &args.from))?;
     let deadline = Instant::now().checked_add(args.wait);
     let refused = &mut |process, error: &Error| {
@@ -170,12 +177,12 @@ fn called(
     };
     let receiver = Receiver::accept(&listener, options, deadline, refused);
     match receiver {
-        Ok(receiver) => Ok((receiver, Clock::start())),
+        Ok(receiver) => Ok((receiver, TransferClock::start())),
         Err(_) if is_interrupted() => Err(failure(&Error::Timeout, &args.from)),
         Err(Error::Timeout) => {
             let message = format!("'{}': no sender", args.from);
             let hint = format!("start `thalweg send --to {}`, or use --wait", args.from);
-            Err(Failure::new(Exit::Failed, message).hint(hint))
+            Err(CommandFailure::new(Exit::Failed, message).hint(hint))
         }
         Err(error) => Err(failure(&error, &args.from)),
     }
@@ -209,13 +216,13 @@ struct Receiving<'a> {
     in_folder: bool,
     so_far: SoFar,
     /// The profile, loaded for the first open file.
-    saved: Option<Saved>,
+    saved: Option<SavedProfile>,
     /// Messages from the drivers of open files.
     notes: Vec<String>,
 }
 
 impl<'a> Receiving<'a> {
-    fn of(args: &'a ReceiveArgs) -> Result<Self, Failure> {
+    fn of(args: &'a ReceiveArgs) -> Result<Self, CommandFailure> {
         let path = args.destination.clone();
         let in_folder = path.is_dir();
         let single =
@@ -247,7 +254,7 @@ impl<'a> Receiving<'a> {
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);
         match opened {
             Ok(destination) => Ok(Incoming::new(destination, path)),
-            Err(error) => Err(Failure::of_destination(error, &path).one_line()),
+            Err(error) => Err(CommandFailure::of_destination(error, &path).one_line()),
         }
     }
 }
@@ -262,7 +269,8 @@ impl Sink for Receiving<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let Some(now) = &mut self.current else { return Ok(()) };
         let written = now.destination.write(bytes, &interrupt::check);
-        written.map_err(|error| Failure::of_destination(error.into(), &now.path).one_line())?;
+        written
+            .map_err(|error| CommandFailure::of_destination(error.into(), &now.path).one_line())?;
         now.bytes += bytes.len() as u64;
         Ok(())
     }
@@ -272,7 +280,7 @@ impl Sink for Receiving<'_> {
         if let Some(Incoming { mut destination, path, bytes, opened }) = self.current.take() {
             inherit(&mut destination, InheritFrom::Anyone);
             let published = destination.publish_synced(self.args.durable.wanted());
-            published.map_err(|error| Failure::of_destination(error, &path).one_line())?;
+            published.map_err(|error| CommandFailure::of_destination(error, &path).one_line())?;
             so_far.whole += bytes;
             if let Some(by) = opened {
                 let FromOpen { files, bytes: before, .. } = so_far.from_open;
@@ -312,7 +320,8 @@ impl Sink for Receiving<'_> {
             needs: Guarantees::COPIED,
         };
         let wanted = !self.args.no_profile;
-        let saved = self.saved.get_or_insert_with(|| Saved::use_if_current(wanted, Moves::Streams));
+        let saved =
+            self.saved.get_or_insert_with(|| SavedProfile::use_if_current(wanted, Moves::Streams));
         let facts = Facts { len: Some(size), ..Facts::of(&transfer) };
         let plan = Plan::make(&facts, &Request::default(), saved.current.as_ref());
         if let Some(reason) = plan.impossible {

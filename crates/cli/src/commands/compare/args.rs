@@ -122,7 +122,7 @@ impl FailIf {
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputForm {
     Text,
     Json,
     Markdown,
@@ -132,7 +132,7 @@ pub enum Form {
 /// An output format, and the file to write.
 #[derive(Clone, Debug)]
 pub struct Export {
-    pub form: Form,
+    pub form: OutputForm,
     pub file: Option<PathBuf>,
 }
 
@@ -143,9 +143,9 @@ impl Export {
             None => (text, None),
         };
         let form = match form {
-            "csv" => Form::Csv,
-            "json" => Form::Json,
-            "markdown" => Form::Markdown,
+            "csv" => OutputForm::Csv,
+            "json" => OutputForm::Json,
+            "markdown" => OutputForm::Markdown,
             _ => return Err(format!("unknown format '{form}'; expected csv, json or markdown")),
         };
         if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {

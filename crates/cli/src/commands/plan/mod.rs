@@ -21,18 +21,18 @@ pub use args::PlanArgs;
 use super::Subcommand;
 use crate::{
     endpoint_arg::EndpointArg,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         paint, quantity,
         table::{render, table},
         text::{print, print_json},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 impl Subcommand for PlanArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(facts) = processes::facts(self) {
             return processes::run(self, &facts, color);
         }
@@ -46,7 +46,7 @@ impl Subcommand for PlanArgs {
         };
         let mut request = Request { stepwise: self.stepwise, ..self.choice.request() };
         let untried = try_all(&source, &sink, &mut request).err();
-        let saved = Saved::find(!self.choice.no_profile);
+        let saved = SavedProfile::find(!self.choice.no_profile);
         let plan = Plan::make(&facts, &request, saved.current.as_ref());
         let [kernels, fills] = kernels(&facts, &request, &saved);
         if self.json {
@@ -81,7 +81,7 @@ impl Subcommand for PlanArgs {
 
 /// Returns the kernels by size for copies within memory, which need no system call: those that copy, and those that
 /// fill.
-fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
+fn kernels(facts: &Facts, request: &Request, saved: &SavedProfile) -> [Vec<Band>; 2] {
     match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
             profile.kernel_bands(request.load, request.prefer),
