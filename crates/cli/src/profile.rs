@@ -142,7 +142,7 @@ impl SavedProfile {
             }
             (None, Some(broken)) => format!("not used: {broken}"),
             (None, None) if self.stale.is_empty() => {
-                format!("{path} does not exist; run `thalweg tune` to create it")
+                "none; run `thalweg tune` to create it".to_owned()
             }
             (None, None) => {
                 let stale: Vec<String> = self.stale.iter().map(ToString::to_string).collect();

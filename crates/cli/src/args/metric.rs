@@ -12,7 +12,7 @@ pub struct MetricArgs {
     /// Compare by wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
     #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = Metric::parse)]
     metric: Metric,
-    /// BetterArg direction [default: higher for a printed number, lower otherwise]
+    /// Better direction [default: higher for a printed number, lower otherwise]
     #[arg(long, value_name = "WHICH", value_enum)]
     better: Option<BetterArg>,
 }

@@ -18,7 +18,7 @@ pub use hash::HashName;
 pub use metric::{MetricArgs, words};
 pub use progress::{ProgressArgs, ProgressWhen};
 
-/// ProgressWhen to colour.
+/// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// If standard output is a terminal

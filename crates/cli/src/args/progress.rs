@@ -9,7 +9,7 @@ use super::flag;
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct ProgressArgs {
-    /// ProgressWhen to show progress on standard error
+    /// When to show progress on standard error
     #[arg(long, value_name = "WHEN", env = "THALWEG_PROGRESS", hide_env = true)]
     #[arg(value_enum, default_value_t = ProgressWhen::Auto, default_missing_value = "always")]
     #[arg(num_args = 0..=1, require_equals = true)]
@@ -35,7 +35,7 @@ impl ProgressArgs {
     }
 }
 
-/// ProgressWhen to show progress.
+/// When to show progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressWhen {
     /// If standard error is a terminal

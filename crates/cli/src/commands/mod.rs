@@ -156,7 +156,7 @@ impl Cli {
 const EXAMPLES: &str = "\
 Examples:
   thalweg copy -a photos/ /backup/         copy a directory with all attributes
-  thalweg copy --tune big.iso /mnt/usb/    measure first, then use the fastest method
+  thalweg copy --tune big.iso /mnt/usb/    measure, then use the fastest method
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, and larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`
   thalweg serve photos/                    share a directory over HTTP

@@ -64,7 +64,9 @@ fn parts(state: &MeterState) -> Vec<LinePart> {
     if let Some(tree) = &state.tree {
         let done = tree.settled.files;
         part(
-            tree.total.map_or(format!("{done} files"), |all| format!("{done}/{} files", all.files)),
+            tree.total.map_or(quantity::count(done, "file", "files"), |all| {
+                format!("{done}/{} files", all.files)
+            }),
             6,
         );
     }

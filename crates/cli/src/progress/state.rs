@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_tree::{Progress, Total};
 
-use crate::output::quantity;
+use crate::output::{quantity, summary_words::RATED};
 
 /// Period over which the current rate is averaged.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -138,7 +138,10 @@ impl MeterState {
     /// Returns text such as `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 8.0 s, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
         let took = quantity::duration(self.elapsed());
-        let mut text = format!("{} in {took}, {}", quantity::bytes(self.moved), self.rate());
+        let mut text = format!("{} in {took}", quantity::bytes(self.moved));
+        if self.moved >= RATED {
+            let _ = write!(text, ", {}", self.rate());
+        }
         if let Some(percent) = self.percent() {
             let _ = write!(text, ", {percent} %");
         }

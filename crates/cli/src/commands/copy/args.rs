@@ -279,7 +279,7 @@ impl Verify {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg copy --tune big.iso /mnt/usb/      measure, then use the fastest method
+  thalweg copy --tune big.iso /mnt/usb/      use the fastest method
   thalweg copy -a --jobs 4 photos/ /backup/  a directory with all attributes
   thalweg copy --resume -a photos/ /backup/  continue after an interruption
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/

@@ -2,22 +2,20 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, Metadata},
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    fs::{self, Metadata},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
-use thalweg_core::{End, Profile, shown};
+use thalweg_core::{Profile, shown};
 use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
-use thalweg_tree::{
-    CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
-};
+use thalweg_tree::{CopyOptions, Ending, Error, Halt, Refusal, TreeReport, manifest::make_of};
 
-use super::{Subcommand, manifest, stream::StreamCopy, verify::Findings};
+use super::{Subcommand, manifest, verify::Findings};
 use crate::{
-    exit::{CommandFailure, Exit, INPUT, OUTPUT},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::JsonAnswer,
@@ -25,7 +23,6 @@ use crate::{
     },
     profile::{Moves, SavedProfile},
     progress::{Counting, ProgressMeter},
-    stdio,
 };
 
 mod args;
@@ -34,6 +31,7 @@ mod fleet;
 mod left;
 mod options;
 mod shard;
+mod streams;
 mod summary;
 mod tuning;
 mod watcher;
@@ -41,7 +39,8 @@ mod watcher;
 pub use args::CopyArgs;
 use chosen::SourceSelection;
 pub use fleet::of_worker;
-use left::Leftovers;
+use left::CopyLeftovers;
+use streams::{from_standard_input, to_standard_output};
 use watcher::CopyWatcher;
 
 /// Largest file, in bytes, that is usually copied in a moment.
@@ -133,95 +132,6 @@ fn without_slashes(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |at| at + 1);
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
-}
-
-/// Executes `copy FILE -`.
-fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, CommandFailure> {
-    let usage = |message: &str| Err(CommandFailure::new(Exit::Usage, message));
-    let [path] = sources else { return usage("cannot copy several sources to standard output") };
-    let reads_back = args.verify.is_some() || args.manifest.is_some();
-    if reads_back || args.resume || args.target_directory.is_some() {
-        return usage("--verify, --manifest, --resume and -t cannot be used with standard output");
-    }
-    if args.tune {
-        complain("--tune is ignored: standard output cannot be written twice");
-    }
-    if args.dry_run {
-        let from = if is_dash(path) { INPUT.to_owned() } else { format!("'{}'", shown(path)) };
-        if !is_dash(path) {
-            fs::metadata(path).map_err(|e| CommandFailure::of_io("stat", &from, &e))?;
-        }
-        return print(&format!("would copy {from} -> {OUTPUT}\n")).map(|()| Exit::Done);
-    }
-    let sink = stdio::output()?;
-    let (name, file) = if is_dash(path) {
-        (INPUT.to_owned(), None)
-    } else {
-        let name = shown(path).to_string();
-        let file = File::open(path).map_err(|e| CommandFailure::of_io("open", &name, &e))?;
-        (name, Some(file))
-    };
-    let source = match &file {
-        Some(file) => {
-            End::of(file.as_fd()).map_err(|e| CommandFailure::of_call("fstat", &name, e))?
-        }
-        None => stdio::input()?,
-    };
-    let stream = StreamCopy {
-        choice: &args.choice,
-        shown: args.shown,
-        label: None,
-        limit: args.limit,
-        verbose: args.is_verbose(),
-        source,
-        source_name: name,
-        sink,
-        sink_name: OUTPUT.to_owned(),
-        len: None,
-        expected: stdio::left_in(&source),
-    };
-    stream.run()
-}
-
-/// Executes `copy - FILE`. Standard input is opened by name, like any other source.
-fn from_standard_input(
-    args: &CopyArgs,
-    options: CopyOptions,
-    sources: &[PathBuf],
-    destination: &Path,
-    color: bool,
-) -> Result<Exit, CommandFailure> {
-    let usage = |message: &str| Err(CommandFailure::new(Exit::Usage, message));
-    if sources.len() > 1 {
-        return usage("cannot copy standard input together with other sources");
-    }
-    if args.interactive || args.recursive || args.kept.archive || args.resume {
-        return usage("-i, -r, -a and --resume cannot be used with standard input");
-    }
-    if args.target_directory.is_some() || destination.is_dir() {
-        return usage("standard input has no name: the destination must be a file");
-    }
-    let input = stdio::input()?;
-    if !args.dry_run {
-        stdio::enlarge(&input);
-    }
-    let Some(source) = stdio::reopenable(&input) else {
-        let message = "standard input is a socket, or a partly read file";
-        return Err(
-            CommandFailure::new(Exit::Unsupported, message).hint("use `thalweg pipe > DST`")
-        );
-    };
-    let options = CopyOptions {
-        dereference: Some(Dereference::Always),
-        target: Target::Exact,
-        new_mode: Some(0o666),
-        ..options
-    };
-    let exit = CopyRun::new(args, color, &[source], destination).copy(options)?;
-    if !args.dry_run {
-        stdio::skip_all(&input);
-    }
-    Ok(exit)
 }
 
 struct CopyRun<'r> {
@@ -401,7 +311,7 @@ impl<'r> CopyRun<'r> {
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, CommandFailure> {
-        let left = Leftovers::of(report, self.args.resume, self.makes_folder);
+        let left = CopyLeftovers::of(report, self.args.resume, self.makes_folder);
         match report.halted {
             Some(Halt::Cancelled) => {
                 return Err(interrupt::failure(&left.state()).hint(left.hint()));

@@ -9,13 +9,13 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use thalweg_channel::{
     Address, Error, Link,
     bulk::{self, Item, Options, Pace, Sender, by_name},
 };
-use thalweg_core::{Tuning, shown};
+use thalweg_core::{Tuning, cadence::RETRY_PAUSE, shown};
 use thalweg_sys::{Errno, io};
 
 use super::{
@@ -37,8 +37,6 @@ mod args;
 
 pub use args::SendArgs;
 
-/// Interval between attempts to connect to a listener.
-const AGAIN: Duration = Duration::from_millis(20);
 /// From `linux/magic.h`. Files in sysfs report the size of a page and contain fewer bytes.
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
@@ -216,7 +214,7 @@ fn call(
                 if !is_interrupted()
                     && deadline.is_none_or(|deadline| Instant::now() < deadline) =>
             {
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_PAUSE);
             }
             Err(error) => return Err(failure(&error, &args.to)),
         }
@@ -240,7 +238,7 @@ fn connect(
                     let hint = format!("start `thalweg receive --from {}`, or use --wait", args.to);
                     return Err(CommandFailure::new(Exit::Failed, message).hint(hint));
                 }
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_PAUSE);
             }
             answer => return answer.map_err(|error| failure(&error, &args.to)),
         }

@@ -76,27 +76,7 @@ fn tune(
         return Err(CommandFailure::new(Exit::Unsupported, why));
     };
     Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
-    let bar = bar(args.json);
-    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
-    bar.finish_and_clear();
-    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
-    for trouble in &found.troubles {
-        complain(trouble);
-    }
-    if let Some(met) = screen::other_work(&found.met) {
-        complain(&met);
-    }
-    if found.cells.is_empty() {
-        let failure =
-            CommandFailure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
-        let was_busy = found.met.left_out > 0;
-        return Err(failure.hint(if was_busy {
-            "use --assume-idle on a busy machine"
-        } else {
-            ""
-        }));
-    }
+    let found = measure(args, plan)?;
     // Results that cannot be saved are still shown.
     let kept = keep(&found, saved, path);
     let mut fresh = Profile::new();
@@ -128,6 +108,32 @@ fn tune(
     }
     kept?;
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Measures, and reports problems. Fails if there is no result.
+fn measure(args: &TuneArgs, plan: &Plan<'_>) -> Result<SurveyResult, CommandFailure> {
+    let bar = bar(args.json);
+    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
+    bar.finish_and_clear();
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
+    for trouble in &found.troubles {
+        complain(trouble);
+    }
+    if let Some(met) = screen::other_work(&found.met) {
+        complain(&met);
+    }
+    if found.cells.is_empty() {
+        let failure =
+            CommandFailure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
+        let was_busy = found.met.left_out > 0;
+        return Err(failure.hint(if was_busy {
+            "use --assume-idle on a busy machine"
+        } else {
+            ""
+        }));
+    }
+    Ok(found)
 }
 
 /// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
