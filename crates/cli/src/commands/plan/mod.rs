@@ -25,6 +25,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         paint, quantity,
+        ratio::{NOT_ENOUGH, says_nothing},
         table::{render, table},
         text::{print, print_json},
     },
@@ -203,7 +204,7 @@ impl Details<'_> {
         }
         let _ = write!(text, "\nreason: {}", why.trim_start_matches("not measured: "));
         if let Some(evidence) = &verdict.evidence {
-            let _ = write!(text, "; {}", (self.cite)(evidence));
+            let _ = write!(text, "; {}", self.evidence(evidence));
         }
         text.push('\n');
         if let Some(turns) = &plan.turns {
@@ -225,6 +226,11 @@ impl Details<'_> {
         text
     }
 
+    /// Formats a measurement, unless its interval is too wide to be informative.
+    fn evidence(&self, evidence: &Evidence) -> String {
+        if says_nothing(&evidence.wall) { NOT_ENOUGH.to_owned() } else { (self.cite)(evidence) }
+    }
+
     /// Formats a row for every mechanism.
     fn verdicts(&self) -> String {
         let mut text = String::new();
@@ -237,7 +243,7 @@ impl Details<'_> {
                 verdict.mechanism.to_owned(),
                 verdict_text(verdict),
                 self.plan.expected(verdict).map_or("-".to_owned(), |ns| expected(ns, self.size)),
-                verdict.evidence.as_ref().map_or("-".to_owned(), self.cite),
+                verdict.evidence.as_ref().map_or("-".to_owned(), |one| self.evidence(one)),
             ]);
         }
         let chosen = self.plan.chosen().map(|verdict| verdict.mechanism);

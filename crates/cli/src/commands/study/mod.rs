@@ -126,10 +126,10 @@ fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Co
                 }
             });
             print(&texts.collect::<Vec<_>>().join("\n"))?;
-            if !args.verbose {
-                print("hint: -v shows reasons and measurements\n")?;
+            if all.len() > 1 {
+                print(&tables::summary(all, color))?;
             }
-            if all.len() > 1 { print(&tables::summary(all, color)) } else { Ok(()) }
+            print(if args.verbose { "" } else { "hint: -v shows reasons and measurements\n" })
         }
     }
 }
