@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf};
 use crate::support::{Scratch, bytes, interrupted, run, schema::faults, thalweg};
 
 fn docs() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference"))
 }
 
 fn schema(name: &str) -> Value {
@@ -91,7 +91,7 @@ fn plans_lists_and_looks_print_what_their_schemas_say() {
         let ran = run(thalweg().args(words));
         expect(name, &ran.all_json());
     }
-    let studies = docs().join("../studies");
+    let studies = docs().join("../../studies");
     let ran = run(thalweg().args(["study", "--json"]).env("THALWEG_STUDIES", studies));
     expect("studies", &ran.expect(0).all_json());
 }
@@ -111,7 +111,7 @@ fn a_study_that_was_run_prints_what_its_schema_says_and_kept_results_hold_it() {
     command.args(["study", "900.toml", "--quick", "--json", "--no-save", "--at", "."]);
     command.args(["--sessions", "2", "--rounds", "3", "--sample", "1ms", "--pause", "0s"]);
     expect("study", &run(command.current_dir(here.path())).expect(0).all_json());
-    let results = fs::read_dir(docs().join("../studies/results")).unwrap();
+    let results = fs::read_dir(docs().join("../../studies/results")).unwrap();
     let inside =
         |path: PathBuf| fs::read_dir(path).into_iter().flatten().map(|one| one.unwrap().path());
     let files = results.flat_map(|one| inside(one.unwrap().path())).flat_map(inside);
