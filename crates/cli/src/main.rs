@@ -139,26 +139,26 @@ fn command() -> clap::Command {
 mod tests {
     use super::*;
 
-    /// A parser with all that is filled in when it parses, as text that two can be compared by.
-    fn told(mut parser: clap::Command) -> String {
+    /// Returns the complete help of a parser, to compare two parsers.
+    fn help_of(mut parser: clap::Command) -> String {
         parser.build();
         parser.render_long_help().to_string()
     }
 
     #[test]
-    fn a_command_parsed_alone_has_the_options_it_has_among_the_others() {
+    fn a_parser_of_one_command_has_all_its_options() {
         let whole = Cli::command();
         for among in whole.get_subcommands() {
             let name = among.get_name();
             let alone = parser_of(name).expect("every command has its own parser");
             let [alone] = alone.get_subcommands().collect::<Vec<_>>()[..] else { panic!("{name}") };
-            assert_eq!(told(alone.clone()), told(among.clone()));
+            assert_eq!(help_of(alone.clone()), help_of(among.clone()));
         }
         assert!(parser_of("explain").is_none() && parser_of("--help").is_none());
     }
 
     #[test]
-    fn what_one_parser_does_not_understand_is_told_as_the_whole_one_tells_it() {
+    fn an_error_of_one_parser_equals_that_of_the_complete_parser() {
         for line in ["copy --no-such a b", "copy --help", "copy -h", "copy", "list --color", "plan"]
         {
             let words: Vec<OsString> =

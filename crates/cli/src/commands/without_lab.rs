@@ -50,6 +50,6 @@ pub mod copies {
     }
 
     pub fn printed(_: &Option<()>) -> String {
-        "  its thresholds are not known: this build has no lab\n".to_owned()
+        "  thresholds unknown: this build has no lab\n".to_owned()
     }
 }

@@ -9,8 +9,8 @@ use crate::output::quantity;
 
 /// Returns the width of the terminal on standard error, minus the last column: a cursor there may wrap.
 pub fn width() -> usize {
-    let told = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
-    told.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
+    let size = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
+    size.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
 }
 
 /// A part of the line. If space is short, the part with the highest `goes` is dropped first.

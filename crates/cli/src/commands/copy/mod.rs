@@ -71,7 +71,7 @@ impl Subcommand for CopyArgs {
         if sources.iter().any(|source| is_dash(source)) {
             return from_standard_input(self, options, &sources, &destination, color);
         }
-        CopyRun::new(self, color, &sources, &destination).copy(options)
+        CopyCommand::new(self, color, &sources, &destination).copy(options)
     }
 }
 
@@ -134,7 +134,7 @@ fn without_slashes(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-struct CopyRun<'r> {
+struct CopyCommand<'r> {
     args: &'r CopyArgs,
     color: bool,
     sources: &'r [PathBuf],
@@ -149,7 +149,7 @@ struct CopyTuning {
     kept: Option<PathBuf>,
 }
 
-impl<'r> CopyRun<'r> {
+impl<'r> CopyCommand<'r> {
     fn new(args: &'r CopyArgs, color: bool, sources: &'r [PathBuf], destination: &'r Path) -> Self {
         let into = args.target_directory.is_some() || args.no_target_directory;
         let makes_folder = !into && !destination.is_dir() && sources.iter().all(|s| s.is_dir());

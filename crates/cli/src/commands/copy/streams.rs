@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::{End, shown};
 use thalweg_tree::{CopyOptions, Dereference, Target};
 
-use super::{CopyArgs, CopyRun, is_dash};
+use super::{CopyArgs, CopyCommand, is_dash};
 use crate::{
     commands::stream::StreamCopy,
     exit::{CommandFailure, Exit, INPUT, OUTPUT},
@@ -98,7 +98,7 @@ pub fn from_standard_input(
         new_mode: Some(0o666),
         ..options
     };
-    let exit = CopyRun::new(args, color, &[source], destination).copy(options)?;
+    let exit = CopyCommand::new(args, color, &[source], destination).copy(options)?;
     if !args.dry_run {
         stdio::skip_all(&input);
     }

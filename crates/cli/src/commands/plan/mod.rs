@@ -62,7 +62,9 @@ impl Subcommand for PlanArgs {
         } else {
             let details = Details { plan: &plan, size: facts.len, cite: &evidence_text, color };
             let mut text = match (facts.source.kind, facts.sink.kind) {
-                (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
+                (Kind::Memory, Kind::Memory) => {
+                    paint::strong(&kernel_answer(&kernels, facts.len), color) + "\n"
+                }
                 _ => details.answer(),
             };
             text += &ends_text(&source, &sink, untried.as_ref());
@@ -95,12 +97,12 @@ fn kernels(facts: &Facts, request: &Request, saved: &SavedProfile) -> [Vec<Band>
 /// Formats the answer for copies within memory, which need no system call.
 fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
     match (size.and_then(|size| Band::of(bands, size)), bands) {
-        (Some(band), _) => format!("copy kernel {}\n", band.kernel),
-        (None, []) => "memcpy of libc (no kernel measured)\n".to_owned(),
+        (Some(band), _) => format!("copy kernel {}", band.kernel),
+        (None, []) => "memcpy of libc (no kernel measured)".to_owned(),
         (None, bands) => {
             let each: Vec<String> =
                 bands.iter().map(|b| format!("{} up to {}", b.kernel, Size(b.upto))).collect();
-            format!("copy kernels {}\n", each.join(", "))
+            format!("copy kernels {}", each.join(", "))
         }
     }
 }

@@ -79,19 +79,19 @@ enum PreserveFlag {
 impl PreserveArgs {
     /// Applies `-a`.
     pub fn archive(&mut self) {
-        self.hear(PreserveFlag::Archive);
+        self.apply(PreserveFlag::Archive);
     }
 
     /// Applies `-p`.
     pub fn usual(&mut self) {
         for attribute in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps] {
-            self.hear(PreserveFlag::Keep(attribute));
+            self.apply(PreserveFlag::Keep(attribute));
         }
     }
 
-    fn hear(&mut self, said: PreserveFlag) {
+    fn apply(&mut self, flag: PreserveFlag) {
         let keep = &mut self.preserve;
-        match said {
+        match flag {
             PreserveFlag::Archive => {
                 self.archive = true;
                 self.dereference = Some(Dereference::Never);
@@ -131,7 +131,7 @@ impl PreserveArgs {
 impl FromArgMatches for PreserveArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let mut said = Vec::new();
+        let mut flags_given = Vec::new();
         for (id, what) in [
             ("archive", PreserveFlag::Archive),
             ("links", PreserveFlag::Links),
@@ -140,18 +140,19 @@ impl FromArgMatches for PreserveArgs {
             ("dereference_args", PreserveFlag::Follow(Dereference::CommandLine)),
         ] {
             if given(id) {
-                said.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, what)));
+                flags_given
+                    .extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, what)));
             }
         }
         let flags = KeptFlags::from_arg_matches(matches)?;
         let keep = flags.preserve.into_iter().map(PreserveFlag::Keep);
         let drop = flags.no_preserve.into_iter().map(PreserveFlag::Drop);
-        said.extend(matches.indices_of("preserve").into_iter().flatten().zip(keep));
-        said.extend(matches.indices_of("no_preserve").into_iter().flatten().zip(drop));
-        said.sort_by_key(|(at, _)| *at);
+        flags_given.extend(matches.indices_of("preserve").into_iter().flatten().zip(keep));
+        flags_given.extend(matches.indices_of("no_preserve").into_iter().flatten().zip(drop));
+        flags_given.sort_by_key(|(at, _)| *at);
         let mut kept = Self::default();
-        for (_, what) in said {
-            kept.hear(what);
+        for (_, what) in flags_given {
+            kept.apply(what);
         }
         Ok(kept)
     }
