@@ -13,7 +13,7 @@ use thalweg_core::{End, EndFacts, Kind, shown};
 use thalweg_sys::host::filesystem;
 
 use crate::{
-    exit::{Failure, INPUT, OUTPUT},
+    exit::{CommandFailure, INPUT, OUTPUT},
     output::quantity,
     stdio,
 };
@@ -34,7 +34,7 @@ pub struct EndpointArg {
 
 impl EndpointArg {
     /// Examines the source. It must exist and be readable.
-    pub fn of_source(path: &Path) -> Result<Self, Failure> {
+    pub fn of_source(path: &Path) -> Result<Self, CommandFailure> {
         if path.as_os_str() == "-" {
             let end = stdio::input()?;
             return Ok(Self { size: stdio::left_in(&end), ..Self::inherited(INPUT, &end) });
@@ -43,17 +43,18 @@ impl EndpointArg {
             return Ok(end);
         }
         let name = path.display().to_string();
-        let fd = look_at(path).map_err(|e| Failure::of_call("open", &name, e))?;
-        let end = Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e))?;
+        let fd = look_at(path).map_err(|e| CommandFailure::of_call("open", &name, e))?;
+        let end =
+            Self::of_open(path, &fd).map_err(|e| CommandFailure::of_call("stat", &name, e))?;
         if end.facts.kind == Kind::File && end.assumed.is_none() {
             let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-            readable.map_err(|e| Failure::of_call("open", &name, e))?;
+            readable.map_err(|e| CommandFailure::of_call("open", &name, e))?;
         }
         Ok(end)
     }
 
     /// Examines the sink. It need not exist, but its directory must.
-    pub fn of_sink(path: &Path) -> Result<Self, Failure> {
+    pub fn of_sink(path: &Path) -> Result<Self, CommandFailure> {
         if path.as_os_str() == "-" {
             let end = stdio::output();
             let end = end?;
@@ -64,15 +65,18 @@ impl EndpointArg {
         }
         let name = path.display().to_string();
         match look_at(path) {
-            Ok(fd) => Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e)),
+            Ok(fd) => {
+                Self::of_open(path, &fd).map_err(|e| CommandFailure::of_call("stat", &name, e))
+            }
             Err(Errno::NOENT) => {
                 let folder = folder_of(path);
                 let shown = folder.display().to_string();
-                let fd = look_at(&folder).map_err(|e| Failure::of_call("open", &shown, e))?;
+                let fd =
+                    look_at(&folder).map_err(|e| CommandFailure::of_call("open", &shown, e))?;
                 let facts = file_on(&fd);
                 Ok(Self { name, facts, folder, size: None, assumed: Some("does not exist yet") })
             }
-            Err(errno) => Err(Failure::of_call("open", &name, errno)),
+            Err(errno) => Err(CommandFailure::of_call("open", &name, errno)),
         }
     }
 

@@ -64,7 +64,7 @@ impl From<Exit> for ExitCode {
 
 /// The reason why a command did not complete.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandFailure {
     pub exit: Exit,
     /// Operation, file and reason; empty if everything was already reported.
     pub message: String,
@@ -72,7 +72,7 @@ pub struct Failure {
     pub hint: String,
 }
 
-impl Failure {
+impl CommandFailure {
     /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: String::new() }
@@ -108,7 +108,7 @@ impl Failure {
     }
 }
 
-impl Failure {
+impl CommandFailure {
     /// Creates the failure of opening, writing or publishing a destination.
     pub fn of_destination(error: DestinationError, path: &Path) -> Self {
         let name = quoted(path);
@@ -135,9 +135,9 @@ impl Failure {
 }
 
 /// Creates the failure of a transfer between two named ends: file, reason, offset and hint.
-pub fn transfer_failure(error: &Error, source: &str, sink: &str) -> Failure {
+pub fn transfer_failure(error: &Error, source: &str, sink: &str) -> CommandFailure {
     let message = error.between(&named(source), &named(sink));
-    Failure::new(Exit::Failed, message).hint(advice(error.errno))
+    CommandFailure::new(Exit::Failed, message).hint(advice(error.errno))
 }
 
 /// Quotes a file name. Standard input and output are not quoted.

@@ -15,7 +15,7 @@ use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 use thalweg_sys::signal;
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::text::complain,
 };
 
@@ -64,8 +64,8 @@ pub fn is_interrupted() -> bool {
 }
 
 /// Returns the failure of an interrupted command; `state` describes what it leaves behind.
-pub fn failure(state: &str) -> Failure {
-    Failure::new(Exit::Failed, format!("interrupted; {state}"))
+pub fn failure(state: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("interrupted; {state}"))
 }
 
 fn wait() {

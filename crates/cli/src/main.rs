@@ -25,7 +25,7 @@ use thalweg_sys::signal;
 
 use args::shown_in_help;
 use commands::{Cli, parser_of};
-use exit::{Exit, Failure, OUTPUT};
+use exit::{CommandFailure, Exit, OUTPUT};
 use output::text;
 
 /// Stack size that a command may need. The limit on the first thread's stack, `ulimit -s`, can be lower.
@@ -55,7 +55,7 @@ fn run() -> ExitCode {
     stdio::disarm_closed();
     // Without this, SIGXFSZ would kill the process before it can report or clean up.
     let _ = signal::ignore_sigxfsz();
-    let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
+    let hidden = cpu::hidden().map_err(|error| CommandFailure::new(Exit::Usage, error));
     let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|failure| text::report(&failure));
     let lost = text::lost().map_or(Exit::Done, |failure| text::report(&failure));
     let exit = if exit == Exit::Done { lost } else { exit };
@@ -63,14 +63,14 @@ fn run() -> ExitCode {
 }
 
 /// Prints the help or the version on standard output, or the usage error on standard error.
-fn help_or_usage(error: &clap::Error) -> Result<Exit, Failure> {
+fn help_or_usage(error: &clap::Error) -> Result<Exit, CommandFailure> {
     if error.use_stderr() {
         let _ = error.print();
         return Ok(Exit::Usage);
     }
     stdio::expect_open(1, OUTPUT)?;
     let written = error.print().and_then(|()| io::stdout().flush());
-    written.map(|()| Exit::Done).map_err(|e| Failure::of_io("write", OUTPUT, &e))
+    written.map(|()| Exit::Done).map_err(|e| CommandFailure::of_io("write", OUTPUT, &e))
 }
 
 /// Parses the command line: a plain one without clap, otherwise with the parser of one command if the first word is a
@@ -139,26 +139,26 @@ fn command() -> clap::Command {
 mod tests {
     use super::*;
 
-    /// A parser with all that is filled in when it parses, as text that two can be compared by.
-    fn told(mut parser: clap::Command) -> String {
+    /// Returns the complete help of a parser, to compare two parsers.
+    fn help_of(mut parser: clap::Command) -> String {
         parser.build();
         parser.render_long_help().to_string()
     }
 
     #[test]
-    fn a_command_parsed_alone_has_the_options_it_has_among_the_others() {
+    fn a_parser_of_one_command_has_all_its_options() {
         let whole = Cli::command();
         for among in whole.get_subcommands() {
             let name = among.get_name();
             let alone = parser_of(name).expect("every command has its own parser");
             let [alone] = alone.get_subcommands().collect::<Vec<_>>()[..] else { panic!("{name}") };
-            assert_eq!(told(alone.clone()), told(among.clone()));
+            assert_eq!(help_of(alone.clone()), help_of(among.clone()));
         }
         assert!(parser_of("explain").is_none() && parser_of("--help").is_none());
     }
 
     #[test]
-    fn what_one_parser_does_not_understand_is_told_as_the_whole_one_tells_it() {
+    fn an_error_of_one_parser_equals_that_of_the_complete_parser() {
         for line in ["copy --no-such a b", "copy --help", "copy -h", "copy", "list --color", "plan"]
         {
             let words: Vec<OsString> =

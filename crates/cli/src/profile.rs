@@ -16,7 +16,7 @@ use thalweg_core::{
 use crate::output::text::complain;
 
 #[derive(Debug, Default)]
-pub struct Saved {
+pub struct SavedProfile {
     /// Path of the profile; `None` without a home directory, or with `--no-profile`.
     pub path: Option<PathBuf>,
     /// The profile, if it matches the current state of this machine.
@@ -57,7 +57,7 @@ impl Moves {
     }
 }
 
-impl Saved {
+impl SavedProfile {
     /// Loads the whole profile, unless `wanted` is `false`.
     pub fn find(wanted: bool) -> Self {
         let Some(path) = Profile::default_path().filter(|_| wanted) else {
@@ -142,7 +142,7 @@ impl Saved {
             }
             (None, Some(broken)) => format!("not used: {broken}"),
             (None, None) if self.stale.is_empty() => {
-                format!("{path} does not exist; run `thalweg tune` to create it")
+                "none; run `thalweg tune` to create it".to_owned()
             }
             (None, None) => {
                 let stale: Vec<String> = self.stale.iter().map(ToString::to_string).collect();
@@ -152,8 +152,8 @@ impl Saved {
     }
 
     /// Returns the state for JSON output.
-    pub fn status(&self) -> Status<'_> {
-        Status {
+    pub fn status(&self) -> ProfileStatus<'_> {
+        ProfileStatus {
             path: self.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
             state: match (&self.current, &self.broken) {
                 (Some(_), _) => "current",
@@ -177,7 +177,7 @@ fn is_expected(path: &Path) -> bool {
 
 /// The state of the profile.
 #[derive(Debug, Serialize)]
-pub struct Status<'s> {
+pub struct ProfileStatus<'s> {
     path: Option<String>,
     state: &'static str,
     entries: usize,

@@ -10,36 +10,37 @@ use std::path::{Path, PathBuf};
 use thalweg_core::{End, Kind, atomic_file::Destination};
 use thalweg_sys::{host, pipe, standard};
 
-use crate::exit::{Exit, Failure, INPUT, OUTPUT};
+use crate::exit::{CommandFailure, Exit, INPUT, OUTPUT};
 
 /// Returns standard input. See [`inherited`].
-pub fn input() -> Result<End<'static>, Failure> {
+pub fn input() -> Result<End<'static>, CommandFailure> {
     expect_open(0, INPUT)?;
-    let end = End::of(stdio::stdin()).map_err(|e| Failure::of_call("fstat", INPUT, e))?;
+    let end = End::of(stdio::stdin()).map_err(|e| CommandFailure::of_call("fstat", INPUT, e))?;
     Ok(inherited(end))
 }
 
 /// Returns standard output. See [`inherited`].
-pub fn output() -> Result<End<'static>, Failure> {
+pub fn output() -> Result<End<'static>, CommandFailure> {
     expect_open(1, OUTPUT)?;
-    let end = End::of(stdio::stdout()).map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
+    let end = End::of(stdio::stdout()).map_err(|e| CommandFailure::of_call("fstat", OUTPUT, e))?;
     Ok(inherited(end))
 }
 
 /// Opens a path for writing; `-` is standard output.
-pub fn destination(path: &Path) -> Result<Destination, Failure> {
+pub fn destination(path: &Path) -> Result<Destination, CommandFailure> {
     if path.as_os_str() != "-" {
-        return Destination::open(path).map_err(|error| Failure::of_destination(error, path));
+        return Destination::open(path)
+            .map_err(|error| CommandFailure::of_destination(error, path));
     }
     expect_open(1, OUTPUT)?;
     let fd = fcntl_dupfd_cloexec(stdio::stdout(), 3);
-    fd.map(Destination::Direct).map_err(|errno| Failure::of_call("fcntl", OUTPUT, errno))
+    fd.map(Destination::Direct).map_err(|errno| CommandFailure::of_call("fcntl", OUTPUT, errno))
 }
 
 /// Returns an error if the descriptor was closed when this process started.
-pub fn expect_open(fd: i32, name: &str) -> Result<(), Failure> {
+pub fn expect_open(fd: i32, name: &str) -> Result<(), CommandFailure> {
     if standard::was_closed(fd) {
-        return Err(Failure::new(Exit::Failed, format!("{name} is closed (EBADF)")));
+        return Err(CommandFailure::new(Exit::Failed, format!("{name} is closed (EBADF)")));
     }
     Ok(())
 }

@@ -26,11 +26,11 @@ pub fn run(text: &[u8]) {
         assert!(entry.path.is_empty() || entry.path.split(|byte| *byte == b'/').all(is_name));
         if checked.is_ok() {
             assert!(there.insert(entry.path.clone()));
-            assert!(entry.path.is_empty() || folders.contains(entry.folder()));
+            assert!(entry.path.is_empty() || folders.contains(entry.directory()));
         }
         match &entry.kind {
             ListedKind::Folder => _ = folders.insert(entry.path.clone()),
-            ListedKind::Link(target) => _ = stays_inside(entry.folder(), target),
+            ListedKind::Link(target) => _ = stays_inside(entry.directory(), target),
             ListedKind::File { .. } => {}
         }
     }

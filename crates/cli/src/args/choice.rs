@@ -11,7 +11,7 @@ use super::flag;
 /// Options that choose the mechanism.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Method")]
-pub struct Choice {
+pub struct MethodArgs {
     /// Use this method, or read and write if it is refused; see `thalweg list`
     #[arg(long, value_name = "NAME", env = "THALWEG_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true)]
@@ -86,7 +86,7 @@ fn mechanism_names() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(MECHANISMS.iter().map(|m| m.info().name))
 }
 
-impl Choice {
+impl MethodArgs {
     /// Returns the request to the planner.
     pub fn request(&self) -> Request {
         Request {

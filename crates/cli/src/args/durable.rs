@@ -16,7 +16,7 @@ pub struct FsyncArgs {
 /// When to sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FsyncWhen {
-    /// Before a file is replaced: it has the old or the new contents after a power failure
+    /// Data of a file before it replaces another file
     #[default]
     Auto,
     /// Everything, before the command ends

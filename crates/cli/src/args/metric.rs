@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use thalweg_measure::arms::command::{self, Metric};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 
 /// A metric with its direction.
 #[derive(Args, Debug)]
@@ -14,12 +14,12 @@ pub struct MetricArgs {
     metric: Metric,
     /// Better direction [default: higher for a printed number, lower otherwise]
     #[arg(long, value_name = "WHICH", value_enum)]
-    better: Option<Better>,
+    better: Option<BetterArg>,
 }
 
 /// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Better {
+enum BetterArg {
     /// Lower numbers are better
     Lower,
     /// Higher numbers are better
@@ -31,8 +31,8 @@ impl MetricArgs {
     pub fn get(&self) -> Metric {
         let mut metric = self.metric.clone();
         match self.better {
-            Some(Better::Lower) => metric.better = command::Better::Lower,
-            Some(Better::Higher) => metric.better = command::Better::Higher,
+            Some(BetterArg::Lower) => metric.better = command::Better::Lower,
+            Some(BetterArg::Higher) => metric.better = command::Better::Higher,
             None => {}
         }
         metric
@@ -40,10 +40,13 @@ impl MetricArgs {
 }
 
 /// Splits a command into words as a shell does, without expansions.
-pub fn words(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
+pub fn words(option: &str, text: &str) -> Result<Vec<OsString>, CommandFailure> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),
-        Some(_) => Err(Failure::new(Exit::Usage, format!("{option}: the command is empty"))),
-        None => Err(Failure::new(Exit::Usage, format!("{option} '{text}': missing closing quote"))),
+        Some(_) => Err(CommandFailure::new(Exit::Usage, format!("{option}: the command is empty"))),
+        None => Err(CommandFailure::new(
+            Exit::Usage,
+            format!("{option} '{text}': missing closing quote"),
+        )),
     }
 }

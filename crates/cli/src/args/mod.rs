@@ -11,12 +11,12 @@ mod metric;
 mod progress;
 
 pub use abbreviated::{Abbreviated, find};
-pub use choice::{Choice, Preference};
+pub use choice::{MethodArgs, Preference};
 pub use durable::FsyncArgs;
 pub use environment::shown_in_help;
 pub use hash::HashName;
 pub use metric::{MetricArgs, words};
-pub use progress::{ProgressArgs, When};
+pub use progress::{ProgressArgs, ProgressWhen};
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

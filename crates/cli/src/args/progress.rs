@@ -11,9 +11,9 @@ use super::flag;
 pub struct ProgressArgs {
     /// When to show progress on standard error
     #[arg(long, value_name = "WHEN", env = "THALWEG_PROGRESS", hide_env = true)]
-    #[arg(value_enum, default_value_t = When::Auto, default_missing_value = "always")]
+    #[arg(value_enum, default_value_t = ProgressWhen::Auto, default_missing_value = "always")]
     #[arg(num_args = 0..=1, require_equals = true)]
-    pub progress: When,
+    pub progress: ProgressWhen,
     /// Print only errors
     #[arg(short, long, env = "THALWEG_QUIET", hide_env = true, value_parser = flag())]
     pub quiet: bool,
@@ -27,9 +27,9 @@ impl ProgressArgs {
     /// them.
     pub fn is_watched(self) -> bool {
         let shown = match self.progress {
-            When::Auto => std::io::stderr().is_terminal(),
-            When::Always => true,
-            When::Never | When::Json => false,
+            ProgressWhen::Auto => std::io::stderr().is_terminal(),
+            ProgressWhen::Always => true,
+            ProgressWhen::Never | ProgressWhen::Json => false,
         };
         shown && !self.quiet
     }
@@ -37,7 +37,7 @@ impl ProgressArgs {
 
 /// When to show progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum When {
+pub enum ProgressWhen {
     /// If standard error is a terminal
     #[default]
     Auto,

@@ -7,7 +7,7 @@ use thalweg_lab::study::carried;
 
 use super::{Cli, Subcommand};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::text::print,
 };
 
@@ -24,7 +24,7 @@ pub struct CompletionsArgs {
 }
 
 impl Subcommand for CompletionsArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let mut script = Vec::new();
         let mut command = with_studies(Cli::command());
         clap_complete::generate(self.shell, &mut command, "thalweg", &mut script);

@@ -9,7 +9,7 @@ use thalweg_tree::fleet::{FleetPhase, FleetStatus, status};
 use super::{Subcommand, copy::of_worker};
 use crate::{
     args::flag,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         quantity,
@@ -43,12 +43,12 @@ Exit status:
   2  wrong usage";
 
 impl Subcommand for FleetArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let found = status(&self.path);
-        let found = found.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let found = found.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
         let Some(found) = found else {
             let message = format!("{}: no sharded copy in progress", quoted(&self.path));
-            return Err(Failure::new(Exit::Failed, message));
+            return Err(CommandFailure::new(Exit::Failed, message));
         };
         if self.json {
             print_json(&json!({

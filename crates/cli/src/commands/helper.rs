@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Subcommand;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 
 /// Run a helper process of another command
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ impl Subcommand for HelperArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         // The helper does its own output: on stdout for the process that started it, on stderr for the user.
         #[cfg(feature = "lab")]
         let status = thalweg_lab::helper::run(&self.words);

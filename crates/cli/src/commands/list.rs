@@ -12,7 +12,7 @@ use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, quantity::Size};
 use super::Subcommand;
 use crate::{
     args::flag,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         paint, pairs,
@@ -44,7 +44,7 @@ Examples:
   thalweg list --json | jq -r '.mechanisms[].name'";
 
 impl Subcommand for ListArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let infos = MECHANISMS.iter().map(|m| m.info());
         if self.json {
             let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();

@@ -17,7 +17,7 @@ use thalweg_core::{MECHANISMS, atomic_file::write_file};
 
 use super::{Cli, Subcommand, list::facts_of};
 use crate::{
-    exit::{Exit, Failure, OUTPUT},
+    exit::{CommandFailure, Exit, OUTPUT},
     output::text::{print, print_bytes},
     stdio::expect_open,
 };
@@ -37,7 +37,7 @@ pub struct ManArgs {
 }
 
 impl Subcommand for ManArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let mut root = Cli::command();
         root.build();
         let Some(folder) = &self.folder else { return show(root, &mechanisms()) };
@@ -45,7 +45,7 @@ impl Subcommand for ManArgs {
             return show(command.clone(), &environment(command));
         }
         fs::create_dir_all(folder)
-            .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
+            .map_err(|e| CommandFailure::of_io("mkdir", &folder.display().to_string(), &e))?;
         for command in root.get_subcommands() {
             if command.get_name() != "help" && !command.is_hide_set() {
                 let name = format!("thalweg-{}", command.get_name());
@@ -58,7 +58,7 @@ impl Subcommand for ManArgs {
 }
 
 /// Shows the page with `man`, or the long help if `man` is not available.
-fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
+fn show(mut command: Command, more: &Roff) -> Result<Exit, CommandFailure> {
     expect_open(1, OUTPUT)?;
     let text = command.render_long_help().to_string();
     let formatted = formatted(&page(command, more)?);
@@ -79,18 +79,18 @@ fn formatted(page: &[u8]) -> Option<Vec<u8>> {
     (done.status.success() && (has_pager || !done.stdout.is_empty())).then_some(done.stdout)
 }
 
-fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {
+fn page(command: Command, more: &Roff) -> Result<Vec<u8>, CommandFailure> {
     let mut page = Vec::new();
     Man::new(command)
         .render(&mut page)
         .and_then(|()| more.to_writer(&mut page))
-        .map_err(|e| Failure::of_io("write", "a manual page", &e))?;
+        .map_err(|e| CommandFailure::of_io("write", "a manual page", &e))?;
     Ok(page)
 }
 
-fn write_page(folder: &Path, name: &str, page: &[u8]) -> Result<(), Failure> {
+fn write_page(folder: &Path, name: &str, page: &[u8]) -> Result<(), CommandFailure> {
     let path = folder.join(format!("{name}.1"));
-    write_file(&path, page).map_err(|error| Failure::of_destination(error, &path))
+    write_file(&path, page).map_err(|error| CommandFailure::of_destination(error, &path))
 }
 
 fn mechanisms() -> Roff {

@@ -14,7 +14,7 @@ use thalweg_tree::{
 use super::{Subcommand, verify::Findings};
 use crate::{
     args::{HashName, ProgressArgs},
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -78,7 +78,7 @@ impl Subcommand for ManifestArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         interrupt::catch();
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
@@ -86,10 +86,10 @@ impl Subcommand for ManifestArgs {
         let second = own.filter(|_| self.attributes).map(TreeAttributes::beside);
         if self.attributes && second.is_none() {
             let message = "--attributes requires -o FILE";
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CommandFailure::new(Exit::Usage, message));
         }
         let files: Vec<&Path> = own.into_iter().chain(second.as_deref()).collect();
-        let failed = |error: Error| Failure::new(Exit::Failed, error.to_string());
+        let failed = |error: Error| CommandFailure::new(Exit::Failed, error.to_string());
         let made = make(&self.path, self.hash.into(), jobs, &files, &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         let made = made.map_err(failed)?;
@@ -112,16 +112,16 @@ impl Subcommand for ManifestArgs {
 }
 
 /// Writes a manifest to a file, if it is complete.
-pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, Failure> {
+pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, CommandFailure> {
     if made.account.stopped {
         return Err(interrupt::failure(NOT_WRITTEN));
     }
     if made.account.error_count > 0 {
         let errors = count(made.account.error_count, "error", "errors");
         let message = format!("no manifest was written because of {errors}");
-        return Err(Failure::new(Exit::Failed, message));
+        return Err(CommandFailure::new(Exit::Failed, message));
     }
-    let failed = |error| Failure::of_destination(error, path);
+    let failed = |error| CommandFailure::of_destination(error, path);
     let mut destination = stdio::destination(path)?;
     destination.write(&made.text, &interrupt::check).map_err(|error| failed(error.into()))?;
     destination.publish().map_err(failed)?;
@@ -129,7 +129,11 @@ pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, Failure> {
 }
 
 /// Prints the totals: on standard error if the lines are on standard output.
-fn print_totals(args: &ManifestArgs, made: &NewManifest, is_in_file: bool) -> Result<(), Failure> {
+fn print_totals(
+    args: &ManifestArgs,
+    made: &NewManifest,
+    is_in_file: bool,
+) -> Result<(), CommandFailure> {
     let account = &made.account;
     if args.shown.json {
         let answer = json!({

@@ -34,7 +34,7 @@ mod without_lab;
 
 use crate::{
     args::Color,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::paint,
 };
 use copy::CopyArgs;
@@ -49,7 +49,7 @@ pub trait Subcommand {
     }
 
     /// Executes the command; `color` applies to text output.
-    fn run(&self, color: bool) -> Result<Exit, Failure>;
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure>;
 }
 
 /// Copy, pipe, share and compare data on Linux with the fastest method for this machine
@@ -148,7 +148,7 @@ impl Cli {
         self.command.chosen().outlives_pipes()
     }
 
-    pub fn run(&self) -> Result<Exit, Failure> {
+    pub fn run(&self) -> Result<Exit, CommandFailure> {
         self.command.chosen().run(paint::wanted(self.common.color))
     }
 }
@@ -156,7 +156,7 @@ impl Cli {
 const EXAMPLES: &str = "\
 Examples:
   thalweg copy -a photos/ /backup/         copy a directory with all attributes
-  thalweg copy --tune big.iso /mnt/usb/    measure first, then use the fastest method
+  thalweg copy --tune big.iso /mnt/usb/    measure, then use the fastest method
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, and larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`
   thalweg serve photos/                    share a directory over HTTP

@@ -19,11 +19,11 @@ use thalweg_core::{
 
 use super::{
     Subcommand,
-    stream::{Finished, Stream, close_failure, is_abandoned},
+    stream::{Finished, StreamCopy, close_failure, is_abandoned},
 };
 use crate::{
-    args::{Choice, ProgressArgs, flag},
-    exit::{Exit, Failure, INPUT, OUTPUT, transfer_failure},
+    args::{MethodArgs, ProgressArgs, flag},
+    exit::{CommandFailure, Exit, INPUT, OUTPUT, transfer_failure},
     interrupt, stdio,
 };
 
@@ -58,7 +58,7 @@ pub struct PipeArgs {
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: MethodArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
 }
@@ -78,10 +78,10 @@ impl Subcommand for PipeArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let (source, sink) = (stdio::input()?, stdio::output()?);
         interrupt::catch();
-        let stream = Stream {
+        let stream = StreamCopy {
             choice: &self.choice,
             shown: self.shown,
             label: self.name.as_deref(),
@@ -99,7 +99,7 @@ impl Subcommand for PipeArgs {
 }
 
 /// Moves the stream into several sinks.
-fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
+fn fan_out(args: &PipeArgs, stream: &StreamCopy<'_>) -> Result<Exit, CommandFailure> {
     stream.prepare()?;
     let mut failures = Vec::new();
     let mut files = Vec::new();
@@ -112,7 +112,7 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     }
     let mut branches = vec![Branch { end: stream.sink, vital: true }];
     for (name, file) in &files {
-        let end = End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", name, e))?;
+        let end = End::of(file.as_fd()).map_err(|e| CommandFailure::of_call("fstat", name, e))?;
         stdio::enlarge(&end);
         branches.push(Branch { end, vital: false });
     }
@@ -137,15 +137,15 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
 }
 
 /// Opens a file of `--tee`. It is truncated only after it is known not to be an end of this pipe.
-fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failure> {
+fn open(path: &Path, append: bool, stream: &StreamCopy<'_>) -> Result<OwnedFd, CommandFailure> {
     let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };
     let file = open_in_place(path, OFlags::WRONLY | appending);
-    let file = file.map_err(|error| Failure::of_destination(error, path))?;
-    let end = End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?;
+    let file = file.map_err(|error| CommandFailure::of_destination(error, path))?;
+    let end = End::of(file.as_fd()).map_err(|e| CommandFailure::of_call("fstat", &name, e))?;
     for (other, its_name) in [(&stream.source, INPUT), (&stream.sink, OUTPUT)] {
         if stdio::same_file(&end, other) {
-            return Err(Failure::new(
+            return Err(CommandFailure::new(
                 Exit::Usage,
                 format!("--tee '{name}' is the same file as {its_name}"),
             ));
@@ -155,7 +155,7 @@ fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failu
         match ftruncate(&file, 0) {
             // FIFOs and devices cannot be truncated.
             Ok(()) | Err(Errno::INVAL) => {}
-            Err(errno) => return Err(Failure::of_call("ftruncate", &name, errno)),
+            Err(errno) => return Err(CommandFailure::of_call("ftruncate", &name, errno)),
         }
     }
     Ok(file)

@@ -15,7 +15,7 @@ use thalweg_lab::{
 use super::Subcommand;
 use crate::{
     args::flag,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         quantity,
         text::{complain, print},
@@ -63,7 +63,7 @@ Examples:
   thalweg report --markdown studies/results/host/2026-11-22 > comment.md";
 
 impl Subcommand for ReportArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
         if output.is_none()
             && self.output.is_none()
@@ -73,7 +73,7 @@ impl Subcommand for ReportArgs {
             && std::io::stdout().is_terminal()
         {
             let message = "standard output is a terminal";
-            return Err(Failure::new(Exit::Usage, message)
+            return Err(CommandFailure::new(Exit::Usage, message)
                 .hint("write a file with -o report.html, or use --markdown"));
         }
         let found = find(&self.results)?;
@@ -90,7 +90,11 @@ impl Subcommand for ReportArgs {
     }
 }
 
-fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Result<(), Failure> {
+fn write_report(
+    args: &ReportArgs,
+    output: Option<&Path>,
+    found: &Found,
+) -> Result<(), CommandFailure> {
     let text = match (args.markdown, args.articles) {
         (true, _) => markdown(&found.inputs),
         (_, true) => articles(&found.inputs),
@@ -102,14 +106,14 @@ fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Resu
     }
 }
 
-fn write_drawings(folder: &Path, found: &Found) -> Result<(), Failure> {
+fn write_drawings(folder: &Path, found: &Found) -> Result<(), CommandFailure> {
     let pages = drawings(&found.inputs).map_err(failure)?;
     fs::create_dir_all(folder)
-        .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
+        .map_err(|e| CommandFailure::of_io("mkdir", &folder.display().to_string(), &e))?;
     pages.iter().try_for_each(|page| write(&folder.join(&page.name), &page.html))
 }
 
-fn find(named: &[PathBuf]) -> Result<Found, Failure> {
+fn find(named: &[PathBuf]) -> Result<Found, CommandFailure> {
     if !named.is_empty() {
         return read_all(named).map_err(failure);
     }
@@ -117,13 +121,13 @@ fn find(named: &[PathBuf]) -> Result<Found, Failure> {
     if folders.is_empty() {
         let place =
             store::results_folder().map_or(String::new(), |f| format!(" in {}", f.display()));
-        return Err(Failure::new(Exit::Usage, format!("no saved results{place}"))
+        return Err(CommandFailure::new(Exit::Usage, format!("no saved results{place}"))
             .hint("run `thalweg study`, or name result files"));
     }
     read_all(&folders).map_err(failure)
 }
 
-fn failure(error: ReportError) -> Failure {
+fn failure(error: ReportError) -> CommandFailure {
     let exit = match &error {
         ReportError::Result(ResultError::Newer { .. }) => Exit::Unsupported,
         ReportError::Result(ResultError::NoResult { .. }) | ReportError::Nothing { .. } => {
@@ -134,16 +138,16 @@ fn failure(error: ReportError) -> Failure {
     match error {
         ReportError::Unreadable { path, error }
         | ReportError::Result(ResultError::Unreadable { path, error }) => {
-            Failure::of_io("open", &path.display().to_string(), &error)
+            CommandFailure::of_io("open", &path.display().to_string(), &error)
         }
-        other => Failure::new(exit, other.to_string()),
+        other => CommandFailure::new(exit, other.to_string()),
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<(), CommandFailure> {
     write_file(path, text.as_bytes()).map_err(|error| {
         let length = quantity::exact(text.len() as u64);
-        let mut failure = Failure::of_destination(error, path);
+        let mut failure = CommandFailure::of_destination(error, path);
         failure.message = format!("{} (report of {length})", failure.message);
         failure
     })

@@ -5,22 +5,22 @@ use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, 
 use thalweg_sys::{Errno, io, signal};
 
 use crate::{
-    args::{Choice, ProgressArgs},
-    exit::{Exit, Failure, named, transfer_failure},
+    args::{MethodArgs, ProgressArgs},
+    exit::{CommandFailure, Exit, named, transfer_failure},
     output::{
-        answer::{Answer, Unavailable, describe_look, unavailable},
+        answer::{JsonAnswer, UnavailableMethod, describe_look, unavailable},
         quantity,
         text::{answer_beside, note, report as report_failure},
     },
-    profile::{Moves, Saved},
-    progress::Meter,
+    profile::{Moves, SavedProfile},
+    progress::ProgressMeter,
     stdio,
 };
 
 /// A stream, and options for moving it.
-pub struct Stream<'s> {
+pub struct StreamCopy<'s> {
     /// Options for choosing the mechanism.
-    pub choice: &'s Choice,
+    pub choice: &'s MethodArgs,
     pub shown: ProgressArgs,
     /// Label of the progress line.
     pub label: Option<&'s str>,
@@ -46,20 +46,20 @@ pub struct Finished {
     /// `true` if the reader of the sink has closed it.
     pub abandoned: bool,
     /// Mechanisms that could not be used.
-    pub unavailable: Vec<Unavailable>,
-    pub failures: Vec<Failure>,
+    pub unavailable: Vec<UnavailableMethod>,
+    pub failures: Vec<CommandFailure>,
 }
 
-impl Stream<'_> {
+impl StreamCopy<'_> {
     /// Enlarges the pipes among the ends. Returns an error if the stream would never end.
-    pub fn prepare(&self) -> Result<(), Failure> {
+    pub fn prepare(&self) -> Result<(), CommandFailure> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(
                 "{} and {} are the same file",
                 named(&self.source_name),
                 named(&self.sink_name)
             );
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CommandFailure::new(Exit::Usage, message));
         }
         stdio::enlarge(&self.source);
         stdio::enlarge(&self.sink);
@@ -67,7 +67,7 @@ impl Stream<'_> {
     }
 
     /// Moves all bytes and reports the outcome.
-    pub fn run(&self) -> Result<Exit, Failure> {
+    pub fn run(&self) -> Result<Exit, CommandFailure> {
         self.prepare()?;
         let mut transfer = Transfer {
             source: Source::Fd(self.source),
@@ -76,10 +76,10 @@ impl Stream<'_> {
             needs: self.choice.needs(),
         };
         let facts = Facts { len: self.expected, ..Facts::of(&transfer) };
-        let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
+        let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
         let plan = Plan::make(&facts, &self.choice.request(), saved.current.as_ref());
         if let Some(reason) = &plan.impossible {
-            return Err(Failure::new(Exit::Unsupported, reason.clone()));
+            return Err(CommandFailure::new(Exit::Unsupported, reason.clone()));
         }
         let mut meter = self.meter();
         let driver = Driver { limit: self.limit() };
@@ -98,8 +98,8 @@ impl Stream<'_> {
     }
 
     /// Creates the meter of this stream.
-    pub fn meter(&self) -> Meter {
-        let mut meter = Meter::new(self.shown, self.label, self.expected);
+    pub fn meter(&self) -> ProgressMeter {
+        let mut meter = ProgressMeter::new(self.shown, self.label, self.expected);
         meter.listen();
         meter
     }
@@ -110,21 +110,22 @@ impl Stream<'_> {
     }
 
     /// Reports the outcome.
-    pub fn finish(&self, end: Finished) -> Result<Exit, Failure> {
+    pub fn finish(&self, end: Finished) -> Result<Exit, CommandFailure> {
         let Finished { report, mut failures, .. } = end;
         if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.abandoned {
             let lost = quantity::exact(report.lost);
             let message = format!("{lost} read from {} were lost", self.source_name);
-            failures.push(Failure::new(Exit::Failed, message));
+            failures.push(CommandFailure::new(Exit::Failed, message));
         }
         if self.verbose && !self.shown.quiet {
             note(&summary(&report));
         }
         if self.shown.json {
             let stopped = end.stopped.then(|| "interrupted".to_owned());
-            let errors: Vec<String> = failures.iter().map(Failure::one_line).collect();
+            let errors: Vec<String> = failures.iter().map(CommandFailure::one_line).collect();
             let error = if errors.is_empty() { stopped } else { Some(errors.join("; ")) };
-            let answer = Answer { unavailable: end.unavailable, error, ..Answer::of(&report) };
+            let answer =
+                JsonAnswer { unavailable: end.unavailable, error, ..JsonAnswer::of(&report) };
             answer_beside(&answer.line());
         }
         if end.abandoned {
@@ -141,9 +142,9 @@ impl Stream<'_> {
 }
 
 /// Returns the failure that closing the sink would report: network file systems may report write errors only then.
-pub fn close_failure(sink: &End<'_>, name: &str) -> Option<Failure> {
+pub fn close_failure(sink: &End<'_>, name: &str) -> Option<CommandFailure> {
     let errno = io::flush(sink.fd).err()?;
-    Some(Failure::of_call("close", name, errno))
+    Some(CommandFailure::of_call("close", name, errno))
 }
 
 /// Ends the process by SIGPIPE without a message, as a shell expects from a tool after its reader has closed the

@@ -14,10 +14,10 @@ use thalweg_sys::usage::Usage;
 
 use crate::{
     args::ProgressArgs,
-    exit::{Exit, Failure, named},
+    exit::{CommandFailure, Exit, named},
     interrupt,
     output::{
-        answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
+        answer::{ChoiceEvidence, JsonAnswer, SCHEMA, UnavailableMethod, VerifiedCounts},
         quantity,
         summary_words::{count, time_and_rate},
         text::{answer_beside, note, print, report},
@@ -25,47 +25,48 @@ use crate::{
 };
 
 /// Parses an address given by the user.
-pub fn address(name: &str) -> Result<Address, Failure> {
+pub fn address(name: &str) -> Result<Address, CommandFailure> {
     Address::parse(name).map_err(|error| match error {
-        Error::NotPermitted { why } => Failure::new(Exit::Usage, why),
+        Error::NotPermitted { why } => CommandFailure::new(Exit::Usage, why),
         other => failure(&other, name),
     })
 }
 
 /// Converts an error that occurred before any byte was moved.
-pub fn failure(error: &Error, name: &str) -> Failure {
+pub fn failure(error: &Error, name: &str) -> CommandFailure {
     failure_after(error, name, &quantity::exact(0))
 }
 
 /// Converts an error between the two processes; `how_far` describes the progress.
-fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
+fn failure_after(error: &Error, name: &str, how_far: &str) -> CommandFailure {
     let name = &named(name);
     if interrupt::is_interrupted() {
-        return Failure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
+        return CommandFailure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
     }
     match error {
-        Error::PeerDied { .. } | Error::Closed { .. } => {
-            Failure::new(Exit::Failed, format!("{name}: the other process ended after {how_far}"))
-                .hint("start both processes again")
-        }
+        Error::PeerDied { .. } | Error::Closed { .. } => CommandFailure::new(
+            Exit::Failed,
+            format!("{name}: the other process ended after {how_far}"),
+        )
+        .hint("start both processes again"),
         Error::NotPermitted { why } => {
-            Failure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
+            CommandFailure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
         }
-        Error::Meeting { call, errno, .. } => Failure::new(
+        Error::Meeting { call, errno, .. } => CommandFailure::new(
             Exit::Failed,
             format!("{}{}", Failed { what: name, call, errno: *errno, moved: 0 }, error.advice()),
         ),
-        other => Failure::new(Exit::Failed, format!("{name}: {other} (after {how_far})")),
+        other => CommandFailure::new(Exit::Failed, format!("{name}: {other} (after {how_far})")),
     }
 }
 
 /// Wall time and CPU time since the start.
-pub struct Clock {
+pub struct TransferClock {
     began: Instant,
     usage: Usage,
 }
 
-impl Clock {
+impl TransferClock {
     pub fn start() -> Self {
         Self { began: Instant::now(), usage: Usage::now_process() }
     }
@@ -105,8 +106,8 @@ impl SoFar {
     }
 }
 
-/// Counts of transferred and failed files.
-pub struct Counts {
+/// TransferCounts of transferred and failed files.
+pub struct TransferCounts {
     /// Files that are complete at the receiver.
     pub files: u64,
     pub bytes: u64,
@@ -115,18 +116,18 @@ pub struct Counts {
     /// Bytes of the complete files.
     whole: u64,
     /// Failures, in order of occurrence.
-    failures: Vec<Failure>,
+    failures: Vec<CommandFailure>,
     /// `true` if the last failure ended the whole transfer.
     ended: bool,
 }
 
-impl Counts {
+impl TransferCounts {
     /// Converts the result of the library. `name` is the address, `missing` the failures so far.
     pub fn of(
         handed: Result<Handed, Error>,
         so_far: &SoFar,
         name: &str,
-        missing: Vec<Failure>,
+        missing: Vec<CommandFailure>,
     ) -> Self {
         let SoFar { files, bytes, whole, .. } = *so_far;
         let from_open = so_far.from_open.clone();
@@ -150,31 +151,31 @@ impl Counts {
     }
 
     /// Returns the results of comparing checksums. The receiver compares those of all files that arrived as bytes.
-    pub fn verified(&self) -> Verified {
+    pub fn verified(&self) -> VerifiedCounts {
         let differ = self.failures.iter().filter(|failure| failure.exit == Exit::Differ).count();
         let moved = &self.from_open;
         if moved.files > 0 && moved.files == self.files && differ == 0 {
-            return Verified::default();
+            return VerifiedCounts::default();
         }
-        Verified {
+        VerifiedCounts {
             asked: true,
             same: self.files.saturating_sub(moved.files),
             differ: differ as u64,
             bytes: self.whole.saturating_sub(moved.bytes),
             hash: Some("xxh3"),
-            ..Verified::default()
+            ..VerifiedCounts::default()
         }
     }
 
     /// Records a failure that ended the whole transfer; it is reported last.
-    pub fn end(&mut self, failure: Failure) {
+    pub fn end(&mut self, failure: CommandFailure) {
         self.failures.push(failure);
         self.ended = true;
     }
 
     /// Prints all failures except the last, and returns the exit status or the last failure. `of`: total number of
     /// files.
-    pub fn exit(mut self, of: usize) -> Result<Exit, Failure> {
+    pub fn exit(mut self, of: usize) -> Result<Exit, CommandFailure> {
         let failed = self.failures.len();
         let differ = self.failures.iter().any(|failure| failure.exit == Exit::Differ);
         let last = if of == 1 || self.ended { self.failures.pop() } else { None };
@@ -186,32 +187,32 @@ impl Counts {
             (None, 0) => Ok(Exit::Done),
             (None, _) => {
                 let exit = if differ { Exit::Differ } else { Exit::Failed };
-                Err(Failure::new(exit, format!("{failed} of {of} files failed")))
+                Err(CommandFailure::new(exit, format!("{failed} of {of} files failed")))
             }
         }
     }
 }
 
 /// Converts the problem of one file, in the words of the side that reported it.
-fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
+fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> CommandFailure {
     let file = named(&if file.is_empty() { name.into() } else { shown(file).to_string() });
     let exit = match problem {
         Problem::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,
     };
     let discarded = if exit == Exit::Differ { "; the copy was discarded" } else { "" };
-    Failure::new(exit, format!("{file}: {problem}{discarded}"))
+    CommandFailure::new(exit, format!("{file}: {problem}{discarded}"))
 }
 
 /// The mechanism that moved the most bytes.
-pub struct Way {
+pub struct UsedMethod {
     pub name: String,
     pub tuning: Tuning,
     /// `true` if both sides agreed on it; `false` if the receiver chose it alone.
     pub is_between_processes: bool,
 }
 
-impl Way {
+impl UsedMethod {
     pub fn of(moved: &FromOpen, bytes: u64, agreed: &Info, tuning: &Tuning) -> Self {
         match &moved.by {
             Some(by) if moved.bytes >= bytes.saturating_sub(moved.bytes) => {
@@ -227,31 +228,31 @@ impl Way {
 }
 
 /// The report of one side.
-pub struct Account<'a> {
+pub struct TransferAccount<'a> {
     /// `sent` or `received`.
     pub did: &'static str,
     pub shown: ProgressArgs,
     pub verbose: bool,
     /// `true` if standard output carries the data.
     pub on_stderr: bool,
-    pub way: Way,
+    pub way: UsedMethod,
     /// Messages from the drivers of open files.
     pub notes: &'a [String],
     /// The evidence for the choice; `None` for a receiver, which does not choose.
-    pub choice: Option<Choice>,
+    pub choice: Option<ChoiceEvidence>,
     /// Mechanisms that were skipped.
     pub skipped: &'a [Skipped],
-    /// Counts of transferred and failed files.
-    pub counts: &'a Counts,
+    /// TransferCounts of transferred and failed files.
+    pub counts: &'a TransferCounts,
     /// Results of comparing the checksums.
-    pub verified: Verified,
+    pub verified: VerifiedCounts,
     /// Wall time and CPU time.
     pub took: (Duration, Duration),
 }
 
-impl Account<'_> {
+impl TransferAccount<'_> {
     /// Prints the final line on standard error, or the JSON object.
-    pub fn print(&self) -> Result<(), Failure> {
+    pub fn print(&self) -> Result<(), CommandFailure> {
         let counts = self.counts;
         let is_shown = self.verbose || counts.files > 0;
         if is_shown && !self.shown.quiet && (self.verbose || !self.shown.json) {
@@ -260,11 +261,11 @@ impl Account<'_> {
         if !self.shown.json {
             return Ok(());
         }
-        let unavailable = self.skipped.iter().map(|skipped| Unavailable {
+        let unavailable = self.skipped.iter().map(|skipped| UnavailableMethod {
             name: skipped.mechanism.clone(),
             reason: skipped.reason.clone(),
         });
-        let answer = Answer {
+        let answer = JsonAnswer {
             bytes: counts.bytes,
             files: counts.files,
             seconds: self.took.0.as_secs_f64(),
@@ -274,9 +275,9 @@ impl Account<'_> {
             choice: self.choice.clone(),
             verified: self.verified,
             unavailable: unavailable.collect(),
-            error: counts.failures.first().map(Failure::one_line),
+            error: counts.failures.first().map(CommandFailure::one_line),
             schema: SCHEMA,
-            ..Answer::default()
+            ..JsonAnswer::default()
         };
         if self.on_stderr {
             answer_beside(&answer.line());
@@ -324,8 +325,8 @@ impl Account<'_> {
 mod tests {
     use super::*;
 
-    fn ended(so_far: &SoFar) -> Counts {
-        Counts::of(Err(Error::Timeout), so_far, "job", Vec::new())
+    fn ended(so_far: &SoFar) -> TransferCounts {
+        TransferCounts::of(Err(Error::Timeout), so_far, "job", Vec::new())
     }
 
     #[test]

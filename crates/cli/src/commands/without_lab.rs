@@ -4,7 +4,7 @@ use clap::Args;
 use std::ffi::OsString;
 
 use super::Subcommand;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 
 /// Not in this build
 #[derive(Args, Debug)]
@@ -16,17 +16,17 @@ pub struct LabArgs {
 }
 
 impl Subcommand for LabArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         Err(missing("study, report and trial"))
     }
 }
 
-fn missing(what: &str) -> Failure {
+fn missing(what: &str) -> CommandFailure {
     let reason = format!(
         "this build has no lab, which {what} need; the packages of thalweg and \
          `cargo install thalweg-cli` have it"
     );
-    Failure::new(Exit::Unsupported, reason)
+    CommandFailure::new(Exit::Unsupported, reason)
 }
 
 pub mod report {
@@ -43,13 +43,13 @@ pub mod trial {
 
 /// What `doctor` reports about libc's memcpy.
 pub mod copies {
-    use crate::{commands::doctor::DoctorArgs, exit::Failure};
+    use crate::{commands::doctor::DoctorArgs, exit::CommandFailure};
 
-    pub fn look(args: &DoctorArgs) -> Result<Option<()>, Failure> {
+    pub fn look(args: &DoctorArgs) -> Result<Option<()>, CommandFailure> {
         if args.memcpy { Err(super::missing("the measurements of --memcpy")) } else { Ok(None) }
     }
 
     pub fn printed(_: &Option<()>) -> String {
-        "  its thresholds are not known: this build has no lab\n".to_owned()
+        "  thresholds unknown: this build has no lab\n".to_owned()
     }
 }

@@ -14,7 +14,7 @@ pub const SCHEMA: u32 = 1;
 
 /// The result of a command: work done, mechanisms, cost.
 #[derive(Debug, Default, Serialize)]
-pub struct Answer {
+pub struct JsonAnswer {
     /// Bytes that reached the destination.
     pub bytes: u64,
     /// Number of files; 1 for a stream.
@@ -28,24 +28,24 @@ pub struct Answer {
     pub tuning: Tuning,
     /// The evidence for the choice, if the command chose a mechanism between processes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub choice: Option<Choice>,
+    pub choice: Option<ChoiceEvidence>,
     /// Every change of mechanism during the transfer.
-    pub steps_down: Vec<Step>,
+    pub steps_down: Vec<FallbackStep>,
     /// Results of trials in which mechanisms took turns on the first bytes.
     pub looks: Vec<ContestResult>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
     /// Results of the verification.
-    pub verified: Verified,
+    pub verified: VerifiedCounts,
     /// Results of a tree fetch, in addition to the files.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<Tree>,
+    pub tree: Option<TreeAnswer>,
     /// The rank of this worker in a sharded copy, and the results of all workers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<Fleet>,
-    pub tune: Option<Tuned>,
+    pub fleet: Option<FleetAnswer>,
+    pub tune: Option<TunedAnswer>,
     /// Mechanisms that could not be used, with reasons.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableMethod>,
     /// Files that keep their temporary name, so that a later copy can resume.
     pub unfinished: Vec<String>,
     /// Existing files and devices that were written in part.
@@ -57,7 +57,7 @@ pub struct Answer {
 
 /// Counts of copies that were compared with their sources.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Verified {
+pub struct VerifiedCounts {
     /// `true` if verification was requested; otherwise the counts are meaningless.
     pub asked: bool,
     /// Files that are equal.
@@ -78,7 +78,7 @@ pub struct Verified {
 
 /// Results of fetching a directory from a server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Tree {
+pub struct TreeAnswer {
     /// Symbolic links that were created.
     pub links: u64,
     /// Files that were already present as the server lists them.
@@ -91,7 +91,7 @@ pub struct Tree {
 
 /// A worker of a sharded copy.
 #[derive(Clone, Debug, Serialize)]
-pub struct Fleet {
+pub struct FleetAnswer {
     pub rank: u32,
     pub size: u32,
     /// Tasks in the plan.
@@ -106,7 +106,7 @@ pub struct Fleet {
 
 /// The evidence for a choice.
 #[derive(Clone, Debug, Serialize)]
-pub struct Choice {
+pub struct ChoiceEvidence {
     /// The reason in words: the measurement, or why it does not count.
     pub why: String,
     /// The measurement of the chosen mechanism on this machine.
@@ -117,7 +117,7 @@ pub struct Choice {
 
 /// A change of mechanism.
 #[derive(Debug, Serialize)]
-pub struct Step {
+pub struct FallbackStep {
     /// The mechanism that could not continue.
     pub from: String,
     /// The mechanism that continued.
@@ -130,13 +130,13 @@ pub struct Step {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Tuned {
+pub struct TunedAnswer {
     /// Variants: one per mechanism, and one for `cp`.
-    pub arms: Vec<Arm>,
+    pub arms: Vec<TunedArm>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Arm {
+pub struct TunedArm {
     pub name: String,
     /// Its time divided by that of `cp`; null if `cp` could not be measured.
     pub ratio_to_cp: Option<f64>,
@@ -146,12 +146,12 @@ pub struct Arm {
 
 /// A mechanism that could not be used.
 #[derive(Debug, Serialize)]
-pub struct Unavailable {
+pub struct UnavailableMethod {
     pub name: String,
     pub reason: String,
 }
 
-impl Answer {
+impl JsonAnswer {
     /// Creates the answer for one transfer.
     pub fn of(report: &Report) -> Self {
         let main = report.main();
@@ -162,7 +162,7 @@ impl Answer {
             cpu_seconds: report.cpu.as_secs_f64(),
             mechanism: main.map(|share| share.mechanism.to_owned()),
             tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
-            steps_down: report.steps_down.iter().map(Step::from).collect(),
+            steps_down: report.steps_down.iter().map(FallbackStep::from).collect(),
             looks: report.looks.clone(),
             schema: SCHEMA,
             ..Self::default()
@@ -192,7 +192,7 @@ pub fn describe_look(look: &ContestResult) -> String {
     )
 }
 
-impl From<&StepDown> for Step {
+impl From<&StepDown> for FallbackStep {
     fn from(step: &StepDown) -> Self {
         Self {
             from: step.from.to_owned(),
@@ -205,10 +205,10 @@ impl From<&StepDown> for Step {
 }
 
 /// Returns the mechanisms that the plan considers unfit.
-pub fn unavailable(plan: &Plan) -> Vec<Unavailable> {
+pub fn unavailable(plan: &Plan) -> Vec<UnavailableMethod> {
     let unfit = plan.verdicts.iter().filter_map(|verdict| match &verdict.judgement {
         Judgement::Unfit { reason } => {
-            Some(Unavailable { name: verdict.mechanism.to_owned(), reason: reason.clone() })
+            Some(UnavailableMethod { name: verdict.mechanism.to_owned(), reason: reason.clone() })
         }
         _ => None,
     });

@@ -32,6 +32,6 @@ pub fn render(table: &Table) -> String {
 /// Returns the width of the terminal in columns. The variable `COLUMNS` takes precedence.
 pub fn width() -> u16 {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let told = || tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
-    columns.or_else(told).filter(|columns| *columns >= 40).unwrap_or(COLUMNS)
+    let terminal = || tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
+    columns.or_else(terminal).filter(|columns| *columns >= 40).unwrap_or(COLUMNS)
 }

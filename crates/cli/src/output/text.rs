@@ -8,22 +8,22 @@ use std::{
 use thalweg_core::shown_lines;
 
 use crate::{
-    exit::{ERRORS, Exit, Failure, OUTPUT},
+    exit::{CommandFailure, ERRORS, Exit, OUTPUT},
     stdio::expect_open,
 };
 
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// The first failure to write results while the work continued; see [`lost`].
-static LOST: Mutex<Option<Failure>> = Mutex::new(None);
+static LOST: Mutex<Option<CommandFailure>> = Mutex::new(None);
 
 /// Prints on standard output.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), CommandFailure> {
     print_bytes(text.as_bytes())
 }
 
 /// Prints bytes that may not be UTF-8 on standard output: unmodified file names.
-pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+pub fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
@@ -32,10 +32,10 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Returns the failure for a write error. A command that ignores SIGPIPE ends as if SIGPIPE had killed it, without a
 /// message.
-fn not_written(stream: &str, error: &std::io::Error) -> Failure {
+fn not_written(stream: &str, error: &std::io::Error) -> CommandFailure {
     match error.kind() {
-        ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),
-        _ => Failure::of_io("write", stream, error),
+        ErrorKind::BrokenPipe => CommandFailure::new(Exit::Signal(SIGPIPE), ""),
+        _ => CommandFailure::of_io("write", stream, error),
     }
 }
 
@@ -49,22 +49,23 @@ pub fn print_line(line: &str) {
 }
 
 /// Stores a failure to write results until the command ends.
-pub fn keep(written: Result<(), Failure>) {
+pub fn keep(written: Result<(), CommandFailure>) {
     if let Err(failure) = written {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
     }
 }
 
 /// Takes the first failure that [`print_line`] or [`keep`] stored.
-pub fn lost() -> Option<Failure> {
+pub fn lost() -> Option<CommandFailure> {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Prints one JSON document on standard output.
-pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+pub fn print_json(value: &impl Serialize) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(value);
-    let text = text
-        .map_err(|e| Failure::new(Exit::Failed, format!("cannot write the result as JSON: {e}")))?;
+    let text = text.map_err(|e| {
+        CommandFailure::new(Exit::Failed, format!("cannot write the result as JSON: {e}"))
+    })?;
     print(&(text + "\n"))
 }
 
@@ -92,7 +93,7 @@ pub fn answer_beside(line: &str) {
 }
 
 /// Prints the message and the hint of a failure, if it has them, and returns its exit status.
-pub fn report(failure: &Failure) -> Exit {
+pub fn report(failure: &CommandFailure) -> Exit {
     if !failure.message.is_empty() {
         complain(&failure.message);
     }

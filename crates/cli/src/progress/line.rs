@@ -4,17 +4,17 @@
 use rustix::termios::tcgetwinsize;
 use std::time::Duration;
 
-use super::state::State;
+use super::state::MeterState;
 use crate::output::quantity;
 
 /// Returns the width of the terminal on standard error, minus the last column: a cursor there may wrap.
 pub fn width() -> usize {
-    let told = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
-    told.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
+    let size = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
+    size.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
 }
 
 /// A part of the line. If space is short, the part with the highest `goes` is dropped first.
-struct Part {
+struct LinePart {
     text: String,
     goes: u8,
 }
@@ -23,7 +23,7 @@ struct Part {
 const LEAST: usize = 10;
 
 /// Formats the line in at most `columns` columns.
-pub fn of(state: &State, columns: usize) -> String {
+pub fn of(state: &MeterState, columns: usize) -> String {
     let mut parts = parts(state);
     while length(&parts) > columns && parts.len() > 1 {
         let first = parts.iter().enumerate().max_by_key(|(_, part)| part.goes);
@@ -43,9 +43,9 @@ pub fn of(state: &State, columns: usize) -> String {
     line
 }
 
-fn parts(state: &State) -> Vec<Part> {
+fn parts(state: &MeterState) -> Vec<LinePart> {
     let mut parts = Vec::new();
-    let mut part = |text: String, goes| parts.push(Part { text, goes });
+    let mut part = |text: String, goes| parts.push(LinePart { text, goes });
     if !state.label.is_empty() {
         part(format!("{}:", state.label), 5);
     }
@@ -64,7 +64,9 @@ fn parts(state: &State) -> Vec<Part> {
     if let Some(tree) = &state.tree {
         let done = tree.settled.files;
         part(
-            tree.total.map_or(format!("{done} files"), |all| format!("{done}/{} files", all.files)),
+            tree.total.map_or(quantity::count(done, "file", "files"), |all| {
+                format!("{done}/{} files", all.files)
+            }),
             6,
         );
     }
@@ -82,7 +84,7 @@ fn clock(time: Duration) -> String {
     }
 }
 
-fn filler(state: &State, room: usize) -> String {
+fn filler(state: &MeterState, room: usize) -> String {
     if let Some(tree) = &state.tree {
         return cut(&tree.current, room);
     }
@@ -108,7 +110,7 @@ fn cut(name: &str, room: usize) -> String {
     format!("...{tail}")
 }
 
-fn length(parts: &[Part]) -> usize {
+fn length(parts: &[LinePart]) -> usize {
     parts.iter().map(|part| columns(&part.text) + 1).sum::<usize>().saturating_sub(1)
 }
 
@@ -128,8 +130,8 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_tree::{Progress, Total};
 
-    fn tree(name: &str) -> State {
-        let mut state = State::new(None, None);
+    fn tree(name: &str) -> MeterState {
+        let mut state = MeterState::new(None, None);
         let settled = Total { files: 1234, bytes: 420 << 20 };
         state.advance_tree(Progress { files: 1000, bytes: 400 << 20, settled });
         let tree = state.tree.as_mut().unwrap();

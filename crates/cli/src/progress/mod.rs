@@ -12,7 +12,7 @@ use thalweg_core::{Cancelled, Watch};
 use thalweg_tree::Progress;
 
 use crate::{
-    args::{ProgressArgs, When},
+    args::{ProgressArgs, ProgressWhen},
     interrupt,
     output::{
         text::{note, note_json},
@@ -27,15 +27,15 @@ mod total;
 
 pub use total::Counting;
 
-use state::State;
+use state::MeterState;
 
 const WONDER: Duration = Duration::from_millis(100);
 const BETWEEN_LINES: Duration = Duration::from_millis(500);
 
 /// Shows progress, and stops the transfer after an interrupt.
-pub struct Meter {
+pub struct ProgressMeter {
     face: Face,
-    state: Shared,
+    state: SharedState,
     listens: bool,
 }
 
@@ -47,26 +47,28 @@ enum Face {
 
 /// The state shared by the threads that move data, draw, and answer SIGUSR1.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<State>>);
+struct SharedState(Arc<Mutex<MeterState>>);
 
-impl Shared {
-    fn get(&self) -> MutexGuard<'_, State> {
+impl SharedState {
+    fn get(&self) -> MutexGuard<'_, MeterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Meter {
+impl ProgressMeter {
     /// Creates a meter for a job of about `total` bytes.
     pub fn new(args: ProgressArgs, name: Option<&str>, total: Option<u64>) -> Self {
-        let state = Shared(Arc::new(Mutex::new(State::new(name, total))));
+        let state = SharedState(Arc::new(Mutex::new(MeterState::new(name, total))));
         let seen = || std::io::stderr().is_terminal();
         let printed = Instant::now();
         let face = match args.progress {
             _ if args.quiet => Face::Blank,
-            When::Auto | When::Always if seen() => Face::Bar(new_bar(state.clone())),
-            When::Always => Face::Lines { printed, json: false },
-            When::Json => Face::Lines { printed, json: true },
-            When::Auto | When::Never => Face::Blank,
+            ProgressWhen::Auto | ProgressWhen::Always if seen() => {
+                Face::Bar(new_bar(state.clone()))
+            }
+            ProgressWhen::Always => Face::Lines { printed, json: false },
+            ProgressWhen::Json => Face::Lines { printed, json: true },
+            ProgressWhen::Auto | ProgressWhen::Never => Face::Blank,
         };
         Self { face, state, listens: false }
     }
@@ -126,7 +128,7 @@ impl Meter {
     }
 
     /// Changes other parts of the state, which are shown with the next update.
-    pub fn know(&self, change: impl FnOnce(&mut State)) {
+    pub fn know(&self, change: impl FnOnce(&mut MeterState)) {
         change(&mut self.state.get());
     }
 
@@ -152,7 +154,7 @@ impl Meter {
     }
 }
 
-impl Watch for Meter {
+impl Watch for ProgressMeter {
     fn progress(&mut self, moved: u64) -> Result<(), Cancelled> {
         self.show(moved);
         interrupt::check()
@@ -160,7 +162,7 @@ impl Watch for Meter {
 }
 
 /// Creates a bar that is redrawn from the state. Its clock advances even while a slow reader blocks the transfer.
-fn new_bar(state: Shared) -> ProgressBar {
+fn new_bar(state: SharedState) -> ProgressBar {
     let draw = move |_: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&line::of(&state.get(), line::width()));
     };

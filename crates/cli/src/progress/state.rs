@@ -9,13 +9,13 @@ use std::{
 };
 use thalweg_tree::{Progress, Total};
 
-use crate::output::quantity;
+use crate::output::{quantity, summary_words::RATED};
 
 /// Period over which the current rate is averaged.
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// The progress of a job.
-pub struct State {
+pub struct MeterState {
     /// Label of the line.
     pub label: String,
     pub moved: u64,
@@ -24,7 +24,7 @@ pub struct State {
     /// Bytes to move, if known beforehand.
     pub expected: Option<u64>,
     /// For a tree: the processed files, the totals once counted, and the current file.
-    pub tree: Option<Tree>,
+    pub tree: Option<TreeState>,
     /// `true` if SIGUSR1 requested a line.
     pub asked_for: bool,
     /// `true` if the job has ended.
@@ -35,7 +35,7 @@ pub struct State {
 
 /// The progress of a tree copy.
 #[derive(Default)]
-pub struct Tree {
+pub struct TreeState {
     /// Source files that were processed, moved or not.
     pub settled: Total,
     /// The totals, once counted.
@@ -46,7 +46,7 @@ pub struct Tree {
     pub current: String,
 }
 
-impl State {
+impl MeterState {
     pub fn new(label: Option<&str>, expected: Option<u64>) -> Self {
         Self {
             label: label.unwrap_or_default().to_owned(),
@@ -92,9 +92,11 @@ impl State {
     /// Returns the bytes processed, and their total.
     fn part(&self) -> (u64, Option<u64>) {
         match &self.tree {
-            Some(Tree { settled, total: Some(total), .. }) => (settled.bytes, Some(total.bytes)),
+            Some(TreeState { settled, total: Some(total), .. }) => {
+                (settled.bytes, Some(total.bytes))
+            }
             // The size of a single file is known before anything moves.
-            Some(Tree { settled, .. }) => (settled.bytes, self.expected),
+            Some(TreeState { settled, .. }) => (settled.bytes, self.expected),
             None => (self.before + self.moved, self.expected),
         }
     }
@@ -136,7 +138,10 @@ impl State {
     /// Returns text such as `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 8.0 s, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
         let took = quantity::duration(self.elapsed());
-        let mut text = format!("{} in {took}, {}", quantity::bytes(self.moved), self.rate());
+        let mut text = format!("{} in {took}", quantity::bytes(self.moved));
+        if self.moved >= RATED {
+            let _ = write!(text, ", {}", self.rate());
+        }
         if let Some(percent) = self.percent() {
             let _ = write!(text, ", {percent} %");
         }
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_tree_has_a_part_only_once_it_is_counted_and_never_more_than_all() {
-        let mut state = State::new(None, None);
+        let mut state = MeterState::new(None, None);
         let settled = Total { files: 3, bytes: 900 };
         state.advance_tree(Progress { files: 2, bytes: 500, settled });
         assert_eq!((state.percent(), state.json()["progress"]["total"].as_u64()), (None, None));

@@ -4,11 +4,11 @@ use indicatif::ProgressBar;
 use std::thread;
 use thalweg_sys::signal;
 
-use super::Shared;
+use super::SharedState;
 use crate::output::text::complain;
 
 /// Starts answering SIGUSR1. If no thread can be created, the signal stays blocked and has no effect.
-pub(super) fn answer(state: Shared, bar: Option<ProgressBar>) {
+pub(super) fn answer(state: SharedState, bar: Option<ProgressBar>) {
     let wait = move || {
         // This can fail only for an invalid signal number.
         while signal::wait_for_status_request().is_ok() {

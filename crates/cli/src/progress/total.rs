@@ -11,7 +11,7 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_tree::{CopyOptions, count};
 
-use super::Meter;
+use super::ProgressMeter;
 
 /// A count that may be running. Dropping it stops the count.
 pub struct Counting {
@@ -35,7 +35,7 @@ impl Counting {
     }
 
     /// Starts the count on the first call, if progress is shown. Short copies are never counted.
-    pub fn begin(&mut self, meter: &Meter) {
+    pub fn begin(&mut self, meter: &ProgressMeter) {
         if self.begun || !meter.is_seen() {
             return;
         }

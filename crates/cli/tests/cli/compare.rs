@@ -102,16 +102,16 @@ fn a_number_that_is_printed_judges_and_a_shell_is_there_only_if_asked_for() {
 fn nonsense_is_a_usage_error_before_anything_runs() {
     let scratch = Scratch::new();
     for (args, says) in [
-        (&["--", "touch ran"][..], "compared with nothing"),
+        (&["--", "touch ran"][..], "a single command"),
         (&["--"], "required"),
         (&["--", "touch ran", "no-such-command-here x"], "not found in PATH"),
-        (&["--scan", "n=1", "--", "touch ran", "true"], "{n} stands in no command"),
+        (&["--scan", "n=1", "--", "touch ran", "true"], "no command contains {n}"),
         (&["--scan", "n", "--", "touch ran", "true"], "NAME=A,B"),
-        (&["--fail-if", "quicker", "--", "touch ran", "true"], "neither slower"),
-        (&["--name", "x", "--", "touch ran", "true"], "1 times for 2 commands"),
-        (&["--export", "pdf", "--", "touch ran", "true"], "none of csv"),
+        (&["--fail-if", "quicker", "--", "touch ran", "true"], "expected slower"),
+        (&["--name", "x", "--", "touch ran", "true"], "1 names for 2 commands"),
+        (&["--export", "pdf", "--", "touch ran", "true"], "expected csv"),
         (&["-n", "1", "--", "touch ran", "true"], "2..="),
-        (&["--", "touch 'ran", "true"], "an open quote"),
+        (&["--", "touch 'ran", "true"], "missing closing quote"),
     ] {
         let ran = scratch.run(&[&["compare"], args].concat()).ended(2);
         assert!(ran.err.contains(says), "{args:?}: {}", ran.err);

@@ -164,7 +164,7 @@ fn tuning_measures_moves_and_shows_why() {
     assert!(arms.iter().any(|arm| arm["name"].as_str().unwrap().starts_with("cp")));
     assert!(arms.iter().all(|arm| arm["ratio_to_cp"].as_f64().is_none_or(|ratio| ratio > 0.0)));
     // What was measured is what the plan now goes by.
-    let mut plan = scratch.thalweg(["plan", "from", "to"]);
+    let mut plan = scratch.thalweg(["plan", "-v", "from", "to"]);
     let output = plan.env("THALWEG_PROFILE", scratch.path("profile.json")).output().unwrap();
     let plan = String::from_utf8(output.stdout).unwrap();
     let profile: serde_json::Value = serde_json::from_slice(&scratch.read("profile.json")).unwrap();

@@ -67,7 +67,7 @@ fn without_a_name_everything_saved_here_is_reported() {
     };
     let (code, _, nothing) = run();
     assert!(
-        code == Some(2) && nothing.contains("state/thalweg/studies: run `thalweg study`"),
+        code == Some(2) && nothing.contains("state/thalweg/studies\nhint: run `thalweg study`"),
         "{nothing}"
     );
     scratch.file("state/thalweg/studies/m/1/900.json", fs::read(result()).expect("the result"));

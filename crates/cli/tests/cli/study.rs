@@ -74,21 +74,21 @@ fn studies_are_listed_with_what_is_known_of_them() {
 #[test]
 fn a_run_tells_claims_arms_ratios_and_its_own_noise_in_eighty_columns() {
     let scratch = scratch();
-    let mut command = scratch.thalweg(["study", "900", "--quick", "--no-save", "--at", "."]);
+    let mut command = scratch.thalweg(["study", "-v", "900", "--quick", "--no-save", "--at", "."]);
     command.args(["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s"]);
     let output = command.env("COLUMNS", "80").output().expect("it starts");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for words in [
         "900.1 as published contradicted",
-        "published 0.01; measured",
+        "; published 0.01",
         "900.2 as published not runnable",
         "an absolute figure is of one machine",
         "nothing 64KiB",
         "time, a = 1:",
-        "The same arm twice in a round:",
-        "2 comparisons made",
-        "The harness costs",
+        "One variant twice per round:",
+        "2 comparisons; ",
+        "The harness takes",
         "--quick --sessions 3 --rounds 3",
     ] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -182,13 +182,14 @@ fn several_studies_take_turns() {
     let scratch = scratch();
     scratch.file("studies/901.toml", STUDY.replace("900", "901"));
     let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s", "--at", "."];
-    let mut words = vec!["study", "all", "--quick", "--no-save"];
+    let mut words = vec!["study", "-v", "all", "--quick", "--no-save"];
     words.extend(few);
     let ran = scratch.run(&words).ended(0);
     assert!(ran.text().contains("together as published 2 contradicted"), "{}", ran.text());
     let (costs, rounds): (Vec<&str>, Vec<&str>) =
         ran.err.lines().partition(|line| line.starts_with("slowest of "));
-    let order: Vec<&str> = rounds.iter().filter_map(|line| line.get(..3)).collect();
+    assert!(rounds[0].starts_with("2 sessions, about "), "{}", ran.err);
+    let order: Vec<&str> = rounds[1..].iter().filter_map(|line| line.get(..3)).collect();
     assert_eq!(order, ["900", "901", "900", "901"], "{}", ran.err);
     assert!(costs.len() == 1 && costs[0].starts_with("slowest of 2 test cases: 90"), "{costs:?}");
 }
@@ -213,11 +214,7 @@ fn wrong_files_and_names_are_told_with_what_would_be_right() {
     let ran = scratch.run(&["study", "901", "--no-save"]).ended(2);
     assert!(ran.err.contains("901.toml"), "{}", ran.err);
     let ran = scratch.run(&["study", "xyz", "--no-save"]).ended(2);
-    assert!(
-        ran.err.contains("no study \"xyz\"") && ran.err.contains("there is 900"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("no study \"xyz\"") && ran.err.contains("found 900"), "{}", ran.err);
     let ran = scratch.run(&["study", "none.toml"]).ended(2);
     assert!(ran.err.contains("none.toml: No such file"), "{}", ran.err);
     let ran = scratch.run(&["study", "--check", "studies"]).ended(2);
@@ -394,7 +391,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
     // A check says so too, before anything is measured.
     let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);
-    let told = "would not run here: cell \"nothing\", arm \"b\": ";
+    let told = "cannot run here: cell \"nothing\", arm \"b\": ";
     assert!(ran.err.contains(told) && ran.err.contains("gone.c"), "{}", ran.err);
     scratch.run(&["study", "--check", "900", "--at", ".", "--allow-missing"]).ended(0);
 }

@@ -234,7 +234,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["trial", "--bands", "avx2", "--", "true"], "BYTES=KERNEL"),
         (&["trial", "--server", "sleep 9", "--", "true"], "--ready"),
         (&["trial", "--port", "80", "--", "true"], "--server"),
-        (&["trial", "--server", "a 'b", "--port", "80", "--", "true"], "an open quote"),
+        (&["trial", "--server", "a 'b", "--port", "80", "--", "true"], "missing closing quote"),
         (&["trial", "--server", " ", "--port", "80", "--", "true"], "an empty command"),
     ] {
         let ran = scratch.run(args).ended(2);

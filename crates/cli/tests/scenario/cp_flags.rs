@@ -296,12 +296,12 @@ fn a_file_that_was_named_twice_is_copied_once_and_said() {
         setup,
         "$T copy a a d 2>said",
         0,
-        "test $(cat d/a) = 1 && grep -q \"'a' was named twice\" said",
+        "test $(cat d/a) = 1 && grep -q \"'a' is given twice\" said",
     );
     for again in ["./a", "$PWD/a", "x/../a", ".//a"] {
         for flags in ["", "-n", "-u", "-P", "-l", "-p"] {
             let line = format!("$T copy {flags} a {again} d 2>said");
-            holds(setup, &line, 0, "test $(cat d/a) = 1 && grep -q 'was named twice' said");
+            holds(setup, &line, 0, "test $(cat d/a) = 1 && grep -q 'is given twice' said");
         }
     }
     // Another file of that name would replace what was just made.

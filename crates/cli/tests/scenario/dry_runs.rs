@@ -56,7 +56,7 @@ fn a_dry_run_warns_of_a_file_system_without_room_for_the_copy() {
         assert!(warned(&ran), "{words:?}: {}", ran.said());
     }
     // Of one file with two names, all others, and a hole there is room for.
-    assert!(dry(&["-a"], "source", "copy").stderr.contains("(9437184 bytes), and "));
+    assert!(dry(&["-a"], "source", "copy").stderr.contains("(9437184 bytes), but only "));
     for (words, from) in [(&[][..], "source/0"), (&[], "hole"), (&["-rs"], "source")] {
         let ran = dry(words, from, "copy");
         assert_eq!(ran.stderr, "", "{words:?} {from}");

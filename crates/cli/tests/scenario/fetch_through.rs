@@ -258,7 +258,7 @@ fn files_must_have_the_digests_of_a_list() {
     let fetch = |words: &[&str]| run(thalweg().arg("fetch").args(words).current_dir(&place));
     let (a, b, c) = (server.url("a"), server.url("b"), server.url("c"));
     let url = server.url("SHA256SUMS");
-    fetch(&["--sums", &url, &a]).expect(0).expect_said("sha256 agrees");
+    fetch(&["--sums", &url, &a]).expect(0).expect_said("sha256 verified");
     fetch(&["--sums", &url, &b]).expect(1).expect_said("the file was not saved");
     fetch(&["--sums", &url, &c]).expect(2).expect_said("no digest for 'c'");
     fs::write(scratch.join("sums"), &sums).unwrap();
@@ -269,7 +269,7 @@ fn files_must_have_the_digests_of_a_list() {
     let text = String::from_utf8(sums).unwrap();
     let windows = format!("\u{feff}{}", text.replace("  ", "\t").replace('\n', "\r\n"));
     fs::write(&file, windows).unwrap();
-    fetch(&["--force", "--sums", file.to_str().unwrap(), &a]).expect(0).expect_said("agrees");
+    fetch(&["--force", "--sums", file.to_str().unwrap(), &a]).expect(0).expect_said(" verified");
     for (tool, hash) in [("md5sum", "MD5"), ("sha1sum", "SHA-1"), ("sha512sum", "SHA-512")] {
         let list = run(Command::new(tool).arg("a").current_dir(&shared)).expect(0).stdout.clone();
         let file = scratch.join(if hash == "MD5" { "MD5SUMS" } else { "sums" });

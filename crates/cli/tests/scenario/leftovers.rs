@@ -37,7 +37,7 @@ fn an_interrupted_new_tree_keeps_its_temporary_name_and_a_resume_finishes_it() {
             tree(&scratch);
             let said = interrupted(&scratch, first, signal).stderr;
             assert_eq!(names(scratch.path()), [".new.thalweg-part", "tree"], "{said}");
-            for word in ["'.new.thalweg-part'", "with --resume goes on", "rm -r removes it"] {
+            for word in ["'.new.thalweg-part'", "with --resume to continue", "`rm -r`"] {
                 let word = if first == ["--resume"] {
                     word.trim_start_matches("with --resume ")
                 } else {

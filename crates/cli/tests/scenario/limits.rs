@@ -311,7 +311,7 @@ fn more_large_files_than_descriptors_are_compared_and_hashed() {
     for jobs in ["1", "2"] {
         let many = ["--jobs", jobs];
         let ran = run(with_descriptors(24).arg("verify").args(many).args([&tree, &copy]));
-        assert!(ran.expect(0).stdout.starts_with(b"40 files the same"));
+        assert!(ran.expect(0).stdout.starts_with(b"40 files equal"));
         run(with_descriptors(24).args(["manifest", "-o"]).arg(&sums).args(many).arg(&tree))
             .expect(0);
         assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 40);

@@ -130,7 +130,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
             copy.arg("copy").args(flags).arg(&image).arg(device.path());
             let ran = run(&mut copy).expect_no_panic();
             assert_eq!(ran.code(), 1, "{}", ran.said());
-            let part = format!("written in part: '{}', ", device.path().display());
+            let part = format!("partly written: '{}', ", device.path().display());
             assert!(ran.stderr.contains(&part), "{}", ran.said());
             assert!(ran.stderr.contains(&format!("{size} bytes")), "{}", ran.said());
             assert!(!ran.stderr.contains("nothing was copied"), "{}", ran.said());
@@ -151,7 +151,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
 fn what_goes_into_a_pipe_is_not_called_verified_and_waits_for_its_reader() {
     let scratch = Scratch::new();
     let truth = sparse(&scratch.join("s"));
-    let said = "1 could not be verified";
+    let said = "1 not verified (pipe, device or dry run)";
     let into = "mkfifo f; $T copy --verify s f 2>said & cat f >out; wait; cat said >&2";
     let from = "mkfifo g; cat s >g & $T copy --verify g out; wait";
     for line in [into, from, "cat s | $T copy --verify - out", "$T copy --verify s /dev/null"] {

@@ -95,8 +95,8 @@ fn every_difference_is_named_with_where_it_begins() {
     let mut wanted = vec![
         "differs 'copy/-dash': 3 bytes in the source, 12 here",
         "differs 'copy/deep/er/plain': first difference at byte 2",
-        "differs 'copy/empty': a folder in the source, a file here",
-        "differs 'copy/link': the link says something else",
+        "differs 'copy/empty': a directory in the source, a file here",
+        "differs 'copy/link': different link target",
         large.as_str(),
         "extra 'copy/more': a directory",
         "extra 'copy/more/than'",

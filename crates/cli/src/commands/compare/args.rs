@@ -122,7 +122,7 @@ impl FailIf {
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputForm {
     Text,
     Json,
     Markdown,
@@ -132,7 +132,7 @@ pub enum Form {
 /// An output format, and the file to write.
 #[derive(Clone, Debug)]
 pub struct Export {
-    pub form: Form,
+    pub form: OutputForm,
     pub file: Option<PathBuf>,
 }
 
@@ -143,9 +143,9 @@ impl Export {
             None => (text, None),
         };
         let form = match form {
-            "csv" => Form::Csv,
-            "json" => Form::Json,
-            "markdown" => Form::Markdown,
+            "csv" => OutputForm::Csv,
+            "json" => OutputForm::Json,
+            "markdown" => OutputForm::Markdown,
             _ => return Err(format!("unknown format '{form}'; expected csv, json or markdown")),
         };
         if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
@@ -158,12 +158,12 @@ impl Export {
 const EXAMPLES: &str = "\
 Examples:
   thalweg compare -- cp big.iso copy -- thalweg copy big.iso copy
-  thalweg compare --prepare 'rm -rf copy' -- 'cp -r tree copy' 'thalweg copy -r tree copy'
-  thalweg compare --scan n=1,2,4,8 -- 'xz -kfT{n} dump.sql'
+  thalweg compare --prepare 'rm -rf b' -- 'cp -r a b' 'thalweg copy -r a b'
+  thalweg compare --scan jobs=1,2,4,8 -- 'xz -kfT{jobs} dump.sql'
   thalweg compare --metric 'regex:([0-9.]+) MB/s' -- ./bench old -- ./bench new
-  thalweg compare --shell --same-output --fail-if slower=5% -- './old < in' './new < in'
+  thalweg compare --shell --fail-if slower=5% -- './old < in' './new < in'
 
-A difference counts if the whole 95 % interval shows it, beyond the noise of the
+A difference counts if the whole 95 % interval shows it, beyond the noise of the \
 runs. `no difference shown` does not mean that the commands are equally fast.
 
 Exit status:

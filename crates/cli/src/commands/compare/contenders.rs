@@ -9,7 +9,7 @@ use thalweg_measure::{
 use super::args::{CompareArgs, Scan};
 use crate::{
     args::words,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
 };
 
 /// A value of each scan, in order.
@@ -17,7 +17,7 @@ type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
 /// Returns the commands. Several commands are compared with the first one at equal values. A single command is
 /// compared with itself at the first values.
-pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
+pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, CommandFailure> {
     let commands = commands(args)?;
     let option = |option, text: &Option<String>| {
         text.as_ref().map_or(Ok(Vec::new()), |text| in_shell(args, option, text))
@@ -50,7 +50,7 @@ pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
 }
 
 /// A command as given by the user.
-struct Given {
+struct GivenCommand {
     words: Vec<OsString>,
     /// The words as the user wrote them.
     written: Vec<OsString>,
@@ -58,7 +58,7 @@ struct Given {
 
 /// Splits the arguments at `--` into commands. If the first word of a group is a whole command in quotes, every word
 /// of the group is one; otherwise the group is one command.
-fn commands(args: &CompareArgs) -> Result<Vec<Given>, Failure> {
+fn commands(args: &CompareArgs) -> Result<Vec<GivenCommand>, CommandFailure> {
     let mut commands = Vec::new();
     for group in args.commands.split(|word| word == "--").filter(|group| !group.is_empty()) {
         let is_whole = |word: &OsString| {
@@ -69,13 +69,13 @@ fn commands(args: &CompareArgs) -> Result<Vec<Given>, Failure> {
             for word in group {
                 let text = word.to_string_lossy();
                 let words = in_shell(args, "--", &text)?;
-                commands.push(Given { words, written: vec![word.clone()] });
+                commands.push(GivenCommand { words, written: vec![word.clone()] });
             }
         } else {
             let text = joined(group);
             let words =
                 if args.shell.is_some() { in_shell(args, "--", &text)? } else { group.to_vec() };
-            commands.push(Given { words, written: group.to_vec() });
+            commands.push(GivenCommand { words, written: group.to_vec() });
         }
     }
     if commands.is_empty() {
@@ -100,7 +100,7 @@ fn joined(words: &[OsString]) -> String {
 }
 
 /// Returns the words of a command that is given as text: for a shell, or split here.
-fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
+fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString>, CommandFailure> {
     match &args.shell {
         Some(shell) => Ok(vec![shell.into(), "-c".into(), text.into()]),
         None => words(option, text),
@@ -110,9 +110,9 @@ fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString
 /// Returns an error if a scan's placeholder occurs nowhere: all runs would be identical.
 fn refuse_unused(
     args: &CompareArgs,
-    commands: &[Given],
+    commands: &[GivenCommand],
     others: &[&[OsString]],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let all =
         || commands.iter().map(|command| command.words.as_slice()).chain(others.iter().copied());
     for scan in &args.scan {
@@ -158,6 +158,6 @@ fn named(name: &str, values: &Values<'_>) -> String {
     values.fold(name.to_owned(), |name, value| name + &value)
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn usage(message: impl Into<String>) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, message)
 }

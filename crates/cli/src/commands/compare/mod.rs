@@ -14,11 +14,11 @@ use thalweg_measure::{
 use thalweg_sys::signal;
 
 pub use args::CompareArgs;
-use args::{Export, FailIf, Form};
+use args::{Export, FailIf, OutputForm};
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 impl Subcommand for CompareArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let contenders = contenders::read(self)?;
         // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
         // be ended by it. The call fails only for an invalid signal number.
@@ -60,10 +60,10 @@ impl Subcommand for CompareArgs {
             write(export, &printed)?;
         }
         let shown = match (self.json, self.markdown) {
-            (true, _) => Some(Form::Json),
-            (_, true) => Some(Form::Markdown),
+            (true, _) => Some(OutputForm::Json),
+            (_, true) => Some(OutputForm::Markdown),
             // An export to standard output replaces the table.
-            _ => self.export.iter().all(|export| export.file.is_some()).then_some(Form::Text),
+            _ => self.export.iter().all(|export| export.file.is_some()).then_some(OutputForm::Text),
         };
         if let Some(form) = shown {
             write(&Export { form, file: None }, &printed)?;
@@ -91,33 +91,33 @@ fn verdict(args: &CompareArgs, found: &Comparison) -> Exit {
 }
 
 #[derive(Serialize)]
-struct Answer<'f> {
+struct CompareAnswer<'f> {
     #[serde(flatten)]
     found: &'f Comparison,
     schema: u32,
 }
 
-fn write(export: &Export, printed: &printed::Printed<'_>) -> Result<(), Failure> {
-    let answer = Answer { found: printed.found, schema: SCHEMA };
+fn write(export: &Export, printed: &printed::Printed<'_>) -> Result<(), CommandFailure> {
+    let answer = CompareAnswer { found: printed.found, schema: SCHEMA };
     let text = match export.form {
-        Form::Text => printed.text(),
-        Form::Markdown => printed.markdown(),
-        Form::Csv => printed.csv(),
-        Form::Json if export.file.is_none() => return print_json(&answer),
-        Form::Json => serde_json::to_string_pretty(&answer).map_err(|e| {
-            Failure::new(Exit::Failed, format!("cannot write the result as JSON: {e}"))
+        OutputForm::Text => printed.text(),
+        OutputForm::Markdown => printed.markdown(),
+        OutputForm::Csv => printed.csv(),
+        OutputForm::Json if export.file.is_none() => return print_json(&answer),
+        OutputForm::Json => serde_json::to_string_pretty(&answer).map_err(|e| {
+            CommandFailure::new(Exit::Failed, format!("cannot write the result as JSON: {e}"))
         })?,
     };
     let Some(file) = &export.file else { return print(&text) };
-    write_file(file, text.as_bytes()).map_err(|error| Failure::of_destination(error, file))
+    write_file(file, text.as_bytes()).map_err(|error| CommandFailure::of_destination(error, file))
 }
 
-fn failure(error: &CompareError) -> Failure {
+fn failure(error: &CompareError) -> CommandFailure {
     let (exit, advice) = match error {
         CompareError::NoProgram { .. } => (Exit::Usage, "; nothing was run"),
         CompareError::Folder { .. } => (Exit::Failed, "; nothing was run"),
         CompareError::Failed(_) => (Exit::Incomplete, "; nothing was measured"),
         CompareError::Cancelled(_) => (Exit::Failed, " before all rounds were complete; no result"),
     };
-    Failure::new(exit, format!("{error}{advice}"))
+    CommandFailure::new(exit, format!("{error}{advice}"))
 }

@@ -8,15 +8,15 @@ use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 use thalweg_tree::Hash;
 
-use crate::args::{Abbreviated, Choice, FsyncArgs, HashName, ProgressArgs, flag};
+use crate::args::{Abbreviated, FsyncArgs, HashName, MethodArgs, ProgressArgs, flag};
 
 mod chosen;
 mod fleet;
 mod kept;
 mod plain;
-pub use chosen::Chosen;
-pub use fleet::Fleet;
-use kept::Kept;
+pub use chosen::FilterArgs;
+pub use fleet::ShardArgs;
+use kept::PreserveArgs;
 
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
@@ -46,7 +46,7 @@ pub struct CopyArgs {
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
     #[command(flatten)]
-    pub kept: Kept,
+    pub kept: PreserveArgs,
     /// Copy only attributes, no data
     #[arg(long)]
     pub attributes_only: bool,
@@ -60,9 +60,9 @@ pub struct CopyArgs {
     #[arg(short, long)]
     pub symbolic_link: bool,
     /// Control which existing files are replaced; -u means older
-    #[arg(short, long, value_name = "WHEN", value_parser = Abbreviated::<Update>::new())]
+    #[arg(short, long, value_name = "WHEN", value_parser = Abbreviated::<UpdateWhen>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "older")]
-    pub update: Option<Update>,
+    pub update: Option<UpdateWhen>,
     /// Do not overwrite existing files; overrides -f and -i
     #[arg(short, long)]
     pub no_clobber: bool,
@@ -76,9 +76,9 @@ pub struct CopyArgs {
     #[arg(long)]
     pub remove_destination: bool,
     /// Make a backup of each file that is overwritten
-    #[arg(long, value_name = "CONTROL", value_parser = Abbreviated::<Backup>::new())]
+    #[arg(long, value_name = "CONTROL", value_parser = Abbreviated::<BackupControl>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub backup: Option<Backup>,
+    pub backup: Option<BackupControl>,
     /// Like --backup, but takes no value
     #[arg(short)]
     pub backups: bool,
@@ -109,9 +109,9 @@ pub struct CopyArgs {
     pub sparse: Sparse,
     /// Control clones, which share blocks with the source until one of both changes
     #[arg(long, value_name = "WHEN", env = "THALWEG_REFLINK", hide_env = true)]
-    #[arg(value_parser = Abbreviated::<Reflink>::new(), default_value = "auto")]
+    #[arg(value_parser = Abbreviated::<ReflinkWhen>::new(), default_value = "auto")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "always")]
-    pub reflink: Reflink,
+    pub reflink: ReflinkWhen,
     /// Set the SELinux context of new files
     #[arg(short = 'Z', long, value_name = "CTX")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
@@ -125,7 +125,7 @@ pub struct CopyArgs {
     pub debug: bool,
 
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: FilterArgs,
 
     /// Continue an interrupted copy of the same sources
     #[arg(long, help_heading = SAFETY)]
@@ -171,9 +171,9 @@ pub struct CopyArgs {
     pub tune: bool,
 
     #[command(flatten)]
-    pub fleet: Fleet,
+    pub fleet: ShardArgs,
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: MethodArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
 }
@@ -192,7 +192,7 @@ impl CopyArgs {
 
 /// Files that may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Update {
+pub enum UpdateWhen {
     /// Replace all files
     All,
     /// Replace files that are older than their source
@@ -205,7 +205,7 @@ pub enum Update {
 
 /// Backups of overwritten files, as in cp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Backup {
+pub enum BackupControl {
     /// Make no backups
     #[value(alias = "off")]
     None,
@@ -237,7 +237,7 @@ pub enum Sparse {
 
 /// Clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Reflink {
+pub enum ReflinkWhen {
     /// Clone if possible, otherwise copy
     #[default]
     Auto,
@@ -279,7 +279,7 @@ impl Verify {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg copy --tune big.iso /mnt/usb/      measure, then use the fastest method
+  thalweg copy --tune big.iso /mnt/usb/      use the fastest method
   thalweg copy -a --jobs 4 photos/ /backup/  a directory with all attributes
   thalweg copy --resume -a photos/ /backup/  continue after an interruption
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
@@ -308,10 +308,10 @@ mod tests {
 
     #[test]
     fn a_beginning_counts_where_it_means_one_thing() {
-        assert_eq!(find("num"), Some(Backup::Numbered));
-        assert_eq!(find("t"), Some(Backup::Numbered));
+        assert_eq!(find("num"), Some(BackupControl::Numbered));
+        assert_eq!(find("t"), Some(BackupControl::Numbered));
         // none, numbered, never, nil
-        assert_eq!(find::<Backup>("n"), None);
-        assert_eq!(find::<Backup>("x"), None);
+        assert_eq!(find::<BackupControl>("n"), None);
+        assert_eq!(find::<BackupControl>("x"), None);
     }
 }

@@ -16,22 +16,22 @@ use super::{
     CopyArgs, is_dash, not_started, operands, options,
     shard::{Rank, Shard, listed},
     summary,
-    watcher::Watcher,
+    watcher::CopyWatcher,
 };
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
-        answer::{Answer, Fleet},
+        answer::{FleetAnswer, JsonAnswer},
         quantity,
         text::{note, print},
     },
-    profile::{Moves, Saved},
-    progress::{Counting, Meter},
+    profile::{Moves, SavedProfile},
+    progress::{Counting, ProgressMeter},
 };
 
 /// Works as one of several workers, or prints the detected rank.
-pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
+pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, CommandFailure> {
     if shard == Shard::List {
         return print(&listed()).map(|()| Exit::Done);
     }
@@ -42,11 +42,12 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     if options.jobs == 0 {
         options.jobs = shard.threads();
     }
-    let saved = Saved::use_if_current(!args.choice.no_profile, Moves::Files);
+    let saved = SavedProfile::use_if_current(!args.choice.no_profile, Moves::Files);
     options.profile = saved.current.clone().map(Arc::new);
     let mut member = Member::new(rank.rank, rank.size, args.fleet.wait);
     member.task_bytes = args.fleet.shard_size;
-    let watcher = Watcher::new(args, Meter::new(args.shown, None, None), Counting::none());
+    let watcher =
+        CopyWatcher::new(args, ProgressMeter::new(args.shown, None, None), Counting::none());
     let worked = work(&source, &destination, &options, &member, &watcher);
     watcher.finish(worked.as_ref().map_or(0, |report| report.tree.bytes));
     let report = worked.map_err(|error| refused(&error))?;
@@ -55,8 +56,8 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
 }
 
 /// Returns the source directory and the destination.
-fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
-    let usage = |message: &str| Failure::new(Exit::Usage, message);
+fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), CommandFailure> {
+    let usage = |message: &str| CommandFailure::new(Exit::Usage, message);
     let (sources, destination) = operands(args)?;
     let [source] = &sources[..] else {
         return Err(usage("--shard copies one directory: thalweg copy -a --shard RANK SRC DST"));
@@ -85,14 +86,14 @@ fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
     Ok((source.clone(), destination))
 }
 
-fn refused(error: &Error) -> Failure {
+fn refused(error: &Error) -> CommandFailure {
     match error {
         Error::Refused { reason: Refusal::NotNew, .. } => {
-            Failure::new(Exit::Unsupported, error.to_string())
+            CommandFailure::new(Exit::Unsupported, error.to_string())
                 .hint("use -T to copy into an existing directory")
         }
         Error::Refused { reason: Refusal::NotSince, .. } => {
-            Failure::new(Exit::Unsupported, error.to_string())
+            CommandFailure::new(Exit::Unsupported, error.to_string())
                 .hint("compare it with SRC: `thalweg copy -aT --resume SRC DST`")
         }
         error => not_started(error),
@@ -105,7 +106,7 @@ fn report_end(
     Rank { rank, size }: Rank,
     report: &FleetReport,
     destination: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if args.shown.json {
         let end = match report.end {
             FleetEnd::Finished => "finished",
@@ -113,7 +114,7 @@ fn report_end(
             FleetEnd::There => "there",
             FleetEnd::Unfinished => "unfinished",
         };
-        let fleet = Fleet {
+        let fleet = FleetAnswer {
             rank,
             size,
             tasks: report.tasks,
@@ -122,7 +123,7 @@ fn report_end(
             workers: report.workers.clone(),
         };
         let fleet = Some(fleet);
-        let answer = Answer { fleet, ..summary::answer(&report.tree, None, args.verify) };
+        let answer = JsonAnswer { fleet, ..summary::answer(&report.tree, None, args.verify) };
         return print(&(answer.line() + "\n"));
     }
     if args.shown.quiet {
@@ -179,11 +180,11 @@ pub fn of_worker(worker: &WorkerRecord) -> String {
     text
 }
 
-fn exit(report: &FleetReport) -> Result<Exit, Failure> {
+fn exit(report: &FleetReport) -> Result<Exit, CommandFailure> {
     let folder = shown(&report.folder);
     let state = format!("some files were not copied; unfinished: '{folder}'");
     let hint = "run the same command again to continue, or remove the unfinished copy with `rm -r`";
-    let incomplete = |message| Err(Failure::new(Exit::Incomplete, message).hint(hint));
+    let incomplete = |message| Err(CommandFailure::new(Exit::Incomplete, message).hint(hint));
     match (report.end, report.tree.halted) {
         (_, Some(Halt::Cancelled)) => return Err(interrupt::failure(&state).hint(hint)),
         (_, Some(Halt::Full)) => return incomplete(format!("the destination is full; {state}")),
@@ -194,8 +195,8 @@ fn exit(report: &FleetReport) -> Result<Exit, Failure> {
     }
     match report.tree.ending() {
         Ending::Done => Ok(Exit::Done),
-        Ending::Differ => Err(Failure::new(Exit::Differ, "")),
+        Ending::Differ => Err(CommandFailure::new(Exit::Differ, "")),
         Ending::Partial if report.tree.error_count == 0 => Ok(Exit::Incomplete),
-        Ending::Partial => Err(Failure::new(Exit::Failed, "")),
+        Ending::Partial => Err(CommandFailure::new(Exit::Failed, "")),
     }
 }

@@ -9,7 +9,7 @@ use crate::{exit::Exit, output::quantity};
 /// Longest list of paths; further ones are only counted.
 const SHOWN: usize = 3;
 
-pub struct Leftovers<'r> {
+pub struct CopyLeftovers<'r> {
     /// Files that keep their temporary name.
     unfinished: &'r [PathBuf],
     /// Existing files that were written in part.
@@ -24,7 +24,7 @@ pub struct Leftovers<'r> {
     made_folder: bool,
 }
 
-impl<'r> Leftovers<'r> {
+impl<'r> CopyLeftovers<'r> {
     /// Extracts the leftovers from `report`. `makes_folder`: `true` if the destination was to become a new directory.
     pub fn of(report: &'r TreeReport, resumes: bool, makes_folder: bool) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;

@@ -2,30 +2,27 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, Metadata},
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    fs::{self, Metadata},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
-use thalweg_core::{End, Profile, shown};
+use thalweg_core::{Profile, shown};
 use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
-use thalweg_tree::{
-    CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
-};
+use thalweg_tree::{CopyOptions, Ending, Error, Halt, Refusal, TreeReport, manifest::make_of};
 
-use super::{Subcommand, manifest, stream::Stream, verify::Findings};
+use super::{Subcommand, manifest, verify::Findings};
 use crate::{
-    exit::{Exit, Failure, INPUT, OUTPUT},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
-        answer::Answer,
+        answer::JsonAnswer,
         text::{complain, keep, note, print},
     },
-    profile::{Moves, Saved},
-    progress::{Counting, Meter},
-    stdio,
+    profile::{Moves, SavedProfile},
+    progress::{Counting, ProgressMeter},
 };
 
 mod args;
@@ -34,15 +31,17 @@ mod fleet;
 mod left;
 mod options;
 mod shard;
+mod streams;
 mod summary;
 mod tuning;
 mod watcher;
 
 pub use args::CopyArgs;
-use chosen::Choice;
+use chosen::SourceSelection;
 pub use fleet::of_worker;
-use left::Leftovers;
-use watcher::Watcher;
+use left::CopyLeftovers;
+use streams::{from_standard_input, to_standard_output};
+use watcher::CopyWatcher;
 
 /// Largest file, in bytes, that is usually copied in a moment.
 const SHORT: u64 = 64 << 20;
@@ -52,13 +51,13 @@ impl Subcommand for CopyArgs {
         true
     }
 
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(shard) = self.fleet.shard {
             return fleet::run(self, shard);
         }
         let (sources, destination) = operands(self)?;
         // Runs before interrupts are caught, so that Ctrl-C ends the process while it waits for a list.
-        let choice = Choice::of(self, &sources, &destination)?;
+        let choice = SourceSelection::of(self, &sources, &destination)?;
         if is_brief(self, &sources, &destination) {
             interrupt::catch_if_it_lasts();
         } else {
@@ -72,7 +71,7 @@ impl Subcommand for CopyArgs {
         if sources.iter().any(|source| is_dash(source)) {
             return from_standard_input(self, options, &sources, &destination, color);
         }
-        Run::new(self, color, &sources, &destination).copy(options)
+        CopyCommand::new(self, color, &sources, &destination).copy(options)
     }
 }
 
@@ -97,13 +96,14 @@ fn is_dash(path: &Path) -> bool {
 }
 
 /// Returns the sources and the destination.
-fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
+fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> {
     let mut sources = args.paths.clone();
     let destination = match &args.target_directory {
         Some(folder) => Some(folder.clone()),
         None => sources.pop().filter(|_| !sources.is_empty()),
     };
-    let missing = || Failure::new(Exit::Usage, "missing destination: thalweg copy SRC... DST");
+    let missing =
+        || CommandFailure::new(Exit::Usage, "missing destination: thalweg copy SRC... DST");
     if args.strip_trailing_slashes {
         for source in &mut sources {
             *source = without_slashes(source);
@@ -116,7 +116,7 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
 
 /// Rejects paths in an object store, by decision (docs/guides/many-machines.md): their bytes arrive over TLS, which leaves no choice
 /// of mechanism.
-fn expect_path(path: &Path) -> Result<(), Failure> {
+fn expect_path(path: &Path) -> Result<(), CommandFailure> {
     let text = path.as_os_str().as_bytes();
     let is_store =
         ["s3://", "gs://", "az://"].iter().any(|store| text.starts_with(store.as_bytes()));
@@ -124,7 +124,7 @@ fn expect_path(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("'{}': object stores are not supported", shown(path));
-    Err(Failure::new(Exit::Unsupported, message).hint("use rclone or s5cmd"))
+    Err(CommandFailure::new(Exit::Unsupported, message).hint("use rclone or s5cmd"))
 }
 
 /// Removes the slashes at the end of a path, except for `/`.
@@ -134,92 +134,7 @@ fn without_slashes(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
-/// Executes `copy FILE -`.
-fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Failure> {
-    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
-    let [path] = sources else { return usage("cannot copy several sources to standard output") };
-    let reads_back = args.verify.is_some() || args.manifest.is_some();
-    if reads_back || args.resume || args.target_directory.is_some() {
-        return usage("--verify, --manifest, --resume and -t cannot be used with standard output");
-    }
-    if args.tune {
-        complain("--tune is ignored: standard output cannot be written twice");
-    }
-    if args.dry_run {
-        let from = if is_dash(path) { INPUT.to_owned() } else { format!("'{}'", shown(path)) };
-        if !is_dash(path) {
-            fs::metadata(path).map_err(|e| Failure::of_io("stat", &from, &e))?;
-        }
-        return print(&format!("would copy {from} -> {OUTPUT}\n")).map(|()| Exit::Done);
-    }
-    let sink = stdio::output()?;
-    let (name, file) = if is_dash(path) {
-        (INPUT.to_owned(), None)
-    } else {
-        let name = shown(path).to_string();
-        let file = File::open(path).map_err(|e| Failure::of_io("open", &name, &e))?;
-        (name, Some(file))
-    };
-    let source = match &file {
-        Some(file) => End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?,
-        None => stdio::input()?,
-    };
-    let stream = Stream {
-        choice: &args.choice,
-        shown: args.shown,
-        label: None,
-        limit: args.limit,
-        verbose: args.is_verbose(),
-        source,
-        source_name: name,
-        sink,
-        sink_name: OUTPUT.to_owned(),
-        len: None,
-        expected: stdio::left_in(&source),
-    };
-    stream.run()
-}
-
-/// Executes `copy - FILE`. Standard input is opened by name, like any other source.
-fn from_standard_input(
-    args: &CopyArgs,
-    options: CopyOptions,
-    sources: &[PathBuf],
-    destination: &Path,
-    color: bool,
-) -> Result<Exit, Failure> {
-    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
-    if sources.len() > 1 {
-        return usage("cannot copy standard input together with other sources");
-    }
-    if args.interactive || args.recursive || args.kept.archive || args.resume {
-        return usage("-i, -r, -a and --resume cannot be used with standard input");
-    }
-    if args.target_directory.is_some() || destination.is_dir() {
-        return usage("standard input has no name: the destination must be a file");
-    }
-    let input = stdio::input()?;
-    if !args.dry_run {
-        stdio::enlarge(&input);
-    }
-    let Some(source) = stdio::reopenable(&input) else {
-        let message = "standard input is a socket, or a partly read file";
-        return Err(Failure::new(Exit::Unsupported, message).hint("use `thalweg pipe > DST`"));
-    };
-    let options = CopyOptions {
-        dereference: Some(Dereference::Always),
-        target: Target::Exact,
-        new_mode: Some(0o666),
-        ..options
-    };
-    let exit = Run::new(args, color, &[source], destination).copy(options)?;
-    if !args.dry_run {
-        stdio::skip_all(&input);
-    }
-    Ok(exit)
-}
-
-struct Run<'r> {
+struct CopyCommand<'r> {
     args: &'r CopyArgs,
     color: bool,
     sources: &'r [PathBuf],
@@ -229,27 +144,27 @@ struct Run<'r> {
 }
 
 /// Result of `--tune`, and the profile in which it was saved.
-struct Tuned {
+struct CopyTuning {
     result: TuneResult,
     kept: Option<PathBuf>,
 }
 
-impl<'r> Run<'r> {
+impl<'r> CopyCommand<'r> {
     fn new(args: &'r CopyArgs, color: bool, sources: &'r [PathBuf], destination: &'r Path) -> Self {
         let into = args.target_directory.is_some() || args.no_target_directory;
         let makes_folder = !into && !destination.is_dir() && sources.iter().all(|s| s.is_dir());
         Self { args, color, sources, destination, makes_folder }
     }
 
-    fn copy(&self, mut options: CopyOptions) -> Result<Exit, Failure> {
+    fn copy(&self, mut options: CopyOptions) -> Result<Exit, CommandFailure> {
         let args = self.args;
-        let saved = Saved::use_if_current(!args.choice.no_profile, Moves::Files);
+        let saved = SavedProfile::use_if_current(!args.choice.no_profile, Moves::Files);
         options.profile = saved.current.clone().map(Arc::new);
         let tuned =
             if args.tune && !args.dry_run { self.tune(&saved, &mut options)? } else { None };
         let expected = if args.chosen.is_part() { None } else { self.expected() };
-        let meter = Meter::new(args.shown, None, expected);
-        let watcher = Watcher::new(args, meter, Counting::of(self.sources, &options));
+        let meter = ProgressMeter::new(args.shown, None, expected);
+        let watcher = CopyWatcher::new(args, meter, Counting::of(self.sources, &options));
         let copied = thalweg_tree::copy(self.sources, self.destination, &options, &watcher);
         let report = copied.map_err(|error| not_started(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
@@ -279,7 +194,7 @@ impl<'r> Run<'r> {
     }
 
     /// Writes the manifest of the copied files.
-    fn list(&self, path: &Path, report: &TreeReport) -> Result<Exit, Failure> {
+    fn list(&self, path: &Path, report: &TreeReport) -> Result<Exit, CommandFailure> {
         let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
         let findings = Findings::new(self.args.shown);
         let hash = self.args.manifest_hash.into();
@@ -290,7 +205,11 @@ impl<'r> Run<'r> {
 
     /// Measures, and saves the results. A failed measurement does not prevent the copy. Sources that the copy will
     /// reject, such as a directory without `-r`, are not measured.
-    fn tune(&self, saved: &Saved, options: &mut CopyOptions) -> Result<Option<Tuned>, Failure> {
+    fn tune(
+        &self,
+        saved: &SavedProfile,
+        options: &mut CopyOptions,
+    ) -> Result<Option<CopyTuning>, CommandFailure> {
         if self.args.chosen.is_part() {
             complain("--tune is ignored: it would also read excluded files");
             return Ok(None);
@@ -312,7 +231,7 @@ impl<'r> Run<'r> {
         if let Some(path) = &saved.path {
             let written = Profile::turn(path).and_then(|_turn| {
                 // Another process may have saved the profile during the measurement.
-                let mut profile = Saved::find(true).current.unwrap_or_default();
+                let mut profile = SavedProfile::find(true).current.unwrap_or_default();
                 profile.merge(result.kept());
                 profile.save(path)
             });
@@ -328,7 +247,7 @@ impl<'r> Run<'r> {
         if let (Some(jobs), 0) = (result.jobs, options.jobs) {
             options.jobs = jobs;
         }
-        Ok(Some(Tuned { result, kept }))
+        Ok(Some(CopyTuning { result, kept }))
     }
 
     /// Returns the bytes of the sources, if they are known without a walk.
@@ -341,12 +260,16 @@ impl<'r> Run<'r> {
     }
 
     /// Prints the final line, the screen of `--tune`, or the JSON object.
-    fn report(&self, report: &TreeReport, tuned: Option<&Tuned>) -> Result<(), Failure> {
+    fn report(
+        &self,
+        report: &TreeReport,
+        tuned: Option<&CopyTuning>,
+    ) -> Result<(), CommandFailure> {
         let args = self.args;
         if args.shown.json {
             let tuned = tuned.map(|tuned| &tuned.result);
             let answer = summary::answer(report, tuned, args.verify);
-            return print(&(Answer::line(&answer) + "\n"));
+            return print(&(JsonAnswer::line(&answer) + "\n"));
         }
         if args.shown.quiet {
             return Ok(());
@@ -358,7 +281,7 @@ impl<'r> Run<'r> {
             summary::line(report, asked || tuned.is_some())
         };
         let steps = |all| summary::fallbacks(report, all);
-        if let Some(Tuned { result, kept }) = tuned {
+        if let Some(CopyTuning { result, kept }) = tuned {
             let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
             let end = tuning::TuneEnd { copied, kept: kept.as_deref() };
             let screen = tuning::screen(result, &end, self.color);
@@ -387,36 +310,38 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {
-        let left = Leftovers::of(report, self.args.resume, self.makes_folder);
+    fn exit(&self, report: &TreeReport) -> Result<Exit, CommandFailure> {
+        let left = CopyLeftovers::of(report, self.args.resume, self.makes_folder);
         match report.halted {
             Some(Halt::Cancelled) => {
                 return Err(interrupt::failure(&left.state()).hint(left.hint()));
             }
             Some(Halt::Full) => {
-                return Err(Failure::new(left.exit(), left.state()).hint(left.hint()));
+                return Err(CommandFailure::new(left.exit(), left.state()).hint(left.hint()));
             }
             None => {}
         }
         match report.ending() {
             Ending::Done => Ok(Exit::Done),
-            Ending::Differ => Err(Failure::new(Exit::Differ, "")),
+            Ending::Differ => Err(CommandFailure::new(Exit::Differ, "")),
             Ending::Partial if report.error_count == 0 => Ok(Exit::Incomplete),
             Ending::Partial if report.unfinished.is_empty() => {
-                Err(Failure::new(exit_of_problems(report), ""))
+                Err(CommandFailure::new(exit_of_problems(report), ""))
             }
-            Ending::Partial => Err(Failure::new(left.exit(), left.state()).hint(left.hint())),
+            Ending::Partial => {
+                Err(CommandFailure::new(left.exit(), left.state()).hint(left.hint()))
+            }
         }
     }
 }
 
 /// Returns the failure of a copy that did not start.
-fn not_started(error: &Error) -> Failure {
+fn not_started(error: &Error) -> CommandFailure {
     let exit = match error {
         Error::Usage(_) => Exit::Usage,
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    CommandFailure::new(exit, error.to_string())
 }
 
 /// Returns the exit status of a copy with errors: `Unsupported` if nothing was copied because the machine lacks

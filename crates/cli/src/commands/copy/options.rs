@@ -3,15 +3,15 @@
 use std::{ffi::OsString, path::Path};
 use thalweg_tree::{self as tree, Becomes, CopyOptions, Target, When};
 
-use super::args::{Backup, CopyArgs, Reflink, Sparse, Update};
+use super::args::{BackupControl, CopyArgs, ReflinkWhen, Sparse, UpdateWhen};
 use crate::{
     args::find,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::text::complain,
 };
 
 /// Returns the options that the flags specify.
-pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
+pub fn of(args: &CopyArgs) -> Result<CopyOptions, CommandFailure> {
     let backup = backup(args)?;
     conflicts(args, backup)?;
     labels(args)?;
@@ -22,7 +22,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
         new_mode: args.kept.default_modes.then_some(0o666),
         sparse: args.sparse.when(),
         reflink: args.reflink.when(),
-        update: args.update.map_or(tree::Update::All, Update::rule),
+        update: args.update.map_or(tree::Update::All, UpdateWhen::rule),
         no_clobber: args.no_clobber,
         force: args.force,
         interactive: args.interactive,
@@ -74,7 +74,7 @@ impl Sparse {
     }
 }
 
-impl Reflink {
+impl ReflinkWhen {
     fn when(self) -> When {
         match self {
             Self::Auto => When::Auto,
@@ -84,7 +84,7 @@ impl Reflink {
     }
 }
 
-impl Update {
+impl UpdateWhen {
     fn rule(self) -> tree::Update {
         match self {
             Self::All => tree::Update::All,
@@ -96,24 +96,27 @@ impl Update {
 }
 
 /// Returns the backup mode: `-b`, `--backup`, `-S`, and VERSION_CONTROL as in cp.
-fn backup(args: &CopyArgs) -> Result<tree::Backup, Failure> {
+fn backup(args: &CopyArgs) -> Result<tree::Backup, CommandFailure> {
     let asked = args.backups || args.suffix.is_some();
-    let control = match args.backup.or(asked.then_some(Backup::Unset)) {
+    let control = match args.backup.or(asked.then_some(BackupControl::Unset)) {
         None => return Ok(tree::Backup::None),
-        Some(Backup::Unset) => match std::env::var("VERSION_CONTROL") {
+        Some(BackupControl::Unset) => match std::env::var("VERSION_CONTROL") {
             Ok(word) if !word.is_empty() => find(&word).ok_or_else(|| {
                 let why = "expected none, numbered, existing or simple";
-                Failure::new(Exit::Usage, format!("VERSION_CONTROL: invalid value '{word}'; {why}"))
+                CommandFailure::new(
+                    Exit::Usage,
+                    format!("VERSION_CONTROL: invalid value '{word}'; {why}"),
+                )
             })?,
-            _ => Backup::Existing,
+            _ => BackupControl::Existing,
         },
         Some(given) => given,
     };
     Ok(match control {
-        Backup::None => tree::Backup::None,
-        Backup::Simple => tree::Backup::Simple,
-        Backup::Numbered => tree::Backup::Numbered,
-        Backup::Existing | Backup::Unset => tree::Backup::Existing,
+        BackupControl::None => tree::Backup::None,
+        BackupControl::Simple => tree::Backup::Simple,
+        BackupControl::Numbered => tree::Backup::Numbered,
+        BackupControl::Existing | BackupControl::Unset => tree::Backup::Existing,
     })
 }
 
@@ -125,37 +128,38 @@ fn suffix(args: &CopyArgs) -> OsString {
 }
 
 /// Rejects contradictory flags.
-fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
+fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), CommandFailure> {
     let makes_backups = args.backup.is_some() || args.backups || backup != tree::Backup::None;
     let sparse = args.sparse != Sparse::Auto;
     for (both, what) in [
         (args.parents && args.no_target_directory, "--parents cannot be used with -T"),
         (args.link && args.symbolic_link, "cannot make both hard and symbolic links (-l, -s)"),
         (makes_backups && args.no_clobber, "--backup cannot be used with -n"),
-        (args.reflink == Reflink::Always && sparse, "--reflink=always requires --sparse=auto"),
+        (args.reflink == ReflinkWhen::Always && sparse, "--reflink=always requires --sparse=auto"),
         (
             args.attributes_only && args.verify.is_some(),
             "--attributes-only cannot be used with --verify",
         ),
     ] {
         if both {
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
     }
     Ok(())
 }
 
 /// Handles SELinux labels: fails or warns in the cases in which cp does.
-fn labels(args: &CopyArgs) -> Result<(), Failure> {
+fn labels(args: &CopyArgs) -> Result<(), CommandFailure> {
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
     if args.kept.preserve.context && !has_selinux {
         let why = "cannot preserve the security context: SELinux is not enabled";
-        return Err(Failure::new(Exit::Failed, why));
+        return Err(CommandFailure::new(Exit::Failed, why));
     }
     match &args.context {
         Some(_) if has_selinux => {
             let why = "-Z and --context are not supported";
-            Err(Failure::new(Exit::Unsupported, why).hint("copy, then use restorecon or chcon"))
+            Err(CommandFailure::new(Exit::Unsupported, why)
+                .hint("copy, then use restorecon or chcon"))
         }
         Some(label) => {
             let flag = if label.is_empty() { "-Z" } else { "--context" };

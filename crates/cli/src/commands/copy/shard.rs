@@ -3,7 +3,7 @@
 use std::{env, fmt::Write, num::NonZero, thread};
 use thalweg_sys::host::{ThreadStatus, cores_online};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 
 /// The value of `--shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn share(ranks: u32, processors: u64) -> usize {
 }
 
 /// Returns the number of ranks that the scheduler started on this machine.
-fn ranks_here(look: Look<'_>) -> Option<u32> {
+fn ranks_here(look: Variables<'_>) -> Option<u32> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some())?;
     let list = look(one.here?)?;
     // Slurm: "2(x3),1" means three machines with two ranks each, and one machine with one.
@@ -85,7 +85,7 @@ const ARRAY: [&str; 4] = [
 /// A larger number of processes is taken for a mistake.
 const MOST: u32 = 1 << 20;
 
-type Look<'l> = &'l dyn Fn(&str) -> Option<String>;
+type Variables<'l> = &'l dyn Fn(&str) -> Option<String>;
 
 impl Shard {
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -102,12 +102,12 @@ impl Shard {
     }
 
     /// Returns the rank of this process.
-    pub fn rank(self) -> Result<Rank, Failure> {
+    pub fn rank(self) -> Result<Rank, CommandFailure> {
         match self {
             Self::At(rank) => Ok(rank),
             Self::List | Self::Auto => {
                 let found = detect(&|name| env::var(name).ok());
-                found.map(|(rank, _)| rank).map_err(|why| Failure::new(Exit::Usage, why))
+                found.map(|(rank, _)| rank).map_err(|why| CommandFailure::new(Exit::Usage, why))
             }
         }
     }
@@ -141,7 +141,7 @@ impl Rank {
 }
 
 /// Returns the rank from the environment, and the scheduler that set it.
-fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
+fn detect(look: Variables<'_>) -> Result<(Rank, String), String> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some());
     let array = look(ARRAY[0]).is_some();
     let inner = match one {
@@ -177,7 +177,7 @@ fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
 }
 
 /// Returns the position of this job in its array.
-fn array_rank(look: Look<'_>) -> Result<Rank, String> {
+fn array_rank(look: Variables<'_>) -> Result<Rank, String> {
     let known =
         |name| number(look, name)?.ok_or_else(|| format!("{name} is not set; use --shard R/N"));
     let (id, size, least) = (known(ARRAY[0])?, known(ARRAY[1])?, known(ARRAY[2])?);
@@ -188,7 +188,7 @@ fn array_rank(look: Look<'_>) -> Result<Rank, String> {
     })
 }
 
-fn number(look: Look<'_>, name: &str) -> Result<Option<u32>, String> {
+fn number(look: Variables<'_>, name: &str) -> Result<Option<u32>, String> {
     let Some(text) = look(name) else { return Ok(None) };
     text.trim().parse().map(Some).map_err(|_| format!("{name}: invalid number '{text}'"))
 }
@@ -198,7 +198,7 @@ pub fn listed() -> String {
     table(&|name| env::var(name).ok())
 }
 
-fn table(look: Look<'_>) -> String {
+fn table(look: Variables<'_>) -> String {
     let mut text = String::new();
     let mut names: Vec<(&str, &str)> = Vec::new();
     for one in &SCHEDULERS {

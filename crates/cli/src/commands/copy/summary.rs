@@ -8,7 +8,7 @@ use thalweg_tree::{Halt, MechanismShare, TreeReport};
 use super::args::Verify;
 use super::tuning;
 use crate::output::{
-    answer::{Answer, SCHEMA, Step, Verified, describe_look},
+    answer::{FallbackStep, JsonAnswer, SCHEMA, VerifiedCounts, describe_look},
     quantity,
     summary_words::{RATED, count, grouped, time_and_rate},
 };
@@ -135,10 +135,14 @@ pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }
 }
 
-pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Verify>) -> Answer {
+pub fn answer(
+    report: &TreeReport,
+    tuned: Option<&TuneResult>,
+    verify: Option<Verify>,
+) -> JsonAnswer {
     let main = report.main();
     let stopped = matches!(report.halted, Some(Halt::Cancelled)).then(|| "interrupted".to_owned());
-    Answer {
+    JsonAnswer {
         bytes: report.bytes,
         files: report.files,
         seconds: report.seconds,
@@ -146,7 +150,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         mechanism: main.map(|share| share.mechanism.to_owned()),
         tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
         choice: None,
-        steps_down: report.steps_down.iter().map(Step::from).collect(),
+        steps_down: report.steps_down.iter().map(FallbackStep::from).collect(),
         looks: report.looks.clone(),
         attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
@@ -161,10 +165,10 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
     }
 }
 
-fn verified(report: &TreeReport, verify: Option<Verify>) -> Verified {
+fn verified(report: &TreeReport, verify: Option<Verify>) -> VerifiedCounts {
     let counts = report.verified;
-    let Some(verify) = verify else { return Verified::default() };
-    Verified {
+    let Some(verify) = verify else { return VerifiedCounts::default() };
+    VerifiedCounts {
         asked: true,
         same: counts.same,
         differ: report.differing,

@@ -16,7 +16,7 @@ use super::args::CopyArgs;
 use crate::{
     interrupt,
     output::{
-        answer::{Arm, Tuned, Unavailable},
+        answer::{TunedAnswer, TunedArm, UnavailableMethod},
         paint, quantity,
         ratio::{NOT_ENOUGH, says_nothing},
         table::{render, table},
@@ -258,17 +258,19 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
 }
 
 /// Returns the results for JSON output.
-pub fn answer(tuned: &TuneResult) -> Tuned {
-    let arms = ranked(tuned).into_iter().map(|arm| Arm {
+pub fn answer(tuned: &TuneResult) -> TunedAnswer {
+    let arms = ranked(tuned).into_iter().map(|arm| TunedArm {
         name: arm.name.clone(),
         ratio_to_cp: arm.ratio_to_cp.map(|ratio| ratio.ratio),
         spread: arm.ratio_to_cp.map(|ratio| (ratio.hi - ratio.lo) / 2.0 / ratio.ratio),
     });
-    Tuned { arms: arms.collect() }
+    TunedAnswer { arms: arms.collect() }
 }
 
 /// Returns the mechanisms that could not take part.
-pub fn unavailable(tuned: &TuneResult) -> Vec<Unavailable> {
+pub fn unavailable(tuned: &TuneResult) -> Vec<UnavailableMethod> {
     let unavailable = tuned.unavailable.iter();
-    unavailable.map(|u| Unavailable { name: u.name.to_owned(), reason: u.reason.clone() }).collect()
+    unavailable
+        .map(|u| UnavailableMethod { name: u.name.to_owned(), reason: u.reason.clone() })
+        .collect()
 }

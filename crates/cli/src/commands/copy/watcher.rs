@@ -21,16 +21,16 @@ use crate::{
     exit::advice,
     interrupt,
     output::text::{complain, hint, note, print_line},
-    progress::{Counting, Meter},
+    progress::{Counting, ProgressMeter},
 };
 
 /// Longest part of an answer that is kept; the rest is read and discarded.
 const LONGEST: usize = 64;
 
 /// Prints problems (all events with `-v`), shows progress, and asks the user.
-pub struct Watcher<'w> {
+pub struct CopyWatcher<'w> {
     args: &'w CopyArgs,
-    meter: Mutex<Meter>,
+    meter: Mutex<ProgressMeter>,
     is_unlinked: AtomicBool,
     is_undressed: AtomicBool,
     is_unlisted: AtomicBool,
@@ -41,9 +41,9 @@ pub struct Watcher<'w> {
     hints: Mutex<Vec<&'static str>>,
 }
 
-impl<'w> Watcher<'w> {
+impl<'w> CopyWatcher<'w> {
     /// Creates the watcher of a command.
-    pub fn new(args: &'w CopyArgs, meter: Meter, counting: Counting) -> Self {
+    pub fn new(args: &'w CopyArgs, meter: ProgressMeter, counting: Counting) -> Self {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
         let [is_unlinked, is_undressed, is_unlisted, has_declined] =
             [const { AtomicBool::new(false) }; 4];
@@ -61,7 +61,7 @@ impl<'w> Watcher<'w> {
         self.has_declined.load(Ordering::Relaxed)
     }
 
-    fn with_meter<R>(&self, act: impl FnOnce(&mut Meter) -> R) -> R {
+    fn with_meter<R>(&self, act: impl FnOnce(&mut ProgressMeter) -> R) -> R {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -168,7 +168,7 @@ impl<'w> Watcher<'w> {
     }
 }
 
-impl Events for Watcher<'_> {
+impl Events for CopyWatcher<'_> {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Copied { source, destination, backup } => {

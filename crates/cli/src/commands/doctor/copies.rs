@@ -14,7 +14,7 @@ use thalweg_sys::host::libc_version;
 
 use crate::{
     commands::doctor::DoctorArgs,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         table::{render, table},
@@ -24,7 +24,7 @@ use crate::{
 
 /// The thresholds in effect, and the measurements.
 #[derive(Debug, Serialize)]
-pub struct Copies {
+pub struct MemcpyReport {
     #[serde(flatten)]
     effective: Option<Effective>,
     unknown: Option<String>,
@@ -35,22 +35,24 @@ pub struct Copies {
 const OURSELVES: &str = "/proc/self/exe";
 
 /// Reads the thresholds, and measures if requested.
-pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
+pub fn look(args: &DoctorArgs) -> Result<MemcpyReport, CommandFailure> {
     let (effective, unknown) = match Effective::now(Path::new(OURSELVES)) {
         Ok(effective) => (Some(effective), None),
         Err(why) => (None, Some(why)),
     };
-    let mut copies = Copies { effective, unknown, measured: None };
+    let mut copies = MemcpyReport { effective, unknown, measured: None };
     if !args.memcpy {
         return Ok(copies);
     }
     let Some(effective) = &copies.effective else {
         let why = copies.unknown.unwrap_or_default();
-        return Err(Failure::new(Exit::Unsupported, format!("--memcpy: {why}")));
+        return Err(CommandFailure::new(Exit::Unsupported, format!("--memcpy: {why}")));
     };
     if effective.is_of_others && cfg!(not(target_env = "gnu")) {
         let why = "--memcpy: this static program contains no memcpy of glibc";
-        return Err(Failure::new(Exit::Unsupported, why).hint("build it with PIE=1 make programs"));
+        return Err(
+            CommandFailure::new(Exit::Unsupported, why).hint("build it with PIE=1 make programs")
+        );
     }
     if !args.json {
         note("measuring other thresholds, about 20 s");
@@ -62,12 +64,12 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
         seed: since.as_nanos() as u64,
         stop: &interrupt::check,
     };
-    let found = measure(effective, &how).map_err(|why| Failure::new(Exit::Failed, why))?;
+    let found = measure(effective, &how).map_err(|why| CommandFailure::new(Exit::Failed, why))?;
     copies.measured = Some(found);
     Ok(copies)
 }
 
-pub fn printed(copies: &Copies) -> String {
+pub fn printed(copies: &MemcpyReport) -> String {
     let mut text = String::new();
     let Some(effective) = &copies.effective else {
         let why = copies.unknown.as_deref().unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::output::{
 
 /// The results of one mechanism.
 #[derive(Debug, Serialize)]
-pub struct Tried {
+pub struct TriedMechanism {
     name: &'static str,
     works: Vec<Works>,
     fails: Vec<Fails>,
@@ -40,13 +40,13 @@ struct Fails {
 }
 
 /// Tries all mechanisms, with files in `folder`.
-pub fn all(folder: &Path) -> Vec<Tried> {
+pub fn all(folder: &Path) -> Vec<TriedMechanism> {
     let site = ScratchSite::at(folder);
     let movers = MECHANISMS.iter().filter(|m| m.info().role != Role::Harness);
     movers.map(|mechanism| tried(*mechanism, &site)).collect()
 }
 
-fn tried(mechanism: &dyn Mechanism, site: &ScratchSite) -> Tried {
+fn tried(mechanism: &dyn Mechanism, site: &ScratchSite) -> TriedMechanism {
     let (mut works, mut fails) = (Vec::new(), Vec::new());
     for (pair, answer) in probe::all(mechanism, site) {
         let Pair { source, sink, gives, .. } = pair;
@@ -60,12 +60,12 @@ fn tried(mechanism: &dyn Mechanism, site: &ScratchSite) -> Tried {
             Err(unfit) => fails.push(Fails { source, sink, reason: unfit.reason }),
         }
     }
-    Tried { name: mechanism.info().name, works, fails }
+    TriedMechanism { name: mechanism.info().name, works, fails }
 }
 
 /// Summarizes the results, before the details.
-pub fn answer(tried: &[Tried]) -> String {
-    let names = |is: fn(&&Tried) -> bool| -> Vec<&str> {
+pub fn answer(tried: &[TriedMechanism]) -> String {
+    let names = |is: fn(&&TriedMechanism) -> bool| -> Vec<&str> {
         tried.iter().filter(is).map(|mechanism| mechanism.name).collect()
     };
     let (nowhere, broken) = (
@@ -86,7 +86,7 @@ pub fn answer(tried: &[Tried]) -> String {
 }
 
 /// Formats the pairs that work, and the reasons for those that do not.
-pub fn printed(tried: &[Tried]) -> String {
+pub fn printed(tried: &[TriedMechanism]) -> String {
     let mut rows = table(&[]);
     for mechanism in tried {
         let works: Vec<_> = mechanism.works.iter().map(|w| (w.source, w.sink)).collect();
@@ -101,7 +101,7 @@ pub fn printed(tried: &[Tried]) -> String {
 }
 
 /// Formats the pairs on which each mechanism was tested for sharing, by result.
-pub fn aliases_printed(tried: &[Tried]) -> String {
+pub fn aliases_printed(tried: &[TriedMechanism]) -> String {
     let mut rows = table(&[]);
     for mechanism in tried {
         for (alias, word) in [(Alias::Copied, "copied"), (Alias::Shared, "shared")] {

@@ -18,14 +18,14 @@ use super::without_lab::copies;
 use super::{Subcommand, tune::screen};
 use crate::{
     args::flag,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         paint,
         table::{render, table},
         text::{print, print_json},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 /// Check which methods work on this machine
@@ -66,15 +66,18 @@ impl Subcommand for DoctorArgs {
         true
     }
 
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let here = self.at.clone().unwrap_or_else(|| PathBuf::from("."));
         if !here.is_dir() {
-            return Err(Failure::new(Exit::Usage, format!("{}: not a directory", quoted(&here))));
+            return Err(CommandFailure::new(
+                Exit::Usage,
+                format!("{}: not a directory", quoted(&here)),
+            ));
         }
         let facts = machine::facts();
         let places = places::all(&here);
         let tried = mechanisms::all(&here);
-        let saved = Saved::find(true);
+        let saved = SavedProfile::find(true);
         let looks =
             saved.current.as_ref().map(|profile| sentinel::look(profile, &here, &|| Ok(())));
         let looks = looks.unwrap_or_default();

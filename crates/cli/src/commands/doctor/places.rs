@@ -8,24 +8,24 @@ use thalweg_sys::host::filesystem;
 
 /// A directory, its file system, and the mechanisms that copy files in it.
 #[derive(Debug, Serialize)]
-pub struct Tried {
+pub struct TriedPlace {
     // A string, because JSON cannot represent arbitrary bytes.
     path: String,
     file_system: String,
     options: String,
     remote: bool,
     works: Vec<&'static str>,
-    fails: Vec<Refusal>,
+    fails: Vec<PlaceRefusal>,
 }
 
 #[derive(Debug, Serialize)]
-struct Refusal {
+struct PlaceRefusal {
     name: &'static str,
     reason: String,
 }
 
 /// Examines the requested directory, the one for temporary files, and shared memory.
-pub fn all(here: &Path) -> Vec<Tried> {
+pub fn all(here: &Path) -> Vec<TriedPlace> {
     folders(here).iter().filter_map(|folder| tried(folder)).collect()
 }
 
@@ -40,7 +40,7 @@ fn folders(here: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn tried(folder: &Path) -> Option<Tried> {
+fn tried(folder: &Path) -> Option<TriedPlace> {
     let fs = std::fs::File::open(folder).ok().and_then(|open| filesystem(&open).ok())?;
     let site = ScratchSite::at(folder);
     let (mut works, mut fails) = (Vec::new(), Vec::new());
@@ -49,10 +49,10 @@ fn tried(folder: &Path) -> Option<Tried> {
         let Some(pair) = info.pair(Kind::File, Kind::File) else { continue };
         match probe::pair(*mechanism, *pair, &site) {
             Ok(()) => works.push(info.name),
-            Err(unfit) => fails.push(Refusal { name: info.name, reason: unfit.reason }),
+            Err(unfit) => fails.push(PlaceRefusal { name: info.name, reason: unfit.reason }),
         }
     }
-    Some(Tried {
+    Some(TriedPlace {
         path: folder.display().to_string(),
         options: fs.options().to_owned(),
         file_system: fs.name,
@@ -63,7 +63,7 @@ fn tried(folder: &Path) -> Option<Tried> {
 }
 
 /// Formats a few lines for each directory.
-pub fn printed(places: &[Tried]) -> String {
+pub fn printed(places: &[TriedPlace]) -> String {
     let mut text = String::new();
     for place in places {
         let remote = if place.remote { ", remote" } else { "" };

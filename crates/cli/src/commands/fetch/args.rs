@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::client::Connections;
 
-use crate::args::{Choice, FsyncArgs, ProgressArgs, flag};
+use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, flag};
 
 /// Fetch files from web servers
 ///
@@ -93,7 +93,7 @@ pub struct FetchArgs {
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: MethodArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
 }

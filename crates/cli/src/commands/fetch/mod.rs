@@ -20,15 +20,15 @@ use thalweg_tree::Hash;
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure, OUTPUT, advice, transfer_failure},
+    exit::{CommandFailure, Exit, OUTPUT, advice, transfer_failure},
     interrupt,
     output::{
-        answer::{Answer, Verified},
+        answer::{JsonAnswer, VerifiedCounts},
         quantity,
         summary_words::time_and_rate,
         text::{answer_beside, keep, note, print, report},
     },
-    profile::{Moves, Saved},
+    profile::{Moves, SavedProfile},
     stdio,
 };
 
@@ -38,7 +38,7 @@ mod tree;
 mod watcher;
 
 pub use args::FetchArgs;
-use watcher::Shown;
+use watcher::FileProgress;
 
 /// The hint after a fetch that can continue.
 const AGAIN: &str = "run the same command again to continue";
@@ -47,7 +47,7 @@ const AGAIN: &str = "run the same command again to continue";
 const RETRIES: u32 = 5;
 
 impl Subcommand for FetchArgs {
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let options = options(self)?;
         let (urls, destination) = self.split();
         let targets: Result<Vec<FetchUrl>, FetchError> =
@@ -58,12 +58,12 @@ impl Subcommand for FetchArgs {
         }
         if self.hash {
             let why = "--hash requires -r; for single files use --sha256, --blake3 or --verify";
-            return Err(Failure::new(Exit::Usage, why));
+            return Err(CommandFailure::new(Exit::Usage, why));
         }
         let places = places(&targets, destination.as_deref())?;
         if targets.len() > 1 && !options.expected.is_empty() {
             let why = "--sha256 and --blake3 require a single URL";
-            return Err(Failure::new(Exit::Usage, why));
+            return Err(CommandFailure::new(Exit::Usage, why));
         }
         interrupt::catch();
         let sums = sums::read(self, &options)?;
@@ -90,7 +90,7 @@ impl Subcommand for FetchArgs {
 }
 
 /// Adds user names and passwords from ~/.netrc to URLs without a user.
-fn with_users(targets: Vec<FetchUrl>, args: &FetchArgs) -> Result<Vec<FetchUrl>, Failure> {
+fn with_users(targets: Vec<FetchUrl>, args: &FetchArgs) -> Result<Vec<FetchUrl>, CommandFailure> {
     let home = std::env::var_os("HOME").filter(|_| !args.no_netrc);
     let Some(home) = home.filter(|home| !home.is_empty()) else { return Ok(targets) };
     let netrc = Netrc::read(&Path::new(&home).join(".netrc"));
@@ -108,14 +108,14 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// The destination of a file.
-enum Place {
+enum FetchPlace {
     /// The user named it.
     Named(PathBuf),
     /// A directory, and the file name from the URL.
     Inside(PathBuf, std::ffi::OsString),
 }
 
-impl Place {
+impl FetchPlace {
     fn path(&self) -> PathBuf {
         match self {
             Self::Named(path) => path.clone(),
@@ -129,14 +129,17 @@ impl Place {
     }
 }
 
-fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>, Failure> {
+fn places(
+    targets: &[FetchUrl],
+    destination: Option<&Path>,
+) -> Result<Vec<FetchPlace>, CommandFailure> {
     let folder = match destination {
         None => Some(Path::new(".")),
         Some(path) => Some(path).filter(|path| path.is_dir()),
     };
-    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let usage = |message: String| CommandFailure::new(Exit::Usage, message);
     match (folder, destination) {
-        (None, Some(path)) if targets.len() == 1 => Ok(vec![Place::Named(path.to_owned())]),
+        (None, Some(path)) if targets.len() == 1 => Ok(vec![FetchPlace::Named(path.to_owned())]),
         (None, path) => {
             let path = quoted(path.unwrap_or(Path::new("-")));
             Err(usage(format!("{path}: not a directory, but several files are fetched")))
@@ -147,14 +150,14 @@ fn places(targets: &[FetchUrl], destination: Option<&Path>) -> Result<Vec<Place>
                     usage(format!("{target}: the URL contains no file name"))
                         .hint("name a destination, or fetch the directory with -r")
                 })?;
-                Ok(Place::Inside(folder.to_owned(), name))
+                Ok(FetchPlace::Inside(folder.to_owned(), name))
             };
             targets.iter().map(inside).collect()
         }
     }
 }
 
-fn options(args: &FetchArgs) -> Result<FetchOptions, Failure> {
+fn options(args: &FetchArgs) -> Result<FetchOptions, CommandFailure> {
     let headers: Result<Vec<_>, FetchError> = args.header.iter().map(|text| header(text)).collect();
     let given =
         [(Hash::Sha256, &args.sha256, "--sha256"), (Hash::Blake3, &args.blake3, "--blake3")];
@@ -171,7 +174,8 @@ fn options(args: &FetchArgs) -> Result<FetchOptions, Failure> {
         way: BodySettings {
             policy: Policy {
                 request: args.choice.request(),
-                profile: Saved::use_if_current(!args.choice.no_profile, Moves::Streams).current,
+                profile: SavedProfile::use_if_current(!args.choice.no_profile, Moves::Streams)
+                    .current,
                 needs: args.choice.needs(),
             },
             limit: args.limit.filter(|limit| *limit > 0).map(|limit| RateLimit::new(limit).into()),
@@ -190,16 +194,16 @@ impl FetchArgs {
     fn fetch(
         &self,
         target: &FetchUrl,
-        place: &Place,
+        place: &FetchPlace,
         options: &FetchOptions,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let path = place.path();
         if place.is_output() && (options.verify || !options.expected.is_empty()) {
             let why = "--verify, --sums, --sha256 and --blake3 cannot be used with standard output";
-            return Err(Failure::new(Exit::Usage, why));
+            return Err(CommandFailure::new(Exit::Usage, why));
         }
         let destination = self.open(place)?;
-        let watcher = Shown::new(self, &path);
+        let watcher = FileProgress::new(self, &path);
         let ended = fetch(target, destination, options, &watcher);
         let (report, answer, end) = match ended {
             Ok(fetched) => {
@@ -214,12 +218,12 @@ impl FetchArgs {
                 watcher.finish(failed.report.bytes);
                 let failure = of_failed(&failed, target, &path);
                 let error = Some(failure.one_line());
-                let answer = Answer { files: 0, error, ..Answer::of(&failed.report) };
+                let answer = JsonAnswer { files: 0, error, ..JsonAnswer::of(&failed.report) };
                 (failed.report, answer, Err(failure))
             }
         };
         if self.shown.json {
-            let answer = Answer { bytes: report.bytes, ..answer };
+            let answer = JsonAnswer { bytes: report.bytes, ..answer };
             if place.is_output() {
                 answer_beside(&answer.line());
             } else {
@@ -229,15 +233,15 @@ impl FetchArgs {
         end
     }
 
-    fn open(&self, place: &Place) -> Result<Destination, Failure> {
+    fn open(&self, place: &FetchPlace) -> Result<Destination, CommandFailure> {
         let opened = match place {
-            Place::Named(path) if path.as_os_str() == "-" => return stdio::destination(path),
-            Place::Named(path) => Destination::open_until(path, Until::Part),
-            Place::Inside(folder, name) => {
+            FetchPlace::Named(path) if path.as_os_str() == "-" => return stdio::destination(path),
+            FetchPlace::Named(path) => Destination::open_until(path, Until::Part),
+            FetchPlace::Inside(folder, name) => {
                 Destination::in_folder_until(folder, name, self.force, Until::Part)
             }
         };
-        opened.map_err(|error| Failure::of_destination(error, &place.path()))
+        opened.map_err(|error| CommandFailure::of_destination(error, &place.path()))
     }
 
     /// Returns text such as `'big.iso' fetched (1.2 GiB) in 4.0 s, 300.0 MiB/s, 200.0 MiB from an earlier run`.
@@ -278,23 +282,23 @@ fn by(report: &Report) -> String {
     text
 }
 
-fn answer(fetched: &Fetched) -> Answer {
+fn answer(fetched: &Fetched) -> JsonAnswer {
     let asked = !fetched.checked.is_empty();
-    let verified = Verified {
+    let verified = VerifiedCounts {
         asked,
         same: u64::from(asked),
         bytes: if asked { fetched.bytes } else { 0 },
         hash: fetched.checked.first().copied(),
-        ..Verified::default()
+        ..VerifiedCounts::default()
     };
-    Answer { verified, ..Answer::of(&fetched.report) }
+    JsonAnswer { verified, ..JsonAnswer::of(&fetched.report) }
 }
 
 /// Formats the error of one file: URL or path, reason, offset, and advice.
-fn of_failed(failed: &FetchFailure, target: &FetchUrl, path: &Path) -> Failure {
+fn of_failed(failed: &FetchFailure, target: &FetchUrl, path: &Path) -> CommandFailure {
     let mut failure = failure(&failed.error, &format!("'{}': ", shown(&target.to_string())));
     if let FetchError::Destination(error) = failed.error {
-        failure = Failure::of_destination(error, path);
+        failure = CommandFailure::of_destination(error, path);
     }
     if let FetchError::Moved(error) = &failed.error {
         let sink = if path.as_os_str() == "-" { OUTPUT.into() } else { shown(path).to_string() };
@@ -316,7 +320,7 @@ fn of_failed(failed: &FetchFailure, target: &FetchUrl, path: &Path) -> Failure {
     failure
 }
 
-fn failure(error: &FetchError, what: &str) -> Failure {
+fn failure(error: &FetchError, what: &str) -> CommandFailure {
     let exit = match error {
         FetchError::OutOfDate(_) => Exit::Incomplete,
         FetchError::Usage(_) => Exit::Usage,
@@ -331,7 +335,7 @@ fn failure(error: &FetchError, what: &str) -> Failure {
         }
         _ => "",
     };
-    Failure::new(exit, format!("{what}{error}")).hint(hint)
+    CommandFailure::new(exit, format!("{what}{error}")).hint(hint)
 }
 
 /// Appends another hint.

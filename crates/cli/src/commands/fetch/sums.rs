@@ -4,12 +4,15 @@ use thalweg_serve::client::{DigestList, FetchError, FetchOptions, FetchUrl};
 
 use super::{FetchArgs, failure};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
 };
 
 /// Reads the list from a file or a server.
-pub fn read(args: &FetchArgs, options: &FetchOptions) -> Result<Option<DigestList>, Failure> {
+pub fn read(
+    args: &FetchArgs,
+    options: &FetchOptions,
+) -> Result<Option<DigestList>, CommandFailure> {
     let Some(from) = &args.sums else { return Ok(None) };
     let failed = |error: FetchError| failure(&error, &format!("--sums '{from}': "));
     if from.contains("://") {
@@ -18,7 +21,7 @@ pub fn read(args: &FetchArgs, options: &FetchOptions) -> Result<Option<DigestLis
             .map(Some)
             .map_err(failed);
     }
-    let text = std::fs::read(from).map_err(|error| Failure::of_io("read", from, &error))?;
+    let text = std::fs::read(from).map_err(|error| CommandFailure::of_io("read", from, &error))?;
     Ok(Some(DigestList::parse(&text, from)))
 }
 
@@ -27,11 +30,11 @@ pub fn expecting(
     sums: Option<&DigestList>,
     target: &FetchUrl,
     options: &FetchOptions,
-) -> Result<FetchOptions, Failure> {
+) -> Result<FetchOptions, CommandFailure> {
     let mut options = options.clone();
     if let Some(sums) = sums {
         let name = target.name().ok_or_else(|| {
-            Failure::new(
+            CommandFailure::new(
                 Exit::Usage,
                 format!("'{target}': the URL contains no file name to look up in --sums"),
             )

@@ -17,15 +17,15 @@ use thalweg_tree::{Progress, Total};
 
 use super::{AGAIN, FetchArgs, by, failure, with_next};
 use crate::{
-    exit::{Exit, Failure, advice},
+    exit::{CommandFailure, Exit, advice},
     interrupt,
     output::{
-        answer::{Answer, Tree},
+        answer::{JsonAnswer, TreeAnswer},
         quantity,
         summary_words::{count, grouped, time_and_rate},
         text::{complain, keep, note, print},
     },
-    progress::Meter,
+    progress::ProgressMeter,
 };
 
 /// Fetches the directory at the URL.
@@ -34,8 +34,8 @@ pub fn run(
     targets: &[FetchUrl],
     destination: Option<PathBuf>,
     files: FetchOptions,
-) -> Result<Exit, Failure> {
-    let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
+) -> Result<Exit, CommandFailure> {
+    let usage = |why: &str| Err(CommandFailure::new(Exit::Usage, why));
     let [target] = targets else { return usage("-r requires a single URL") };
     if !files.expected.is_empty() || args.verify || args.sums.is_some() {
         return usage("--sha256, --blake3, --sums and --verify cannot be used with -r");
@@ -47,7 +47,7 @@ pub fn run(
         }
         Some(path) => path,
         None => target.directory_name().map(PathBuf::from).ok_or_else(|| {
-            Failure::new(
+            CommandFailure::new(
                 Exit::Usage,
                 format!("'{target}': the URL contains no name; name a destination"),
             )
@@ -63,7 +63,7 @@ pub fn run(
     };
     let begun = |error: FetchError| begun(&error, &target, &path);
     let place = TreeDestination::open(&path).map_err(begun)?;
-    let watcher = Shown::new(args);
+    let watcher = TreeProgress::new(args);
     let fetched = fetch_tree(&target, place, &options, &watcher);
     watcher.finish();
     match fetched {
@@ -72,16 +72,18 @@ pub fn run(
             let failure = begun(error);
             if args.shown.json {
                 let error = Some(failure.one_line());
-                keep(print(&(Answer { error, ..Answer::of(&Report::default()) }.line() + "\n")));
+                keep(print(
+                    &(JsonAnswer { error, ..JsonAnswer::of(&Report::default()) }.line() + "\n"),
+                ));
             }
             Err(failure)
         }
     }
 }
 
-fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> Failure {
+fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> CommandFailure {
     match error {
-        FetchError::Destination(error) => Failure::of_destination(*error, path),
+        FetchError::Destination(error) => CommandFailure::of_destination(*error, path),
         FetchError::Moved(error) if error.side != Side::Source => unwritten(error, path),
         FetchError::Unsupported(_) | FetchError::Usage(_) => failure(error, ""),
         error => failure(error, &format!("'{}': ", shown(&target.to_string()))),
@@ -89,32 +91,34 @@ fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> Failure {
 }
 
 /// Formats an error in writing below the destination.
-fn unwritten(error: &thalweg_core::Error, path: &Path) -> Failure {
+fn unwritten(error: &thalweg_core::Error, path: &Path) -> CommandFailure {
     let text = error.between("the connection", &quoted(path));
-    Failure::new(Exit::Failed, text).hint(advice(error.errno))
+    CommandFailure::new(Exit::Failed, text).hint(advice(error.errno))
 }
 
 /// Prints the results.
-fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, Failure> {
+fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, CommandFailure> {
     for Missed { path: below, error } in &fetched.missed {
         let at = path.join(OsStr::from_bytes(below));
         let message = match error {
-            FetchError::Destination(error) => Failure::of_destination(*error, &at).one_line(),
+            FetchError::Destination(error) => {
+                CommandFailure::of_destination(*error, &at).one_line()
+            }
             error => format!("{}: {error}", quoted(&at)),
         };
         complain(&message);
     }
     let failure = left(path, fetched);
-    let error = failure.as_ref().map(Failure::one_line);
+    let error = failure.as_ref().map(CommandFailure::one_line);
     if args.shown.json {
-        let tree = Tree {
+        let tree = TreeAnswer {
             links: fetched.links,
             unchanged: fetched.unchanged,
             failed: fetched.missed_count,
             left_out: fetched.left_out,
         };
-        let answer = Answer::of(&fetched.report);
-        let answer = Answer { files: fetched.files, tree: Some(tree), error, ..answer };
+        let answer = JsonAnswer::of(&fetched.report);
+        let answer = JsonAnswer { files: fetched.files, tree: Some(tree), error, ..answer };
         keep(print(&(answer.line() + "\n")));
     }
     if fetched.halted.is_none() && !args.shown.quiet && (args.verbose || !args.shown.json) {
@@ -124,10 +128,10 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, F
 }
 
 /// Returns the failure that describes missing entries, with advice; `None` if nothing is missing.
-fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
+fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     if let Some(error) = &fetched.halted {
         let mut failure = match error {
-            FetchError::Destination(error) => Failure::of_destination(*error, path),
+            FetchError::Destination(error) => CommandFailure::of_destination(*error, path),
             FetchError::Moved(error) if error.side != Side::Source => unwritten(error, path),
             error => failure(error, &format!("{}: ", quoted(path))),
         };
@@ -158,9 +162,9 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     let text = format!("{}: incomplete: {}", quoted(path), parts.join(", "));
     let may_come = fetched.later > 0 && fetched.later == missed && left_out == 0;
     Some(if may_come {
-        Failure::new(Exit::Incomplete, text).hint(AGAIN)
+        CommandFailure::new(Exit::Incomplete, text).hint(AGAIN)
     } else {
-        Failure::new(Exit::Failed, text)
+        CommandFailure::new(Exit::Failed, text)
     })
 }
 
@@ -195,14 +199,14 @@ fn files(number: u64) -> String {
 }
 
 /// Shows progress and messages.
-struct Shown {
-    meter: Mutex<Meter>,
+struct TreeProgress {
+    meter: Mutex<ProgressMeter>,
     is_quiet: bool,
 }
 
-impl Shown {
+impl TreeProgress {
     fn new(args: &FetchArgs) -> Self {
-        let mut meter = Meter::new(args.shown, None, None);
+        let mut meter = ProgressMeter::new(args.shown, None, None);
         meter.listen();
         Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
     }
@@ -211,12 +215,12 @@ impl Shown {
         self.meter().finish(0, false);
     }
 
-    fn meter(&self) -> MutexGuard<'_, Meter> {
+    fn meter(&self) -> MutexGuard<'_, ProgressMeter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl TreeWatcher for Shown {
+impl TreeWatcher for TreeProgress {
     fn total(&self, total: Total) {
         self.meter().know(|state| state.tree.get_or_insert_default().total = Some(total));
     }

@@ -9,19 +9,19 @@ use thalweg_core::{Cancelled, shown};
 use thalweg_serve::client::{FetchProgress, FetchWatcher};
 
 use super::FetchArgs;
-use crate::{interrupt, output::text::complain, progress::Meter};
+use crate::{interrupt, output::text::complain, progress::ProgressMeter};
 
 /// Shows progress and messages.
-pub struct Shown {
-    meter: Mutex<Meter>,
+pub struct FileProgress {
+    meter: Mutex<ProgressMeter>,
     is_quiet: bool,
 }
 
-impl Shown {
+impl FileProgress {
     pub fn new(args: &FetchArgs, path: &Path) -> Self {
         let name = path.file_name().filter(|_| args.split().0.len() > 1);
         let name = name.map(|name| shown(name).to_string());
-        let mut meter = Meter::new(args.shown, name.as_deref(), None);
+        let mut meter = ProgressMeter::new(args.shown, name.as_deref(), None);
         meter.listen();
         Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
     }
@@ -30,12 +30,12 @@ impl Shown {
         self.meter().finish(moved, false);
     }
 
-    fn meter(&self) -> MutexGuard<'_, Meter> {
+    fn meter(&self) -> MutexGuard<'_, ProgressMeter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl FetchWatcher for Shown {
+impl FetchWatcher for FileProgress {
     fn progress(&self, now: FetchProgress) -> Result<(), Cancelled> {
         let mut meter = self.meter();
         meter.know(|state| (state.before, state.expected) = (now.resumed, now.size));

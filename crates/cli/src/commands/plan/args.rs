@@ -4,7 +4,7 @@ use clap::Args;
 use std::path::PathBuf;
 use thalweg_core::quantity::parse_bytes;
 
-use crate::args::{Choice, flag};
+use crate::args::{MethodArgs, flag};
 
 /// Show which method would copy SRC to DST, and why
 ///
@@ -23,7 +23,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: MethodArgs,
     /// Also print the verdict on every method
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,

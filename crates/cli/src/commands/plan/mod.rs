@@ -21,18 +21,19 @@ pub use args::PlanArgs;
 use super::Subcommand;
 use crate::{
     endpoint_arg::EndpointArg,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         paint, quantity,
+        ratio::{NOT_ENOUGH, says_nothing},
         table::{render, table},
         text::{print, print_json},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 impl Subcommand for PlanArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(facts) = processes::facts(self) {
             return processes::run(self, &facts, color);
         }
@@ -46,7 +47,7 @@ impl Subcommand for PlanArgs {
         };
         let mut request = Request { stepwise: self.stepwise, ..self.choice.request() };
         let untried = try_all(&source, &sink, &mut request).err();
-        let saved = Saved::find(!self.choice.no_profile);
+        let saved = SavedProfile::find(!self.choice.no_profile);
         let plan = Plan::make(&facts, &request, saved.current.as_ref());
         let [kernels, fills] = kernels(&facts, &request, &saved);
         if self.json {
@@ -61,7 +62,9 @@ impl Subcommand for PlanArgs {
         } else {
             let details = Details { plan: &plan, size: facts.len, cite: &evidence_text, color };
             let mut text = match (facts.source.kind, facts.sink.kind) {
-                (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
+                (Kind::Memory, Kind::Memory) => {
+                    paint::strong(&kernel_answer(&kernels, facts.len), color) + "\n"
+                }
                 _ => details.answer(),
             };
             text += &ends_text(&source, &sink, untried.as_ref());
@@ -81,7 +84,7 @@ impl Subcommand for PlanArgs {
 
 /// Returns the kernels by size for copies within memory, which need no system call: those that copy, and those that
 /// fill.
-fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
+fn kernels(facts: &Facts, request: &Request, saved: &SavedProfile) -> [Vec<Band>; 2] {
     match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
             profile.kernel_bands(request.load, request.prefer),
@@ -94,12 +97,12 @@ fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
 /// Formats the answer for copies within memory, which need no system call.
 fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
     match (size.and_then(|size| Band::of(bands, size)), bands) {
-        (Some(band), _) => format!("copy kernel {}\n", band.kernel),
-        (None, []) => "memcpy of libc (no kernel measured)\n".to_owned(),
+        (Some(band), _) => format!("copy kernel {}", band.kernel),
+        (None, []) => "memcpy of libc (no kernel measured)".to_owned(),
         (None, bands) => {
             let each: Vec<String> =
                 bands.iter().map(|b| format!("{} up to {}", b.kernel, Size(b.upto))).collect();
-            format!("copy kernels {}\n", each.join(", "))
+            format!("copy kernels {}", each.join(", "))
         }
     }
 }
@@ -203,7 +206,7 @@ impl Details<'_> {
         }
         let _ = write!(text, "\nreason: {}", why.trim_start_matches("not measured: "));
         if let Some(evidence) = &verdict.evidence {
-            let _ = write!(text, "; {}", (self.cite)(evidence));
+            let _ = write!(text, "; {}", self.evidence(evidence));
         }
         text.push('\n');
         if let Some(turns) = &plan.turns {
@@ -225,6 +228,11 @@ impl Details<'_> {
         text
     }
 
+    /// Formats a measurement, unless its interval is too wide to be informative.
+    fn evidence(&self, evidence: &Evidence) -> String {
+        if says_nothing(&evidence.wall) { NOT_ENOUGH.to_owned() } else { (self.cite)(evidence) }
+    }
+
     /// Formats a row for every mechanism.
     fn verdicts(&self) -> String {
         let mut text = String::new();
@@ -237,7 +245,7 @@ impl Details<'_> {
                 verdict.mechanism.to_owned(),
                 verdict_text(verdict),
                 self.plan.expected(verdict).map_or("-".to_owned(), |ns| expected(ns, self.size)),
-                verdict.evidence.as_ref().map_or("-".to_owned(), self.cite),
+                verdict.evidence.as_ref().map_or("-".to_owned(), |one| self.evidence(one)),
             ]);
         }
         let chosen = self.plan.chosen().map(|verdict| verdict.mechanism);

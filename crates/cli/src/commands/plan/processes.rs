@@ -8,12 +8,12 @@ use thalweg_core::profile::Evidence;
 use super::{Details, MORE, verdicts_json};
 use crate::{
     commands::plan::PlanArgs,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         text::{print, print_json},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 /// Returns the facts if both arguments name processes.
@@ -35,8 +35,8 @@ pub fn facts(args: &PlanArgs) -> Option<Facts> {
 }
 
 /// Prints a verdict for every mechanism.
-pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure> {
-    let saved = Saved::find(!args.choice.no_profile);
+pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, CommandFailure> {
+    let saved = SavedProfile::find(!args.choice.no_profile);
     let profile = saved.current.as_ref();
     let needs = args.choice.needs();
     let probed = MECHANISMS.iter().filter_map(|arm| Some((arm.info().name, arm.probe().err()?)));

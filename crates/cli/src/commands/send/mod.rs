@@ -9,25 +9,27 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use thalweg_channel::{
     Address, Error, Link,
     bulk::{self, Item, Options, Pace, Sender, by_name},
 };
-use thalweg_core::{Tuning, shown};
+use thalweg_core::{Tuning, cadence::RETRY_PAUSE, shown};
 use thalweg_sys::{Errno, io};
 
 use super::{
     Subcommand,
-    transfer_report::{self, Account, Clock, Counts, SoFar, Way, failure},
+    transfer_report::{
+        self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
+    },
 };
 use crate::{
-    exit::{Exit, Failure, INPUT},
+    exit::{CommandFailure, Exit, INPUT},
     interrupt::{self, is_interrupted},
-    output::answer::{Choice, Verified},
-    profile::{Moves, Saved},
-    progress::Meter,
+    output::answer::{ChoiceEvidence, VerifiedCounts},
+    profile::{Moves, SavedProfile},
+    progress::ProgressMeter,
     stdio,
 };
 
@@ -35,12 +37,10 @@ mod args;
 
 pub use args::SendArgs;
 
-/// Interval between attempts to connect to a listener.
-const AGAIN: Duration = Duration::from_millis(20);
 /// From `linux/magic.h`. Files in sysfs report the size of a page and contain fewer bytes.
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
-struct Source {
+struct SendSource {
     name: String,
     fd: OwnedFd,
     /// Remaining bytes, if it is a regular file.
@@ -54,15 +54,15 @@ impl Subcommand for SendArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let mut options = options(self)?;
-        let saved = Saved::use_if_current(!self.no_profile, Moves::Buffers);
+        let saved = SavedProfile::use_if_current(!self.no_profile, Moves::Buffers);
         options.measured = saved.current.clone().map(Arc::new);
         let address = transfer_report::address(&self.to)?;
         let names = names(self)?;
         // A single file is opened before the call, so that no receiver is called if it does not exist.
         let mut first = match &self.files[..] {
-            [only] => Some(Source::open(only)?),
+            [only] => Some(SendSource::open(only)?),
             _ => None,
         };
         let expected = expected(self, first.as_ref());
@@ -72,13 +72,13 @@ impl Subcommand for SendArgs {
         }
         interrupt::catch();
         let (mut sender, clock) = call(self, &address, &options)?;
-        let mut meter = Meter::new(self.shown, None, expected);
+        let mut meter = ProgressMeter::new(self.shown, None, expected);
         meter.listen();
         let mut moved = 0;
         // Files that could not be opened.
         let mut missing = Vec::new();
         let items = self.files.iter().zip(names).filter_map(|(path, name)| {
-            let source = first.take().map_or_else(|| Source::open(path), Ok);
+            let source = first.take().map_or_else(|| SendSource::open(path), Ok);
             let source = source.map_err(|failure| missing.push(failure)).ok()?;
             Some(Item { name, size: source.size, file: self.handed_over(&source), source })
         });
@@ -93,9 +93,10 @@ impl Subcommand for SendArgs {
         let handed = sender.send_all(items, &mut pace);
         meter.finish(moved, true);
         let so_far = SoFar { bytes: moved, ..SoFar::default() };
-        let counts = Counts::of(handed, &so_far, &self.to, missing);
-        let way = Way::of(&counts.from_open, counts.bytes, sender.mechanism(), sender.tuning());
-        let account = Account {
+        let counts = TransferCounts::of(handed, &so_far, &self.to, missing);
+        let way =
+            UsedMethod::of(&counts.from_open, counts.bytes, sender.mechanism(), sender.tuning());
+        let account = TransferAccount {
             did: "sent",
             shown: self.shown,
             verbose: self.verbose,
@@ -105,7 +106,7 @@ impl Subcommand for SendArgs {
             notes: &[],
             skipped: sender.skipped(),
             counts: &counts,
-            verified: Verified::default(),
+            verified: VerifiedCounts::default(),
             took: clock.read(),
         };
         let printed = account.print();
@@ -116,7 +117,7 @@ impl Subcommand for SendArgs {
 
 impl SendArgs {
     /// Returns a descriptor of the file for the receiver, if it may be handed over open.
-    fn handed_over(&self, source: &Source) -> Option<OwnedFd> {
+    fn handed_over(&self, source: &SendSource) -> Option<OwnedFd> {
         // Standard input is shared with other processes, which may move its offset.
         let may = source.is_own && !self.as_bytes && self.method.is_none();
         let size = source.size.filter(|_| may);
@@ -125,7 +126,7 @@ impl SendArgs {
     }
 }
 
-fn options(args: &SendArgs) -> Result<Options, Failure> {
+fn options(args: &SendArgs) -> Result<Options, CommandFailure> {
     let knobs = args.knob.iter();
     let tuning = knobs.fold(Tuning::default(), |tuning, (name, value)| tuning.with(name, *value));
     let arm = args.method.as_deref().and_then(by_name);
@@ -133,10 +134,10 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
         let known = arm.map_or(&[][..], |arm| arm.info().knobs);
         let known: Vec<&str> = known.iter().map(|knob| knob.name).collect();
         let message = format!("--knob {unknown}: unknown; expected {}", known.join(", "));
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(CommandFailure::new(Exit::Usage, message));
     }
     if args.buffer == 0 || args.buffer > isize::MAX as u64 {
-        return Err(Failure::new(Exit::Usage, "--buffer: invalid size"));
+        return Err(CommandFailure::new(Exit::Usage, "--buffer: invalid size"));
     }
     Ok(Options {
         only: args.method.clone(),
@@ -150,18 +151,18 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
 }
 
 /// Returns the evidence for the mechanism in use.
-fn choice(saved: &Saved, sender: &Sender) -> Choice {
+fn choice(saved: &SavedProfile, sender: &Sender) -> ChoiceEvidence {
     let choice = sender.choice();
     let why = match &choice {
         bulk::Choice::Unmeasured => format!("{choice}; profile: {}", saved.describe()),
         measured => measured.to_string(),
     };
-    Choice { why, evidence: choice.evidence().cloned(), profile: json!(saved.status()) }
+    ChoiceEvidence { why, evidence: choice.evidence().cloned(), profile: json!(saved.status()) }
 }
 
 /// Returns the file names for the receiver; standard input has none.
-fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
-    let usage = |message: String| Err(Failure::new(Exit::Usage, message));
+fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, CommandFailure> {
+    let usage = |message: String| Err(CommandFailure::new(Exit::Usage, message));
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
     for path in &args.files {
@@ -185,7 +186,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
 }
 
 /// Returns the total number of bytes, if known beforehand.
-fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
+fn expected(args: &SendArgs, first: Option<&SendSource>) -> Option<u64> {
     if let Some(first) = first {
         return first.size;
     }
@@ -198,18 +199,22 @@ fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
 
 /// Connects until a receiver accepts the call. A receiver that has accepted another sender closes the connections of
 /// the remaining callers. They then wait for the next receiver, up to the deadline.
-fn call(args: &SendArgs, address: &Address, options: &Options) -> Result<(Sender, Clock), Failure> {
+fn call(
+    args: &SendArgs,
+    address: &Address,
+    options: &Options,
+) -> Result<(Sender, TransferClock), CommandFailure> {
     let deadline = Instant::now().checked_add(args.wait);
     loop {
         let link = connect(args, address, deadline)?;
-        let clock = Clock::start();
+        let clock = TransferClock::start();
         match Sender::over(link, options.clone()) {
             Ok(sender) => return Ok((sender, clock)),
             Err(Error::PeerDied { .. } | Error::Closed { .. })
                 if !is_interrupted()
                     && deadline.is_none_or(|deadline| Instant::now() < deadline) =>
             {
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_PAUSE);
             }
             Err(error) => return Err(failure(&error, &args.to)),
         }
@@ -217,7 +222,11 @@ fn call(args: &SendArgs, address: &Address, options: &Options) -> Result<(Sender
 }
 
 /// Retries until a process listens at the address.
-fn connect(args: &SendArgs, address: &Address, deadline: Option<Instant>) -> Result<Link, Failure> {
+fn connect(
+    args: &SendArgs,
+    address: &Address,
+    deadline: Option<Instant>,
+) -> Result<Link, CommandFailure> {
     loop {
         match Link::connect(address) {
             Err(error) if error.is_absent() => {
@@ -227,32 +236,34 @@ fn connect(args: &SendArgs, address: &Address, deadline: Option<Instant>) -> Res
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     let message = format!("'{}': no receiver", args.to);
                     let hint = format!("start `thalweg receive --from {}`, or use --wait", args.to);
-                    return Err(Failure::new(Exit::Failed, message).hint(hint));
+                    return Err(CommandFailure::new(Exit::Failed, message).hint(hint));
                 }
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_PAUSE);
             }
             answer => return answer.map_err(|error| failure(&error, &args.to)),
         }
     }
 }
 
-impl Source {
-    fn open(path: &Path) -> Result<Self, Failure> {
+impl SendSource {
+    fn open(path: &Path) -> Result<Self, CommandFailure> {
         let (name, fd) = if path.as_os_str() == "-" {
             stdio::expect_open(0, INPUT)?;
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
-            (INPUT.to_owned(), fd.map_err(|e| Failure::of_call("fcntl", INPUT, e))?)
+            (INPUT.to_owned(), fd.map_err(|e| CommandFailure::of_call("fcntl", INPUT, e))?)
         } else {
             let name = shown(path).to_string();
             let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-            let fd = fd.map_err(|e| Failure::of_call("open", &name, e))?;
+            let fd = fd.map_err(|e| CommandFailure::of_call("open", &name, e))?;
             (name, fd)
         };
-        let stat = fstat(&fd).map_err(|e| Failure::of_call("fstat", &name, e))?;
+        let stat = fstat(&fd).map_err(|e| CommandFailure::of_call("fstat", &name, e))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
             let message = format!("'{name}': is a directory");
-            return Err(Failure::new(Exit::Usage, message).hint("send its files, or an archive"));
+            return Err(
+                CommandFailure::new(Exit::Usage, message).hint("send its files, or an archive")
+            );
         }
         let here = rustix::fs::tell(&fd).unwrap_or(0);
         // Files in procfs report a size of 0 although they contain bytes.
@@ -264,11 +275,11 @@ impl Source {
     }
 
     fn failed(&self, call: &str, errno: Errno) -> std_io::Error {
-        std_io::Error::other(Failure::of_call(call, &self.name, errno).message)
+        std_io::Error::other(CommandFailure::of_call(call, &self.name, errno).message)
     }
 }
 
-impl Read for Source {
+impl Read for SendSource {
     /// Returns the available bytes, and waits until at least one is available.
     fn read(&mut self, into: &mut [u8]) -> std_io::Result<usize> {
         loop {

@@ -11,7 +11,7 @@ use std::{
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::server::{Follow, Format};
 
-use crate::args::Choice;
+use crate::args::MethodArgs;
 
 /// Serve a directory or a file over HTTP
 ///
@@ -98,7 +98,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "tune"])]
     pub explain: Option<PathBuf>,
     #[command(flatten)]
-    pub choice: Choice,
+    pub choice: MethodArgs,
 }
 
 const EXAMPLES: &str = "\

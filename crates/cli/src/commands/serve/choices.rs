@@ -8,14 +8,14 @@ use thalweg_core::{
 };
 use thalweg_serve::server::ONE_SEND;
 
-use crate::args::Choice;
+use crate::args::MethodArgs;
 
 /// Returns text such as `files above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
 /// Returns `None` if the root cannot be opened.
 pub fn words(
     root: &Path,
     is_unix: bool,
-    choice: &Choice,
+    choice: &MethodArgs,
     profile: Option<&Profile>,
 ) -> Option<String> {
     // Without `O_PATH`, opening a FIFO would wait for a writer.

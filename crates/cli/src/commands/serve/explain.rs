@@ -7,14 +7,14 @@ use thalweg_serve::server::{ONE_SEND, ServeOptions, size_of};
 use super::ServeArgs;
 use crate::{
     commands::{Subcommand, plan::PlanArgs},
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::text::print,
 };
 
 /// Prints the explanation. Fails if the file would not be served.
-pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, Failure> {
+pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, CommandFailure> {
     let options = ServeOptions { follow: serve.follow.into(), ..ServeOptions::new(&serve.root) };
-    let failed = |error: String| Failure::new(Exit::Failed, error);
+    let failed = |error: String| CommandFailure::new(Exit::Failed, error);
     let size = size_of(&options, path).map_err(|error| failed(error.to_string()))?;
     if size <= ONE_SEND as u64 {
         print(&format!(

@@ -9,10 +9,10 @@ use thalweg_sys::{handed, signal, user::User};
 
 use super::{Subcommand, tune};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::text::{complain, note, print},
-    profile::{Moves, Saved},
+    profile::{Moves, SavedProfile},
 };
 
 mod args;
@@ -35,7 +35,7 @@ impl Subcommand for ServeArgs {
         true
     }
 
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(path) = &self.explain {
             return explain::run(self, path, color);
         }
@@ -45,16 +45,18 @@ impl Subcommand for ServeArgs {
         // Examined before SIGHUP is only counted, so that no hangup occurs between this state and the one compared
         // later.
         let terminal = Terminal::now();
-        let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
+        let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
         // The workers block signals, so that this thread receives them.
         let _ = signal::catch_interrupts();
         let _ = signal::count_hangups();
         let handed = handed::sockets();
-        let handed = handed.map_err(|e| Failure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
+        let handed =
+            handed.map_err(|e| CommandFailure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
         let is_unix = self.listen.is_empty() && !self.unix.is_empty();
         let choices = choices::words(&self.root, is_unix, &self.choice, saved.current.as_ref());
         let server = RunningServer::start(self.options(saved, handed)?);
-        let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let server =
+            server.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
         if self.check {
             note("options and addresses are valid");
             return Ok(Exit::Done);
@@ -67,14 +69,18 @@ impl Subcommand for ServeArgs {
         note("finishing responses; interrupt again to stop at once");
         if !server.stop(self.grace, || signal::times() > 1) {
             complain("responses were cut short");
-            return Err(Failure::new(Exit::Failed, ""));
+            return Err(CommandFailure::new(Exit::Failed, ""));
         }
         Ok(Exit::Done)
     }
 }
 
 impl ServeArgs {
-    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Result<ServeOptions, Failure> {
+    fn options(
+        &self,
+        saved: SavedProfile,
+        handed: Vec<OwnedFd>,
+    ) -> Result<ServeOptions, CommandFailure> {
         let format = self.log.format();
         let log = format.map(|format| AccessLog { format, out: Box::new(io::stderr()) });
         let tcp = self.listen.iter().map(|Listen(address)| ListenAddress::Tcp(*address));
@@ -119,7 +125,7 @@ impl ServeArgs {
                 if terminal.is_gone() {
                     return;
                 }
-                let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
+                let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
                 let found =
                     if saved.current.is_some() { "reloaded" } else { "none for this machine" };
                 note(&format!("profile: {found}"));
@@ -130,7 +136,7 @@ impl ServeArgs {
     }
 
     /// Measures before serving. A failed measurement is reported and does not prevent serving.
-    fn measure(&self) -> Result<(), Failure> {
+    fn measure(&self) -> Result<(), CommandFailure> {
         interrupt::catch();
         let folder = if self.root.is_dir() { Some(&*self.root) } else { self.root.parent() };
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
@@ -138,7 +144,7 @@ impl ServeArgs {
         let ends = format!("file:tcp@{at}").parse::<Ends>();
         let measured = match ends {
             Ok(ends) => tune::briefly(ends, TUNING),
-            Err(why) => Err(Failure::new(Exit::Failed, why)),
+            Err(why) => Err(CommandFailure::new(Exit::Failed, why)),
         };
         match measured {
             Ok(what) => note(&what),
@@ -149,7 +155,7 @@ impl ServeArgs {
     }
 
     /// Prints on standard error which machines can connect, then the addresses on standard output.
-    fn print_addresses(&self, addresses: &[ListenAddress]) -> Result<(), Failure> {
+    fn print_addresses(&self, addresses: &[ListenAddress]) -> Result<(), CommandFailure> {
         let tcp = || {
             addresses.iter().filter_map(|address| match address {
                 ListenAddress::Tcp(address) => Some(address),
@@ -177,10 +183,10 @@ impl ServeArgs {
     }
 }
 
-fn user(name: &str) -> Result<User, Failure> {
+fn user(name: &str) -> Result<User, CommandFailure> {
     match User::find(name) {
         Ok(Some(user)) => Ok(user),
-        Ok(None) => Err(Failure::new(Exit::Usage, format!("--user {name}: no such user"))),
-        Err(errno) => Err(Failure::of_call("getpwnam", name, errno)),
+        Ok(None) => Err(CommandFailure::new(Exit::Usage, format!("--user {name}: no such user"))),
+        Err(errno) => Err(CommandFailure::of_call("getpwnam", name, errno)),
     }
 }

@@ -89,8 +89,8 @@ Examples:
   thalweg study --check ./mine.toml  check a study
   thalweg study --rejudge ~/.local/state/thalweg/studies
 
-A claim has two verdicts: as published, with the programs, sizes and memory state of
-the article, and under modern conditions. It is reproduced or contradicted if the
+A claim has two verdicts: as published, with the programs, sizes and memory state of \
+the article, and under modern conditions. It is reproduced or contradicted if the \
 whole interval shows it, beyond the noise of the run; otherwise it is undecided.
 
 Exit status:

@@ -11,7 +11,7 @@ use thalweg_lab::{
 
 use super::{StudyArgs, in_folder, is_path, scratch, worse};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         quantity,
         text::{complain, print},
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Reads the named studies, or all in the directory of studies, opens every variant once, and reports errors.
-pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+pub fn check(args: &StudyArgs) -> Result<Exit, CommandFailure> {
+    let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let mut all: Vec<Result<Loaded, StoreError>> = Vec::new();
     if args.studies.is_empty() {
         let folder = store::studies_folder().map_err(usage)?;
@@ -48,11 +48,12 @@ pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, Failure> {
-    let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
+fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, CommandFailure> {
+    let program =
+        env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
     let at = args.at.clone().unwrap_or_else(scratch);
     let found = Rehearsal::of(loaded, &CATALOGUE, (&program, &at));
-    let found = found.map_err(|reason| Failure::new(Exit::Failed, reason))?;
+    let found = found.map_err(|reason| CommandFailure::new(Exit::Failed, reason))?;
     let (study, path) = (&loaded.study, loaded.path.display());
     for missing in &found.missing {
         complain(&format!("{path}: cannot run here: {missing}"));

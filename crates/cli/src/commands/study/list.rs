@@ -12,7 +12,7 @@ use thalweg_lab::{
 
 use crate::{
     commands::study::StudyArgs,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         paint, quantity,
@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Lists every study with its newest result.
-pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
+    let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
     let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
     let usual = [store::results_folder(), Some(folder.join("results"))].into_iter().flatten();

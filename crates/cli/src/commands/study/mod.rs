@@ -31,7 +31,7 @@ pub use args::StudyArgs;
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -41,9 +41,10 @@ use crate::{
 };
 
 impl Subcommand for StudyArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(at) = &self.new {
-            let written = new::new(at).map_err(|reason| Failure::new(Exit::Usage, reason))?;
+            let written =
+                new::new(at).map_err(|reason| CommandFailure::new(Exit::Usage, reason))?;
             let lines = written.iter().map(|path| format!("{}\n", path.display()));
             print(&lines.collect::<String>())?;
             return Ok(Exit::Done);
@@ -59,7 +60,8 @@ impl Subcommand for StudyArgs {
         }
         let studies = chosen(&self.studies)?;
         let settings = settings(self)?;
-        let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
+        let program =
+            env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
         interrupt::catch();
         let mut live = live::Live::new();
@@ -88,7 +90,7 @@ impl Subcommand for StudyArgs {
         // A result that cannot be saved is still shown.
         let kept = results.iter().map(|result| keep(self, result));
         let csv = self.csv.iter().map(|path| csv(&results, path));
-        let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
+        let mut problems: Vec<CommandFailure> = kept.chain(csv).filter_map(Result::err).collect();
         problems.extend(show(self, &results, color).err());
         for problem in problems {
             exit = worse(exit, text::report(&problem));
@@ -111,7 +113,7 @@ impl StudyArgs {
     }
 }
 
-fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Failure> {
+fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), CommandFailure> {
     match results {
         [one] if args.json => print_json(one),
         all if args.json => print_json(&json!({ "studies": all, "schema": SCHEMA })),
@@ -124,17 +126,17 @@ fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Fa
                 }
             });
             print(&texts.collect::<Vec<_>>().join("\n"))?;
-            if !args.verbose {
-                print("hint: -v shows reasons and measurements\n")?;
+            if all.len() > 1 {
+                print(&tables::summary(all, color))?;
             }
-            if all.len() > 1 { print(&tables::summary(all, color)) } else { Ok(()) }
+            print(if args.verbose { "" } else { "hint: -v shows reasons and measurements\n" })
         }
     }
 }
 
 /// Returns the named studies without duplicates.
-fn chosen(names: &[String]) -> Result<Vec<Loaded>, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+fn chosen(names: &[String]) -> Result<Vec<Loaded>, CommandFailure> {
+    let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let mut studies: Vec<Loaded> = Vec::new();
     for name in names {
         let found = if is_path(name) {
@@ -156,8 +158,8 @@ fn is_path(name: &str) -> bool {
 }
 
 /// Finds a study by its id: in the directory of studies, otherwise among those in the binary.
-fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+fn in_folder(name: &str) -> Result<Vec<Loaded>, CommandFailure> {
+    let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
     match by_id(name, &folder) {
         Err(failure) if carried::ids().any(|id| id == name) => {
@@ -168,8 +170,8 @@ fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
     }
 }
 
-fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, CommandFailure> {
+    let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let all = Loaded::folder(folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
     if name == "all" {
         let all: Result<Vec<Loaded>, _> = all.into_iter().collect();
@@ -201,7 +203,7 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, Failure> {
     )))
 }
 
-fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
+fn settings(args: &StudyArgs) -> Result<Settings, CommandFailure> {
     let preset = match (args.quick, args.strict) {
         (true, _) => Preset::QUICK,
         (_, true) => Preset::STRICT,
@@ -219,7 +221,7 @@ fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
     if !args.sizes.is_empty() {
         for size in &args.sizes {
             parse_some_bytes(size)
-                .map_err(|e| Failure::new(Exit::Usage, format!("--sizes: {e}")))?;
+                .map_err(|e| CommandFailure::new(Exit::Usage, format!("--sizes: {e}")))?;
         }
         settings.sizes = Sizes::These(args.sizes.clone());
     }
@@ -267,7 +269,7 @@ fn scratch() -> PathBuf {
 }
 
 /// Saves a result and prints its path.
-fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
+fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), CommandFailure> {
     if args.no_save {
         return Ok(());
     }
@@ -277,15 +279,15 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
         return Ok(());
     };
     let path = store::save(result, &folder);
-    let path = path.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    let path = path.map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     note(&format!("saved in {}", path.display()));
     Ok(())
 }
 
 /// Writes every sample of the results, one per line.
-fn csv(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
+fn csv(results: &[StudyResult], path: &Path) -> Result<(), CommandFailure> {
     let written = write_file(path, store::csv(results).as_bytes());
-    written.map_err(|error| Failure::of_destination(error, path))
+    written.map_err(|error| CommandFailure::of_destination(error, path))
 }
 
 /// Prints an error and returns the exit status for it.

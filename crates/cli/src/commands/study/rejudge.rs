@@ -10,7 +10,7 @@ use thalweg_lab::study::{
 
 use super::{StudyArgs, in_folder};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     output::{
         answer::SCHEMA,
         text::{complain, print, print_json},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Evaluates every named result, and every result in a named directory. Prints the changed verdicts.
-pub fn rejudge(args: &StudyArgs) -> Result<Exit, Failure> {
+pub fn rejudge(args: &StudyArgs) -> Result<Exit, CommandFailure> {
     let (mut exit, mut all) = (Exit::Done, Vec::new());
     for path in args.rejudge.iter().flat_map(|path| results(path)) {
         match one(&path) {

@@ -72,9 +72,9 @@ Examples:
   thalweg trial --metric 'regex:([0-9.]+) requests' --port 7777 \\
       --server 'redis-server --port 7777 --bind 127.0.0.1' \\
       -- redis-benchmark -p 7777 -t get -d 16384 -n 20000
-  thalweg trial --tunables glibc.cpu.x86_rep_movsb_threshold=24576 -- ./simulate
+  thalweg trial --tunables glibc.cpu.x86_rep_movsb_threshold=24576 -- ./sim
 
-With --server, wall time and printed numbers are those of the program, CPU time and
+With --server, wall time and printed numbers are those of the program, CPU time and \
 memory those of the server.
 
 Exit status:

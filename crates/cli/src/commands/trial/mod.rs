@@ -17,21 +17,21 @@ pub use args::TrialArgs;
 use super::Subcommand;
 use crate::{
     args::words,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
         quantity,
         text::{note, print, print_json},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 /// Longest time until a server is ready: as long as one run, but at most this.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 impl Subcommand for TrialArgs {
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let metric = self.metric.get();
         let server = server(self)?;
         let tunables = tunables(&self.tunables)?;
@@ -61,7 +61,7 @@ impl Subcommand for TrialArgs {
         });
         let found = found.map_err(|error| failure(&error))?;
         if self.json {
-            print_json(&Answer { found: &found, schema: SCHEMA })?;
+            print_json(&TrialAnswer { found: &found, schema: SCHEMA })?;
         } else {
             print(&printed::text(&found, &metric, color))?;
         }
@@ -70,13 +70,13 @@ impl Subcommand for TrialArgs {
             return Ok(Exit::Done);
         }
         let variants = quantity::count(failed as u64, "variant", "variants");
-        Err(Failure::new(Exit::Failed, format!("{variants} failed")))
+        Err(CommandFailure::new(Exit::Failed, format!("{variants} failed")))
     }
 }
 
 /// Returns the best kernels by size in the profile; empty without a valid profile.
 fn measured_bands() -> Bands {
-    let Some(profile) = Saved::find(true).of_memory else { return Bands::default() };
+    let Some(profile) = SavedProfile::find(true).of_memory else { return Bands::default() };
     let named = |bands: Vec<Band>| {
         bands.into_iter().map(|band| (band.end(), band.kernel)).collect::<Vec<(u64, String)>>()
     };
@@ -88,35 +88,39 @@ fn measured_bands() -> Bands {
 }
 
 #[derive(Serialize)]
-struct Answer<'f> {
+struct TrialAnswer<'f> {
     #[serde(flatten)]
     found: &'f TrialResult,
     schema: u32,
 }
 
-fn server(args: &TrialArgs) -> Result<Option<Server>, Failure> {
+fn server(args: &TrialArgs) -> Result<Option<Server>, CommandFailure> {
     let Some(server) = &args.server else { return Ok(None) };
     let command = words("--server", server)?;
     let ready = match (&args.ready, args.port) {
         (Some(ready), _) => Ready::Command(words("--ready", ready)?),
         (None, Some(port)) => Ready::Port(port),
         // The parser requires one of them.
-        (None, None) => return Err(Failure::new(Exit::Usage, "--server needs --ready or --port")),
+        (None, None) => {
+            return Err(CommandFailure::new(Exit::Usage, "--server needs --ready or --port"));
+        }
     };
     let within = READY_WITHIN.min(Duration::from_secs(args.timeout));
     Ok(Some(Server { command, ready, within }))
 }
 
-fn tunables(asked: &[String]) -> Result<Tunables, Failure> {
+fn tunables(asked: &[String]) -> Result<Tunables, CommandFailure> {
     if asked.iter().all(|which| which == "usual") {
         return Ok(Tunables::Usual);
     }
     let given = asked.iter().filter(|which| *which != "none").map(|which| tunables_given(which));
     let given = given.collect::<Result<Vec<_>, String>>();
-    given.map(Tunables::These).map_err(|why| Failure::new(Exit::Usage, format!("--tunables {why}")))
+    given
+        .map(Tunables::These)
+        .map_err(|why| CommandFailure::new(Exit::Usage, format!("--tunables {why}")))
 }
 
-fn failure(error: &TrialError) -> Failure {
+fn failure(error: &TrialError) -> CommandFailure {
     let (exit, advice) = match error {
         TrialError::NoProgram { .. } | TrialError::NoKernel { .. } => (Exit::Usage, ""),
         TrialError::NothingToTry(_) => (Exit::Usage, "; use other --kernels, or --tunables usual"),
@@ -126,5 +130,5 @@ fn failure(error: &TrialError) -> Failure {
         TrialError::Program(_) => (Exit::Failed, "; nothing was measured"),
         TrialError::Cancelled(_) => (Exit::Failed, " before all rounds were complete; no result"),
     };
-    Failure::new(exit, format!("{error}{advice}"))
+    CommandFailure::new(exit, format!("{error}{advice}"))
 }

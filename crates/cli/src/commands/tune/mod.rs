@@ -17,7 +17,7 @@ use thalweg_measure::tune_machine::{
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -25,7 +25,7 @@ use crate::{
         text::{complain, print, print_json},
         ticking::{new_bar, style},
     },
-    profile::Saved,
+    profile::SavedProfile,
 };
 
 mod args;
@@ -38,8 +38,8 @@ impl Subcommand for TuneArgs {
         true
     }
 
-    fn run(&self, color: bool) -> Result<Exit, Failure> {
-        let saved = Saved::find(true);
+    fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
+        let saved = SavedProfile::find(true);
         if let Some(language) = self.emit {
             let profile = measured(&saved)?;
             print(&emit(profile, self.objective.prefer(), language.language()))?;
@@ -65,32 +65,18 @@ fn sessions(assumes_idle: bool) -> Spawned {
     Spawned { program: "/proc/self/exe".into(), assumes_idle }
 }
 
-fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<Exit, Failure> {
+fn tune(
+    args: &TuneArgs,
+    plan: &Plan<'_>,
+    saved: &SavedProfile,
+    color: bool,
+) -> Result<Exit, CommandFailure> {
     let Some(path) = &saved.path else {
         let why = "cannot save a profile: neither HOME nor THALWEG_PROFILE is set";
-        return Err(Failure::new(Exit::Unsupported, why));
+        return Err(CommandFailure::new(Exit::Unsupported, why));
     };
-    Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-    let bar = bar(args.json);
-    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
-    bar.finish_and_clear();
-    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
-    for trouble in &found.troubles {
-        complain(trouble);
-    }
-    if let Some(met) = screen::other_work(&found.met) {
-        complain(&met);
-    }
-    if found.cells.is_empty() {
-        let failure = Failure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
-        let was_busy = found.met.left_out > 0;
-        return Err(failure.hint(if was_busy {
-            "use --assume-idle on a busy machine"
-        } else {
-            ""
-        }));
-    }
+    Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
+    let found = measure(args, plan)?;
     // Results that cannot be saved are still shown.
     let kept = keep(&found, saved, path);
     let mut fresh = Profile::new();
@@ -124,12 +110,38 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
+/// Measures, and reports problems. Fails if there is no result.
+fn measure(args: &TuneArgs, plan: &Plan<'_>) -> Result<SurveyResult, CommandFailure> {
+    let bar = bar(args.json);
+    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
+    bar.finish_and_clear();
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
+    for trouble in &found.troubles {
+        complain(trouble);
+    }
+    if let Some(met) = screen::other_work(&found.met) {
+        complain(&met);
+    }
+    if found.cells.is_empty() {
+        let failure =
+            CommandFailure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
+        let was_busy = found.met.left_out > 0;
+        return Err(failure.hint(if was_busy {
+            "use --assume-idle on a busy machine"
+        } else {
+            ""
+        }));
+    }
+    Ok(found)
+}
+
 /// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
-pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
-    let saved = Saved::find(true);
-    let nowhere = || Failure::new(Exit::Unsupported, "cannot save a profile");
+pub fn briefly(ends: Ends, budget: Duration) -> Result<String, CommandFailure> {
+    let saved = SavedProfile::find(true);
+    let nowhere = || CommandFailure::new(Exit::Unsupported, "cannot save a profile");
     let path = saved.path.as_ref().ok_or_else(nowhere)?;
-    Profile::check_place(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let plan = Plan {
         pairs: vec![ends],
@@ -144,7 +156,7 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     if found.cells.is_empty() {
         let met = screen::other_work(&found.met);
         let why = found.troubles.iter().cloned().chain(met).collect::<Vec<_>>().join("; ");
-        return Err(Failure::new(Exit::Failed, format!("nothing was measured: {why}")));
+        return Err(CommandFailure::new(Exit::Failed, format!("nothing was measured: {why}")));
     }
     keep(&found, &saved, path)?;
     let sizes: std::collections::BTreeSet<u64> = found.cells.iter().map(|cell| cell.size).collect();
@@ -154,19 +166,24 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
 }
 
 /// The saved profile, and the reasons why the replaced one was stale.
-struct Kept {
+struct KeptProfile {
     profile: Profile,
     replaced: Vec<String>,
 }
 
 /// Saves the profile, and warns if it replaces a stale one.
-fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Kept, Failure> {
+fn keep(
+    found: &SurveyResult,
+    saved: &SavedProfile,
+    path: &Path,
+) -> Result<KeptProfile, CommandFailure> {
     // Another process may have saved the profile during the measurement.
-    let _turn = Profile::turn(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-    let now = Saved::find(true);
+    let _turn =
+        Profile::turn(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
+    let now = SavedProfile::find(true);
     let mut profile = now.current.unwrap_or_default();
     found.teach(&mut profile);
-    profile.save(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    profile.save(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let stale: Vec<String> = saved.stale.iter().map(ToString::to_string).collect();
     if !stale.is_empty() {
         complain(&format!("warning: replaced the old profile: {}", stale.join("; ")));
@@ -174,10 +191,10 @@ fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Kept, Failur
     if let Some(broken) = &saved.broken {
         complain(&format!("warning: replaced the old profile: {broken}"));
     }
-    Ok(Kept { profile, replaced: stale })
+    Ok(KeptProfile { profile, replaced: stale })
 }
 
-fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failure> {
+fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &SavedProfile) -> Result<Exit, CommandFailure> {
     let profile = measured(saved)?;
     let prefer = args.objective.prefer();
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
@@ -228,23 +245,27 @@ fn held_out(_: &Plan<'_>, _: Prefer) -> Result<Result<Vec<Held>, String>, Cancel
 }
 
 /// Returns the profile, if it is valid for this machine.
-fn measured(saved: &Saved) -> Result<&Profile, Failure> {
+fn measured(saved: &SavedProfile) -> Result<&Profile, CommandFailure> {
     let profile = saved.current.as_ref().filter(|profile| !profile.cells.is_empty());
     profile.ok_or_else(|| {
-        Failure::new(Exit::Unsupported, format!("no profile of this machine: {}", saved.describe()))
-            .hint("run `thalweg tune`")
+        CommandFailure::new(
+            Exit::Unsupported,
+            format!("no profile of this machine: {}", saved.describe()),
+        )
+        .hint("run `thalweg tune`")
     })
 }
 
 /// Returns the requested pairs, all of which must be possible, or the usual ones that are possible.
-fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
+fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, CommandFailure> {
     let mut pairs: Vec<Ends> = args.pair.clone();
     for ends in &pairs {
         if let Some(folder) = ends.folders().find(|folder| !folder.is_dir()) {
             let message = format!("--pair {ends}: {}: not a directory", folder.display());
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CommandFailure::new(Exit::Usage, message));
         }
-        are_possible(ends).map_err(|why| Failure::new(Exit::Usage, format!("--pair {why}")))?;
+        are_possible(ends)
+            .map_err(|why| CommandFailure::new(Exit::Usage, format!("--pair {why}")))?;
     }
     if !pairs.is_empty() {
         return Ok(each(pairs));

@@ -60,7 +60,7 @@ Examples:
   thalweg verify --manifest photos.b3 /backup/photos
   sha256sum * >SUMS; thalweg verify --manifest SUMS .
 
-With --json, each finding is one JSON object per line, and the last line has the
+With --json, each finding is one JSON object per line, and the last line has the \
 totals.
 
 Exit status:

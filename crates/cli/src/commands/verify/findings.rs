@@ -19,7 +19,7 @@ use crate::{
     exit::advice,
     interrupt,
     output::text::{complain, hint, print_line},
-    progress::{Counting, Meter},
+    progress::{Counting, ProgressMeter},
 };
 
 /// Prints findings on standard output and problems on standard error, and shows progress.
@@ -30,7 +30,7 @@ pub struct Findings {
     shown: ProgressArgs,
     /// Findings to be printed at the end; `None` if they are printed at once.
     unsorted: Option<Mutex<Unsorted>>,
-    meter: Mutex<Meter>,
+    meter: Mutex<ProgressMeter>,
     counting: Option<Mutex<Counting>>,
 }
 
@@ -75,7 +75,12 @@ impl Findings {
     /// Creates the output for a command with an unknown amount of work.
     pub fn new(shown: ProgressArgs) -> Self {
         let unsorted = (!std::io::stdout().is_terminal()).then(Mutex::default);
-        Self { shown, unsorted, meter: Mutex::new(Meter::new(shown, None, None)), counting: None }
+        Self {
+            shown,
+            unsorted,
+            meter: Mutex::new(ProgressMeter::new(shown, None, None)),
+            counting: None,
+        }
     }
 
     /// Removes the progress display, and prints the stored findings.
@@ -91,7 +96,7 @@ impl Findings {
         }
     }
 
-    fn with_meter<R>(&self, act: impl FnOnce(&mut Meter) -> R) -> R {
+    fn with_meter<R>(&self, act: impl FnOnce(&mut ProgressMeter) -> R) -> R {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

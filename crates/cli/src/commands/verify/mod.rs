@@ -16,7 +16,7 @@ use thalweg_tree::{
 
 use super::Subcommand;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -37,7 +37,7 @@ impl Subcommand for VerifyArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         interrupt::catch();
         if let Some(manifest) = &self.manifest {
             return against_manifest(self, manifest);
@@ -61,14 +61,14 @@ impl Subcommand for VerifyArgs {
 }
 
 /// Executes `verify --manifest M DST`.
-fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
+fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, CommandFailure> {
     let [destination] = args.paths.as_slice() else {
-        return Err(Failure::new(Exit::Usage, "--manifest requires a single operand, DST"));
+        return Err(CommandFailure::new(Exit::Usage, "--manifest requires a single operand, DST"));
     };
     let is_input = path.as_os_str() == "-";
     if args.attributes && is_input {
         let message = "--attributes cannot be used with a manifest on standard input";
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(CommandFailure::new(Exit::Usage, message));
     }
     let second = TreeAttributes::beside(path);
     let attributes = args.attributes.then(|| read_attributes(&second)).transpose()?;
@@ -79,7 +79,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         fs::read(path)
     };
     let name = shown(path).to_string();
-    let text = text.map_err(|error| Failure::of_io("read", &name, &error))?;
+    let text = text.map_err(|error| CommandFailure::of_io("read", &name, &error))?;
     let options = CheckOptions {
         hash: args.hash.map(Hash::from),
         ignore_extra: args.ignore_extra,
@@ -108,37 +108,38 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
 }
 
 /// Reads the attributes file of a manifest.
-fn read_attributes(path: &Path) -> Result<TreeAttributes, Failure> {
+fn read_attributes(path: &Path) -> Result<TreeAttributes, CommandFailure> {
     let name = shown(path).to_string();
-    let text = fs::read(path).map_err(|error| Failure::of_io("read", &name, &error))?;
+    let text = fs::read(path).map_err(|error| CommandFailure::of_io("read", &name, &error))?;
     TreeAttributes::parse(&text)
-        .map_err(|error| Failure::new(Exit::Failed, format!("'{name}': {error}")))
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("'{name}': {error}")))
 }
 
-fn operands(args: &VerifyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
+fn operands(args: &VerifyArgs) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> {
     let mut sources = args.paths.clone();
     if let Some(folder) = &args.into {
         return Ok((sources, folder.clone()));
     }
     let destination = sources.pop().filter(|_| !sources.is_empty());
-    let missing = || Failure::new(Exit::Usage, "missing destination: thalweg verify SRC... DST");
+    let missing =
+        || CommandFailure::new(Exit::Usage, "missing destination: thalweg verify SRC... DST");
     Ok((sources, destination.ok_or_else(missing)?))
 }
 
-fn not_started(error: &Error) -> Failure {
+fn not_started(error: &Error) -> CommandFailure {
     let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
-    Failure::new(exit, error.to_string())
+    CommandFailure::new(exit, error.to_string())
 }
 
 /// Prints the results, and returns the exit status.
-fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
+fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, CommandFailure> {
     if args.shown.json {
         keep(print(&format!("{}\n", answer(found))));
     } else if !args.shown.quiet {
         keep(print(&line(found)));
     }
     if found.stopped {
-        return Err(Failure::new(Exit::Failed, "interrupted; some files were not compared"));
+        return Err(CommandFailure::new(Exit::Failed, "interrupted; some files were not compared"));
     }
     Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
 }

@@ -7,7 +7,7 @@ const CHOSEN: &str = "Filters";
 
 /// Patterns of what is left out, and a list of names.
 #[derive(Args, Debug, Default)]
-pub struct Chosen {
+pub struct FilterArgs {
     /// Exclude entries that match this pattern, in the syntax of .gitignore
     ///
     /// Examples: '*.o', /build, dir/, '!keep'. The last matching pattern decides.
@@ -29,7 +29,7 @@ pub struct Chosen {
     pub from0: bool,
 }
 
-impl Chosen {
+impl FilterArgs {
     /// Returns `true` if only a part of SRC is copied.
     pub fn is_part(&self) -> bool {
         self.files_from.is_some() || !self.exclude.is_empty() || !self.exclude_from.is_empty()

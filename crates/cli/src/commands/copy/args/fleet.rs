@@ -10,7 +10,7 @@ const FLEET: &str = "Several machines";
 
 /// Which of many processes this is.
 #[derive(Args, Debug)]
-pub struct Fleet {
+pub struct ShardArgs {
     /// Share this copy with other processes, as rank R of N (R/N), or by the scheduler (auto)
     ///
     /// Run the same command on all machines; they must share SRC and DST. Ranks count from 0. `auto` takes the rank from
@@ -29,7 +29,7 @@ pub struct Fleet {
     pub shard_size: u64,
 }
 
-impl Default for Fleet {
+impl Default for ShardArgs {
     fn default() -> Self {
         Self { shard: None, wait: Duration::from_secs(600), shard_size: 128 << 20 }
     }

@@ -8,7 +8,7 @@ use crate::args::Abbreviated;
 
 /// The combined meaning of all these flags.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept {
+pub struct PreserveArgs {
     /// `true` if `-a` was given.
     pub archive: bool,
     /// The symbolic links that are followed, if specified.
@@ -21,7 +21,7 @@ pub struct Kept {
 
 /// The flags as they are parsed.
 #[derive(Args)]
-struct Flags {
+struct KeptFlags {
     /// Same as -dR --preserve=all
     #[arg(short, long)]
     archive: bool,
@@ -68,7 +68,7 @@ pub enum Attribute {
 
 /// A flag of the command line.
 #[derive(Clone, Copy)]
-enum Said {
+enum PreserveFlag {
     Archive,
     Links,
     Follow(Dereference),
@@ -76,34 +76,34 @@ enum Said {
     Drop(Attribute),
 }
 
-impl Kept {
+impl PreserveArgs {
     /// Applies `-a`.
     pub fn archive(&mut self) {
-        self.hear(Said::Archive);
+        self.apply(PreserveFlag::Archive);
     }
 
     /// Applies `-p`.
     pub fn usual(&mut self) {
         for attribute in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps] {
-            self.hear(Said::Keep(attribute));
+            self.apply(PreserveFlag::Keep(attribute));
         }
     }
 
-    fn hear(&mut self, said: Said) {
+    fn apply(&mut self, flag: PreserveFlag) {
         let keep = &mut self.preserve;
-        match said {
-            Said::Archive => {
+        match flag {
+            PreserveFlag::Archive => {
                 self.archive = true;
                 self.dereference = Some(Dereference::Never);
                 (*keep, self.default_modes) = (Preserve::all(), false);
             }
-            Said::Links => {
+            PreserveFlag::Links => {
                 self.dereference = Some(Dereference::Never);
                 keep.links = true;
             }
-            Said::Follow(dereference) => self.dereference = Some(dereference),
-            Said::Keep(attribute) => self.set(attribute, true),
-            Said::Drop(attribute) => self.set(attribute, false),
+            PreserveFlag::Follow(dereference) => self.dereference = Some(dereference),
+            PreserveFlag::Keep(attribute) => self.set(attribute, true),
+            PreserveFlag::Drop(attribute) => self.set(attribute, false),
         }
     }
 
@@ -128,30 +128,31 @@ impl Kept {
     }
 }
 
-impl FromArgMatches for Kept {
+impl FromArgMatches for PreserveArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let mut said = Vec::new();
+        let mut flags_given = Vec::new();
         for (id, what) in [
-            ("archive", Said::Archive),
-            ("links", Said::Links),
-            ("no_dereference", Said::Follow(Dereference::Never)),
-            ("dereference", Said::Follow(Dereference::Always)),
-            ("dereference_args", Said::Follow(Dereference::CommandLine)),
+            ("archive", PreserveFlag::Archive),
+            ("links", PreserveFlag::Links),
+            ("no_dereference", PreserveFlag::Follow(Dereference::Never)),
+            ("dereference", PreserveFlag::Follow(Dereference::Always)),
+            ("dereference_args", PreserveFlag::Follow(Dereference::CommandLine)),
         ] {
             if given(id) {
-                said.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, what)));
+                flags_given
+                    .extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, what)));
             }
         }
-        let flags = Flags::from_arg_matches(matches)?;
-        let keep = flags.preserve.into_iter().map(Said::Keep);
-        let drop = flags.no_preserve.into_iter().map(Said::Drop);
-        said.extend(matches.indices_of("preserve").into_iter().flatten().zip(keep));
-        said.extend(matches.indices_of("no_preserve").into_iter().flatten().zip(drop));
-        said.sort_by_key(|(at, _)| *at);
+        let flags = KeptFlags::from_arg_matches(matches)?;
+        let keep = flags.preserve.into_iter().map(PreserveFlag::Keep);
+        let drop = flags.no_preserve.into_iter().map(PreserveFlag::Drop);
+        flags_given.extend(matches.indices_of("preserve").into_iter().flatten().zip(keep));
+        flags_given.extend(matches.indices_of("no_preserve").into_iter().flatten().zip(drop));
+        flags_given.sort_by_key(|(at, _)| *at);
         let mut kept = Self::default();
-        for (_, what) in said {
-            kept.hear(what);
+        for (_, what) in flags_given {
+            kept.apply(what);
         }
         Ok(kept)
     }
@@ -162,13 +163,13 @@ impl FromArgMatches for Kept {
     }
 }
 
-impl Args for Kept {
+impl Args for PreserveArgs {
     fn augment_args(command: Command) -> Command {
-        Flags::augment_args(command)
+        KeptFlags::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Flags::augment_args_for_update(command)
+        KeptFlags::augment_args_for_update(command)
     }
 }
 
@@ -181,12 +182,12 @@ mod tests {
     #[command(args_override_self = true)]
     struct Words {
         #[command(flatten)]
-        kept: Kept,
+        kept: PreserveArgs,
         #[arg(short)]
         recursive: bool,
     }
 
-    fn kept(words: &str) -> Kept {
+    fn kept(words: &str) -> PreserveArgs {
         let words = Words::try_parse_from(["x"].into_iter().chain(words.split_whitespace()));
         let words = words.unwrap_or_else(|error| panic!("{error}"));
         assert!(words.recursive || !words.kept.archive || words.kept.preserve.links);

@@ -3,12 +3,12 @@
 
 use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
 
-use super::{CopyArgs, Reflink};
+use super::{CopyArgs, ReflinkWhen};
 
 /// An option without abbreviation, cluster or value, and its effect.
-type Word = (&'static str, fn(&mut CopyArgs));
+type PlainWord = (&'static str, fn(&mut CopyArgs));
 
-const WORDS: [Word; 21] = [
+const WORDS: [PlainWord; 21] = [
     ("-a", |args| args.kept.archive()),
     ("--archive", |args| args.kept.archive()),
     ("-p", |args| args.kept.usual()),
@@ -22,10 +22,10 @@ const WORDS: [Word; 21] = [
     ("-r", |args| args.recursive = true),
     ("-R", |args| args.recursive = true),
     ("--recursive", |args| args.recursive = true),
-    ("--reflink", |args| args.reflink = Reflink::Always),
-    ("--reflink=always", |args| args.reflink = Reflink::Always),
-    ("--reflink=auto", |args| args.reflink = Reflink::Auto),
-    ("--reflink=never", |args| args.reflink = Reflink::Never),
+    ("--reflink", |args| args.reflink = ReflinkWhen::Always),
+    ("--reflink=always", |args| args.reflink = ReflinkWhen::Always),
+    ("--reflink=auto", |args| args.reflink = ReflinkWhen::Auto),
+    ("--reflink=never", |args| args.reflink = ReflinkWhen::Never),
     ("-v", |args| args.verbose = args.verbose.saturating_add(1)),
     ("--verbose", |args| args.verbose = args.verbose.saturating_add(1)),
     ("-T", |args| args.no_target_directory = true),
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_word_means_what_the_parser_says() {
-        let two = |(one, _): &Word| WORDS.map(|(other, _)| format!("{one} a {other} ./b/ c"));
+        let two = |(one, _): &PlainWord| WORDS.map(|(other, _)| format!("{one} a {other} ./b/ c"));
         let lines = WORDS.iter().flat_map(two);
         for line in lines.chain(["a b", "a  b", "-T a b"].map(Into::into)) {
             let words = words(&line);

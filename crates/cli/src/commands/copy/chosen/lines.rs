@@ -8,21 +8,21 @@ use std::{
 use thalweg_core::shown;
 
 use crate::{
-    exit::{Failure, INPUT},
+    exit::{CommandFailure, INPUT},
     stdio::expect_open,
 };
 
 /// A file of lines.
-pub struct List {
+pub struct ListFile {
     /// Name for messages: `'FILE'`.
     name: String,
     bytes: Vec<u8>,
     end: u8,
 }
 
-impl List {
+impl ListFile {
     /// Reads the whole file; `-` is standard input.
-    pub fn read(path: &Path, from0: bool) -> Result<Self, Failure> {
+    pub fn read(path: &Path, from0: bool) -> Result<Self, CommandFailure> {
         let mut bytes = Vec::new();
         let is_input = path.as_os_str() == "-";
         let name = if is_input { INPUT.to_owned() } else { shown(path).to_string() };
@@ -31,9 +31,9 @@ impl List {
             stdin().lock().read_to_end(&mut bytes)
         } else {
             let file = File::open(path);
-            file.map_err(|e| Failure::of_io("open", &name, &e))?.read_to_end(&mut bytes)
+            file.map_err(|e| CommandFailure::of_io("open", &name, &e))?.read_to_end(&mut bytes)
         };
-        read.map_err(|e| Failure::of_io("read", &name, &e))?;
+        read.map_err(|e| CommandFailure::of_io("read", &name, &e))?;
         let name = if is_input { name } else { format!("'{name}'") };
         Ok(Self { name, bytes, end: if from0 { 0 } else { b'\n' } })
     }

@@ -8,22 +8,26 @@ use thalweg_core::shown;
 use thalweg_tree::{CopyOptions, Filter};
 
 use super::CopyArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 
 mod lines;
 mod names;
 mod patterns;
 
 /// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
-pub struct Choice {
+pub struct SourceSelection {
     filter: Option<Arc<dyn Filter>>,
     /// The single SRC, and the names in it.
     names: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
-impl Choice {
-    pub fn of(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> Result<Self, Failure> {
-        let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+impl SourceSelection {
+    pub fn of(
+        args: &CopyArgs,
+        sources: &[PathBuf],
+        destination: &Path,
+    ) -> Result<Self, CommandFailure> {
+        let usage = |message: &str| Err(CommandFailure::new(Exit::Usage, message));
         let chosen = &args.chosen;
         let is_dash = |path: &&Path| path.as_os_str() == "-";
         let operands = || sources.iter().map(PathBuf::as_path).chain([destination]);
@@ -42,9 +46,12 @@ impl Choice {
             return usage("--files-from requires a single SRC, the directory of the listed files");
         };
         let there = std::fs::metadata(folder);
-        if !there.map_err(|e| Failure::of_io("stat", &shown(folder).to_string(), &e))?.is_dir() {
+        if !there
+            .map_err(|e| CommandFailure::of_io("stat", &shown(folder).to_string(), &e))?
+            .is_dir()
+        {
             let message = format!("--files-from: '{}': not a directory", shown(folder));
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CommandFailure::new(Exit::Usage, message));
         }
         let names = names::of(list, args, folder)?;
         Ok(Self { filter, names: Some((folder.clone(), names)) })

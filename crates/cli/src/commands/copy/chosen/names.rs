@@ -9,22 +9,22 @@ use std::{
 use thalweg_core::shown;
 use thalweg_tree::Dereference;
 
-use super::lines::List;
+use super::lines::ListFile;
 use crate::{
     commands::copy::CopyArgs,
-    exit::{Exit, Failure},
+    exit::{CommandFailure, Exit},
 };
 
 /// Returns the names in the list, each once, in order. If a directory is listed and copied recursively, names below
 /// it are dropped: two simultaneous copies of one file would conflict.
-pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let list = List::read(list, args.chosen.from0)?;
+pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+    let list = ListFile::read(list, args.chosen.from0)?;
     let (mut names, mut seen) = (Vec::new(), HashSet::new());
     for (place, line) in list.lines() {
         let name = inside(line).map_err(|why| {
             let (line, folder) = (shown(OsStr::from_bytes(line)), shown(folder));
             let why = format!("{place}: '{line}' {why} '{folder}'; nothing was copied");
-            Failure::new(Exit::Usage, why)
+            CommandFailure::new(Exit::Usage, why)
         })?;
         if seen.insert(name.clone()) {
             names.push(name);

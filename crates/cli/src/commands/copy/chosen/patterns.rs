@@ -3,14 +3,14 @@
 use std::{os::unix::ffi::OsStrExt, sync::Arc};
 use thalweg_tree::{ExcludePatterns, Filter};
 
-use super::lines::List;
-use crate::{commands::copy::args::Chosen, exit::Failure};
+use super::lines::ListFile;
+use crate::{commands::copy::args::FilterArgs, exit::CommandFailure};
 
 /// Returns the filter, if any pattern was given.
-pub fn of(chosen: &Chosen) -> Result<Option<Arc<dyn Filter>>, Failure> {
+pub fn of(chosen: &FilterArgs) -> Result<Option<Arc<dyn Filter>>, CommandFailure> {
     let mut patterns = ExcludePatterns::default();
     for path in &chosen.exclude_from {
-        let list = List::read(path, chosen.from0)?;
+        let list = ListFile::read(path, chosen.from0)?;
         if chosen.from0 {
             list.lines().for_each(|(_, line)| patterns.add_line(line));
         } else {
