@@ -8,7 +8,6 @@
 mod answers;
 mod articles;
 mod claims;
-mod drift;
 mod figure;
 mod figures;
 mod forest;

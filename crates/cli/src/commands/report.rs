@@ -37,7 +37,7 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
     /// Write a page of drawings for each study to this directory
     ///
-    /// They show every ratio, speed and sample. The short page is then written only with --output.
+    /// They show every ratio and speed. The short page is then written only with --output.
     #[arg(
         long,
         value_name = "DIR",

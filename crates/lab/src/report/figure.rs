@@ -17,8 +17,6 @@ pub struct Figure {
     pub legend: Vec<Entry>,
     /// All data of the drawings, as text.
     pub table: Table,
-    /// `true` if it is collapsed initially.
-    pub folded: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,8 @@
-//! Figures for templates, and the figures of one cell: ratios, speeds, drift.
+//! The charts of one cell for templates: ratios and speeds.
 
 use serde::Serialize;
 
 use super::{
-    drift,
     figure::{Entry, Figure, Scope},
     forest::{self, Frame, Line, Look, Row, band_key, key},
     group::Group,
@@ -32,11 +31,7 @@ pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
     let all = Group::all(scope.result);
     let views = all.iter().enumerate().map(|(number, group)| {
         let id = format!("{}-c{number}", scope.id);
-        let figures = [
-            ratios(scope, group, (&id, &published)),
-            speed::figure(scope, group, &id),
-            drift::figure(group, &id),
-        ];
+        let figures = [ratios(scope, group, (&id, &published)), speed::figure(scope, group, &id)];
         GroupView {
             cell: group.cell.to_owned(),
             load: words::load(group.load),
@@ -93,7 +88,6 @@ fn ratios(
         drawings: drawings.collect(),
         legend,
         table: ratio_table(group, published),
-        folded: false,
     })
 }
 
@@ -114,7 +108,6 @@ fn row(found: &RatioResult, published: &Published) -> Row {
         label: words::short(&found.a, 33) + dagger,
         value: [found.ratio.ratio, found.ratio.lo, found.ratio.hi],
         published: published.get(&source::key(found)).copied(),
-        within: None,
         look: Look::of(found.verdict),
     }
 }

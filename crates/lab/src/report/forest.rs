@@ -20,8 +20,6 @@ pub struct Row {
     pub label: String,
     pub value: [f64; 3],
     pub published: Option<f64>,
-    /// The range in which the ratio must lie.
-    pub within: Option<[f64; 2]>,
     pub look: Look,
 }
 
@@ -91,13 +89,12 @@ pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
     svg.finish(frame.id, frame.title, &description(lines, frame))
 }
 
-/// Returns the values that the axis must contain: all figures, the noise band, and nearby ranges.
+/// Returns the values that the axis must contain: all ratios and the noise band.
 fn values(lines: &[Line], noise: f64) -> Vec<f64> {
     let mut all = vec![1.0 / (1.0 + noise), 1.0 + noise];
     for row in lines.iter().filter_map(Line::row) {
         all.extend(row.value);
         all.extend(row.published);
-        all.extend(row.within.into_iter().flatten());
     }
     // A ratio of a million is an error, and would make all others indistinguishable.
     all.retain(|value| (1e-6..=1e6).contains(value));
@@ -141,10 +138,6 @@ impl Row {
         svg.text([2.0, top + 13.0], Anchor::Start, (&short(&self.label, LABEL), "label"));
         let figures = interval(value, lo, hi);
         svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, (&figures, "value"));
-        if let Some([from, to]) = self.within {
-            let (from, to) = (axis.at(from.max(0.0)), axis.at(to));
-            svg.area([from, middle + 6.0], [to, middle + 8.0], "within");
-        }
         let (left, right) = (axis.at(lo), axis.at(hi));
         svg.path(&format!("M{} {y}L{} {y}", n(left), n(right), y = n(middle)), "whisker");
         for end in [left, right] {

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::{
     answers,
     claims::{self, ClaimView},
-    figure::{Figure, Scope},
+    figure::Scope,
     figures::{self, GroupView},
     history,
     load::{Input, ReportError},
@@ -35,7 +35,6 @@ struct DrawingsView {
     began: String,
     preset: String,
     machine: String,
-    claims_figure: Option<Figure>,
     winners: Vec<Table>,
     groups: Vec<GroupView>,
 }
@@ -96,8 +95,8 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
     render("page.html", context! { studies => Serde(studies), overview => Serde(overview(inputs)) })
 }
 
-/// Renders a page of drawings for the newest run of each study: every ratio, speed and sample, with the data behind
-/// them.
+/// Renders a page of drawings for the newest run of each study: the winners, and every ratio and speed with the data
+/// behind them.
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
@@ -161,7 +160,6 @@ fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
         began: words::moment(&result.protocol.began),
         preset: result.protocol.preset.clone(),
         machine: words::machine(result),
-        claims_figure: claims::figure(&scope),
         winners: winners::maps(&scope),
         groups: figures::groups(&scope),
         anchor,

@@ -90,7 +90,6 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
         drawings: drawings.collect(),
         legend,
         table: table(group),
-        folded: false,
     })
 }
 

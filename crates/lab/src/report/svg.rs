@@ -129,7 +129,7 @@ impl Svg {
 }
 
 /// Returns the outline of a shape with this radius.
-pub fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
+fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
     let points: &[[f64; 2]] = match shape {
         Shape::Disc => {
             let (left, r) = (n(x - r), n(r));

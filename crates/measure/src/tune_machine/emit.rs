@@ -15,14 +15,10 @@ use super::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// Rust 2021 and later.
-    Rust,
     /// C11 and later.
     C,
-    /// Java 17 and later.
-    Java,
-    /// TOML 1.0.
-    Toml,
+    /// JSON, for generators of other languages.
+    Json,
 }
 
 /// The table of one pair under one set of conditions.
@@ -37,10 +33,8 @@ pub fn emit(profile: &Profile, prefer: Prefer, language: Language) -> String {
     let tables = tables(profile, prefer);
     let header = header(profile, prefer);
     match language {
-        Language::Rust => languages::rust(&header, &tables),
         Language::C => languages::c(&header, &tables),
-        Language::Java => languages::java(&header, &tables),
-        Language::Toml => languages::toml(&header, &tables),
+        Language::Json => languages::json(&header, &tables),
     }
 }
 
@@ -70,7 +64,7 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
     lines
 }
 
-/// Removes characters that could end a comment in one of the languages.
+/// Removes characters that could end a comment in C.
 fn plain(text: &str) -> String {
     let kept = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().map(kept).collect::<String>().replace("*/", "* /").replace('\\', "/")

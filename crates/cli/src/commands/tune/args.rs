@@ -56,24 +56,18 @@ pub struct TuneArgs {
 /// The language of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Emit {
-    /// Rust module
-    Rust,
     /// C header
     C,
-    /// Java class
-    Java,
-    /// TOML tables
-    Toml,
+    /// JSON, for a generator of another language
+    Json,
 }
 
 impl Emit {
     /// Converts to the lab's type.
     pub fn language(self) -> Language {
         match self {
-            Self::Rust => Language::Rust,
             Self::C => Language::C,
-            Self::Java => Language::Java,
-            Self::Toml => Language::Toml,
+            Self::Json => Language::Json,
         }
     }
 }

@@ -59,7 +59,6 @@ fn a_standard_run_becomes_a_page_that_says_everything() {
         "not stable, shared pages",
         "stable and private: read and send",
         "6.18.44",
-        "3 ticks stolen",
         "65536 on a new pipe",
     ] {
         assert!(page.contains(words), "{words:?} is missing");
