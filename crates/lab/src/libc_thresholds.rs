@@ -25,8 +25,8 @@ use crate::trial::{
     tunables::{MOVSB, STREAM, Tunable, listed},
 };
 use thalweg_measure::{
-    Stop,
-    log::{Entry, Log},
+    StopCheck,
+    log::{LogEntry, SampleLog},
     schedule::order,
     stats::Random,
 };
@@ -148,7 +148,7 @@ pub struct Measuring<'m> {
     pub program: &'m Path,
     pub seed: u64,
     /// Called before every process.
-    pub stop: &'m Stop<'m>,
+    pub stop: &'m StopCheck<'m>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -246,7 +246,7 @@ impl Run<'_> {
             kind: Kind::Tunables { text: candidate.text.clone() },
         });
         let settings: Vec<Setting> = std::iter::once(as_it_is).chain(settings).collect();
-        let mut log = Log::default();
+        let mut log = SampleLog::default();
         for setting in &settings {
             log.enter(&setting.name);
         }
@@ -264,7 +264,7 @@ impl Run<'_> {
                 })?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {
-                    log.rounds[round].push(Entry { arm, sample, cost: sample.wall });
+                    log.rounds[round].push(LogEntry { arm, sample, cost: sample.wall });
                 }
             }
         }

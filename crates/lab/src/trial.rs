@@ -32,12 +32,12 @@ use thalweg_preload::counts::Counts;
 use folder::TrialFolder;
 use run::TrialRunner;
 use thalweg_measure::{
-    arms::command::{self, Metric, Ran, What, last_words},
+    arms::command::{self, MeasuredValue, Ran, RunMetric, last_words},
     conditions::Conditions,
     experiment::Experiment,
-    log::Log,
+    log::SampleLog,
     sample::Sample,
-    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+    schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
@@ -54,7 +54,7 @@ pub struct Trial<'t> {
     /// The glibc settings to try.
     pub tunables: Tunables,
     /// The metric that decides.
-    pub metric: &'t Metric,
+    pub metric: &'t RunMetric,
     /// Number of rounds; each runs every arm once and one of them twice.
     pub rounds: usize,
     /// Maximum duration of one run.
@@ -91,7 +91,7 @@ pub struct TrialResult {
     pub reached: Option<Reached>,
     pub seed: u64,
     pub conditions: Conditions,
-    pub log: Log,
+    pub log: SampleLog,
 }
 
 /// The reason why there is no result.
@@ -151,7 +151,7 @@ pub fn run(trial: &Trial<'_>) -> Result<TrialResult, TrialError> {
         folder: &folder,
         runs: command::CommandRunner {
             outputs: folder.outputs(),
-            keeps_output: matches!(trial.metric.what, What::Printed(_)),
+            keeps_output: matches!(trial.metric.what, MeasuredValue::Printed(_)),
             must_succeed: true,
             limit: trial.limit,
             stop: trial.stop,
@@ -190,12 +190,12 @@ fn tunables(trial: &Trial<'_>, program: &Program, left_out: &mut Vec<LeftOut>) -
 /// A runner and the metric of its runs.
 struct Judged<'t> {
     runner: &'t TrialRunner<'t>,
-    metric: &'t Metric,
+    metric: &'t RunMetric,
 }
 
 impl Judged<'_> {
     /// Runs once. The sample's `told` is the value of the metric.
-    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
+    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, SampleFailure> {
         let mut ran = self.runner.once(setting, counted)?;
         ran.sample.told = self.metric.of(&ran).map_err(|why| {
             let name = self.runner.command[0].display();
@@ -283,7 +283,7 @@ struct Run<'t> {
 }
 
 impl Arm for Run<'_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         (self.stop)()?;
         Ok(self.judged.once(self.setting, false)?.sample)
     }
@@ -294,10 +294,10 @@ fn rounds(
     settings: &[Setting],
     checked: &Checked,
     trial: &Trial<'_>,
-) -> Result<Log, Failure> {
+) -> Result<SampleLog, SampleFailure> {
     let mut experiment = Experiment::default();
     for (setting, failed) in settings.iter().zip(&checked.failed) {
-        let arm = Sampled::once(Run { judged, setting, stop: trial.stop });
+        let arm = SampledArm::once(Run { judged, setting, stop: trial.stop });
         let number = experiment.enter(&setting.name, arm);
         if let Some(reason) = failed {
             experiment.fail(number, reason.clone());

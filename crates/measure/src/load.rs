@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::Unfit;
 
 use crate::{
-    process::{Heard, Manner, Process, helper, say},
+    process::{HeardLine, Process, ProcessManner, helper, say},
     processors::{self, Processors},
 };
 
@@ -82,11 +82,11 @@ impl Running {
             let path = scratch.join(format!("load-{n}"));
             let mut command = helper(program, "load");
             command.args([kind, &processors.list()]).arg(path);
-            let manner = Manner { grace: PATIENCE, ..Manner::HELPER };
+            let manner = ProcessManner { grace: PATIENCE, ..ProcessManner::HELPER };
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
             match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
-                Heard::Line(line) if line == READY => running.0.push(process),
-                Heard::Silence => return Err(failed(&"it does not begin")),
+                HeardLine::Line(line) if line == READY => running.0.push(process),
+                HeardLine::Silence => return Err(failed(&"it does not begin")),
                 _ => return Err(failed(&format!("it ended at once: {}", process.last_words()))),
             }
         }

@@ -217,14 +217,14 @@ impl AddAssign for Sample {
 /// The cost of a sample that is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Metric {
+pub enum SampleMetric {
     /// Wall time.
     #[default]
     Wall,
     Cpu,
 }
 
-impl Metric {
+impl SampleMetric {
     /// Returns the sample's cost in seconds, above 0.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
@@ -236,14 +236,14 @@ impl Metric {
 
 /// Takes a sample: start, do the work, stop. The meter's own reads are outside the timed part.
 #[derive(Debug)]
-pub struct Meter {
+pub struct SampleMeter {
     around: Around,
     process: Usage,
     children: Usage,
     began: Instant,
 }
 
-impl Meter {
+impl SampleMeter {
     /// Starts the timed part.
     pub fn start() -> Self {
         let around = Around::now();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_child_counts_once_it_was_waited_for() {
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let status = std::process::Command::new("true").status().unwrap();
         assert!(status.success());
         let sample = meter.stop(7);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn costs_are_never_zero_because_their_logarithms_are_taken() {
         let nothing = Sample::default();
-        assert!(Metric::Wall.of(&nothing) > 0.0 && Metric::Cpu.of(&nothing) > 0.0);
+        assert!(SampleMetric::Wall.of(&nothing) > 0.0 && SampleMetric::Cpu.of(&nothing) > 0.0);
         assert!(nothing.faults_per_gb().abs() < 1e-12);
     }
 }

@@ -12,7 +12,7 @@ use thalweg_core::Unfit;
 
 use thalweg_measure::arms::{
     bulk::{BulkArm, PairJob, pair_of},
-    content::Content,
+    content::ByteContent,
 };
 
 use super::{Arm, ArmKind, Job, Spec};
@@ -63,7 +63,7 @@ pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     let between = pair_job(job)?;
     let pair = pair_of(&between)?;
     // The pattern is allocated here, so that it is not counted.
-    Content::Pattern.fill(0, &mut [0]);
+    ByteContent::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
         Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)
     };

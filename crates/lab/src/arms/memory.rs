@@ -18,8 +18,8 @@ use operation::{Operation, Usage};
 use size_mix::{Draw, Order, SizeMix};
 use stretch::Stretch;
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 use threads::Threads;
 use working_set::WorkingSet;
@@ -218,10 +218,10 @@ impl<C: Copies + Send> Arm for Threads<C> {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         Sample::sum(repeats, self.at_a_stretch(), |now| {
             self.renew()?;
-            let meter = Meter::start();
+            let meter = SampleMeter::start();
             std::hint::black_box(self.copy(now));
             Ok(meter.stop(self.bytes() as u64 * u64::from(now)))
         })

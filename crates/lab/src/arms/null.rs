@@ -5,8 +5,8 @@ use thalweg_core::Unfit;
 
 use super::{Arm, ArmKind, Job, Spec, known};
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 pub(super) struct Null;
@@ -36,8 +36,8 @@ impl Spec for Null {
 }
 
 impl Arm for Nothing {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let meter = Meter::start();
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        let meter = SampleMeter::start();
         for n in 0..repeats {
             black_box(n);
         }

@@ -11,9 +11,9 @@ use thalweg_core::{Guarantees, Unfit};
 use super::{Arm, ArmKind, Job, Spec, parameters, volume::Volume};
 use thalweg_measure::arms::{
     command::{CommandRunner, Outputs, fill, find},
-    content::{self, Content},
+    content::{self, ByteContent},
 };
-use thalweg_measure::{sample::Sample, schedule::Failure, scratch::remove};
+use thalweg_measure::{sample::Sample, schedule::SampleFailure, scratch::remove};
 
 /// The placeholder for the thalweg binary that runs the study.
 const OURS: &str = "{thalweg}";
@@ -110,7 +110,7 @@ impl Arm for Running {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         Sample::sum(repeats, 1, |_| self.once())
     }
 
@@ -123,13 +123,13 @@ impl Arm for Running {
 
 impl Running {
     fn look(&self) -> Result<(), Unfit> {
-        let checked = content::check(&self.sink, Content::Pattern, 0, self.bytes);
+        let checked = content::check(&self.sink, ByteContent::Pattern, 0, self.bytes);
         checked.map_err(|what| Unfit::because(format!("{}: {what}", self.command[0])))
     }
 
     /// Runs once. The copy is removed right after verification: otherwise its writeback would make the next command
     /// wait for the disk.
-    fn once(&mut self) -> Result<Sample, Failure> {
+    fn once(&mut self) -> Result<Sample, SampleFailure> {
         remove(&self.sink);
         let ran = CommandRunner::of_copies(&self.outputs, &|| Ok(())).once(&mut self.process())?;
         self.look()?;

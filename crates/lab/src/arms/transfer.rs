@@ -26,8 +26,8 @@ use thalweg_measure::{
         far::Far,
         transfer::{end_of, move_exactly},
     },
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
     scratch::room_for,
 };
 use with::{From, To, With, touching};
@@ -234,7 +234,7 @@ impl Arm for TransferArm {
         self.once(self.bytes.min(most), Reading::Take).map(|_| ())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
         // From a stream to a stream, operations follow each other without a boundary.
         let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
@@ -242,7 +242,7 @@ impl Arm for TransferArm {
             Some(all) if is_stream => self.once(all, Reading::Take),
             _ => Sample::sum(repeats, 1, |_| self.once(self.bytes, Reading::Take)),
         };
-        sum.map_err(Failure::Unfit)
+        sum.map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {
@@ -331,7 +331,7 @@ impl TransferArm {
             self.given += total;
         }
         let before = tally::calls();
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let moved = move_exactly(mover.as_mut(), total);
         self.explained(moved)?;
         let moving = tally::calls() - before;

@@ -28,8 +28,8 @@ use clocks::Clocks;
 use packages::Packages;
 use talk::Talk;
 use thalweg_measure::{
-    sample::{CallsKind, Meter, Sample},
-    schedule::Failure,
+    sample::{CallsKind, Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 pub struct Worker;
@@ -277,14 +277,14 @@ impl Arm for Running {
         reply::done(&line).map_err(|words| self.talk.nonsense("warm", &words))
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let command = format!("run {repeats}");
         let before = self.calls_so_far()?;
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let line = self.talk.ask(&command)?;
         let seen = meter.stop(0);
         let sample = reply::sample(&line, seen)
-            .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;
+            .map_err(|words| SampleFailure::Unfit(self.talk.nonsense(&command, &words)))?;
         self.clocks.compare(sample.wall, seen.wall);
         if sample.calls.is_some() {
             return Ok(sample);

@@ -6,10 +6,10 @@ use thalweg_core::profile::Ratio;
 use super::SIZES;
 use crate::trial::Setting;
 use thalweg_measure::{
-    experiment::Judged,
-    log::Log,
-    sample::Metric,
-    stats::{Random, Verdict},
+    experiment::JudgedLog,
+    log::SampleLog,
+    sample::SampleMetric,
+    stats::{Random, RatioVerdict},
 };
 
 /// The effect of a setting at one size.
@@ -22,13 +22,13 @@ pub struct SizeEffect {
     pub ratio: Ratio,
     /// The relative difference between two runs of one setting.
     pub noise: f64,
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
 }
 
 impl SizeEffect {
     /// Returns `true` if the setting is not slower with certainty and its ratio is within the noise.
     fn is_harmless(&self) -> bool {
-        self.verdict != Verdict::Slower && self.ratio.ratio <= 1.0 + self.noise
+        self.verdict != RatioVerdict::Slower && self.ratio.ratio <= 1.0 + self.noise
     }
 }
 
@@ -45,10 +45,10 @@ pub struct Tried {
 }
 
 /// Evaluates the settings. They are the arms of the logs from the second on; each size has a log.
-pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tried> {
+pub fn tried(settings: &[Setting], logs: &[SampleLog], random: &mut Random) -> Vec<Tried> {
     let against = || (0..=settings.len()).map(|arm| (arm > 0).then_some(0));
-    let judged = logs.iter().map(|log| log.judge(against(), &Metric::Wall, random));
-    let judged: Vec<Judged> = judged.collect();
+    let judged = logs.iter().map(|log| log.judge(against(), &SampleMetric::Wall, random));
+    let judged: Vec<JudgedLog> = judged.collect();
     let mut all = Vec::with_capacity(settings.len());
     for (n, setting) in settings.iter().enumerate() {
         let shown = SIZES.into_iter().zip(&judged);
@@ -57,7 +57,7 @@ pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tri
             Some(SizeEffect { size, ratio: shown.ratio, noise: shown.noise, verdict: shown.word() })
         });
         let effects: Vec<SizeEffect> = effects.collect();
-        let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
+        let helps = effects.iter().any(|effect| effect.verdict == RatioVerdict::Faster);
         // A size that was not measured might be the one that the setting slows down.
         let harmless = effects.len() == SIZES.len() && effects.iter().all(SizeEffect::is_harmless);
         all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
@@ -97,12 +97,12 @@ pub mod tests {
     use super::*;
     use crate::trial::Kind;
     use std::time::Duration;
-    use thalweg_measure::{log::Entry, sample::Sample};
+    use thalweg_measure::{log::LogEntry, sample::Sample};
 
     /// Logs of a machine on which the second arm takes `times` as long at each size.
-    pub fn logs(times: [f64; 5]) -> Vec<Log> {
+    pub fn logs(times: [f64; 5]) -> Vec<SampleLog> {
         let log = |times: f64| {
-            let mut log = Log::default();
+            let mut log = SampleLog::default();
             for name in ["as it is", "other"] {
                 log.enter(name);
             }
@@ -110,7 +110,7 @@ pub mod tests {
                 let wobble = 1.0 + f64::from(round % 3) * 0.004;
                 let entry = |arm, seconds: f64| {
                     let wall = Duration::from_secs_f64(seconds);
-                    Entry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                    LogEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
                 };
                 log.rounds.push(vec![
                     entry(0, 0.01),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::study::result::Place;
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
 struct Band<'g> {
@@ -39,7 +39,7 @@ pub fn table(scope: &Scope<'_>) -> Option<Table> {
         if shown.is_none_or(|shown| shown.load != group.load) {
             continue;
         }
-        let rankings = ranked(scope, group, Metric::Wall);
+        let rankings = ranked(scope, group, SampleMetric::Wall);
         let bands = bands(&rankings);
         if bands.is_empty() {
             continue;
@@ -48,9 +48,13 @@ pub fn table(scope: &Scope<'_>) -> Option<Table> {
         let other_loads = groups.iter().filter(same).filter(|other| other.load != group.load);
         for other in other_loads {
             let name = words::load_name(other.load);
-            flips.extend(against(&bands, &ranked(scope, other, Metric::Wall), name));
+            flips.extend(against(&bands, &ranked(scope, other, SampleMetric::Wall), name));
         }
-        flips.extend(against(&bands, &ranked(scope, group, Metric::Cpu), "in processor time"));
+        flips.extend(against(
+            &bands,
+            &ranked(scope, group, SampleMetric::Cpu),
+            "in processor time",
+        ));
         if flips.is_empty() {
             flips.push("nothing that was measured".to_owned());
         }
@@ -61,7 +65,7 @@ pub fn table(scope: &Scope<'_>) -> Option<Table> {
 
 type Ranked<'g> = Vec<(&'g Place, Ranking<'g>)>;
 
-fn ranked<'g>(scope: &Scope<'_>, group: &Group<'g>, metric: Metric) -> Ranked<'g> {
+fn ranked<'g>(scope: &Scope<'_>, group: &Group<'g>, metric: SampleMetric) -> Ranked<'g> {
     let of = |place: &&'g Place| Some((*place, Ranking::of(scope, group, place, metric)?));
     group.places.iter().filter_map(of).collect()
 }

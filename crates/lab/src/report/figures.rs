@@ -13,7 +13,7 @@ use super::{
     words,
 };
 use crate::study::result::RatioResult;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +50,7 @@ fn ratios(
     if group.ratios.is_empty() {
         return None;
     }
-    let drawings = [Metric::Wall, Metric::Cpu].into_iter().filter_map(|metric| {
+    let drawings = [SampleMetric::Wall, SampleMetric::Cpu].into_iter().filter_map(|metric| {
         let lines = lines(group, metric, published);
         let what = words::metric_name(metric);
         let frame = Frame {
@@ -91,7 +91,7 @@ fn ratios(
     })
 }
 
-fn lines(group: &Group<'_>, metric: Metric, published: &Published) -> Vec<Line> {
+fn lines(group: &Group<'_>, metric: SampleMetric, published: &Published) -> Vec<Line> {
     let mut lines = Vec::new();
     for place in &group.places {
         let ratios = group.ratios_in(place, metric);

@@ -5,7 +5,7 @@ use super::{
     svg::{Anchor, Shape, Svg, n},
     words::{interval, short},
 };
-use thalweg_measure::stats::Verdict;
+use thalweg_measure::stats::RatioVerdict;
 
 /// One line of the plot.
 #[derive(Clone, Debug)]
@@ -53,11 +53,11 @@ const LABEL: usize = 36;
 
 impl Look {
     /// Returns a mark that points left, points right, or is hollow.
-    pub fn of(verdict: Verdict) -> Self {
+    pub fn of(verdict: RatioVerdict) -> Self {
         match verdict {
-            Verdict::Faster => Self { shape: Shape::Left, class: "mark less" },
-            Verdict::Slower => Self { shape: Shape::Right, class: "mark more" },
-            Verdict::NoDifferenceShown => Self { shape: Shape::Disc, class: "mark same" },
+            RatioVerdict::Faster => Self { shape: Shape::Left, class: "mark less" },
+            RatioVerdict::Slower => Self { shape: Shape::Right, class: "mark more" },
+            RatioVerdict::NoDifferenceShown => Self { shape: Shape::Disc, class: "mark same" },
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::study::{
     result::{ArmResult, Place, RatioResult, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::{Metric, Sample};
+use thalweg_measure::sample::{Sample, SampleMetric};
 
 /// One cell under one load.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl<'r> Group<'r> {
     }
 
     /// Returns the ratios in one of the places.
-    pub fn ratios_in(&self, place: &Place, metric: Metric) -> Vec<&'r RatioResult> {
+    pub fn ratios_in(&self, place: &Place, metric: SampleMetric) -> Vec<&'r RatioResult> {
         let wanted = |r: &&&RatioResult| r.place == *place && r.metric == metric;
         self.ratios.iter().filter(wanted).copied().collect()
     }

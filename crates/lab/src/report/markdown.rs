@@ -94,15 +94,19 @@ fn arms(text: &mut String, result: &StudyResult) {
             escaped(&words::place(&arm.place)),
             words::number(arm.gb_per_s),
             words::number(arm.cpu_s_per_gb),
-            ratio(result, arm, thalweg_measure::sample::Metric::Wall),
-            ratio(result, arm, thalweg_measure::sample::Metric::Cpu),
+            ratio(result, arm, thalweg_measure::sample::SampleMetric::Wall),
+            ratio(result, arm, thalweg_measure::sample::SampleMetric::Cpu),
             words::promises(arm.promises),
         );
     }
     text.push('\n');
 }
 
-fn ratio(result: &StudyResult, arm: &ArmResult, metric: thalweg_measure::sample::Metric) -> String {
+fn ratio(
+    result: &StudyResult,
+    arm: &ArmResult,
+    metric: thalweg_measure::sample::SampleMetric,
+) -> String {
     let is_it = |r: &&RatioResult| r.a == arm.name && r.place == arm.place && r.metric == metric;
     result.ratios.iter().find(is_it).map_or("reference".to_owned(), |found| {
         let dagger = if found.same_promises { "" } else { ", other promises" };

@@ -12,7 +12,7 @@ use crate::study::{
     file::{At, Check, Claim, Study},
     result::RatioResult,
 };
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Published ratios by arm, reference, cell, size, load and metric, in the format of [`key`].
 pub type Published = BTreeMap<String, f64>;
@@ -109,7 +109,7 @@ fn size_of(study: &Study, at: &At) -> Option<String> {
     at.size.clone().or_else(only)
 }
 
-fn joined(arms: &[String; 2], (at, size): (&At, &str), metric: Metric) -> String {
+fn joined(arms: &[String; 2], (at, size): (&At, &str), metric: SampleMetric) -> String {
     let [a, b] = arms;
     format!("{a}\n{b}\n{}\n{size}\n{}\n{metric:?}", at.cell, words::load_name(at.load))
 }

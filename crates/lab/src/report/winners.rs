@@ -16,7 +16,7 @@ use crate::study::{
     file::Origin,
     result::{ArmResult, Place},
 };
-use thalweg_measure::{outcome::Outcome, sample::Metric, stats::Verdict};
+use thalweg_measure::{outcome::RatioOutcome, sample::SampleMetric, stats::RatioVerdict};
 
 /// Returns the maps for both metrics, one for each group of cells with equal sizes. Empty if nothing was compared.
 pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
@@ -28,7 +28,7 @@ pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
             None => alike.push((sizes, vec![group])),
         }
     }
-    let metrics = [Metric::Wall, Metric::Cpu];
+    let metrics = [SampleMetric::Wall, SampleMetric::Cpu];
     metrics
         .into_iter()
         .flat_map(|metric| alike.iter().filter_map(move |groups| map(scope, groups, metric)))
@@ -38,7 +38,7 @@ pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
 fn map(
     scope: &Scope<'_>,
     (sizes, groups): &(Vec<&str>, Vec<Group<'_>>),
-    metric: Metric,
+    metric: SampleMetric,
 ) -> Option<Table> {
     let mut columns = vec!["Cell and load"];
     columns.extend(sizes);
@@ -77,7 +77,12 @@ pub struct Rival<'a> {
 
 impl<'a> Ranking<'a> {
     /// Ranks the arms of a place. Returns `None` if fewer than two arms can be compared.
-    pub fn of(scope: &Scope<'_>, group: &Group<'a>, place: &Place, metric: Metric) -> Option<Self> {
+    pub fn of(
+        scope: &Scope<'_>,
+        group: &Group<'a>,
+        place: &Place,
+        metric: SampleMetric,
+    ) -> Option<Self> {
         let arms = group.in_place(place).filter(|arm| arm.origin != Origin::Baseline);
         let arms: Vec<&ArmResult> = arms.collect();
         let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
@@ -85,8 +90,8 @@ impl<'a> Ranking<'a> {
         let best = ranked[0];
         let others = ranked[1..].iter().map(|arm| {
             let ratio = ratio(best, arm, metric, seed);
-            let beaten =
-                ratio.is_some_and(|ratio| Outcome { ratio, noise }.word() == Verdict::Faster);
+            let beaten = ratio
+                .is_some_and(|ratio| RatioOutcome { ratio, noise }.word() == RatioVerdict::Faster);
             Rival { arm, ratio, beaten }
         });
         Some(Self { best, others: others.collect() })
@@ -104,7 +109,11 @@ impl<'a> Ranking<'a> {
 }
 
 /// Returns the content of a map cell; `None` if fewer than two arms can be compared.
-fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
+fn winner(
+    scope: &Scope<'_>,
+    group: &Group<'_>,
+    (place, metric): (&Place, SampleMetric),
+) -> Option<Cell> {
     let ranking = Ranking::of(scope, group, place, metric)?;
     let best = ranking.best;
     let ties: Vec<&str> = ranking.ties().collect();
@@ -138,7 +147,10 @@ pub fn kept(ranking: &Ranking<'_>) -> String {
 }
 
 /// Orders the arms by cost, cheapest first; at least two.
-fn ranked<'a>(arms: &[&'a ArmResult], (metric, seed): (Metric, u64)) -> Option<Vec<&'a ArmResult>> {
+fn ranked<'a>(
+    arms: &[&'a ArmResult],
+    (metric, seed): (SampleMetric, u64),
+) -> Option<Vec<&'a ArmResult>> {
     let reference = *arms.first()?;
     let mut costs: Vec<(f64, &ArmResult)> = arms
         .iter()

@@ -8,7 +8,7 @@ use crate::study::{
     result::{ClaimVerdict, Place, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{sample::Metric, stats::Verdict};
+use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
 
 /// Formats a number with three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`. Returns `-` if it is
 /// not finite.
@@ -128,11 +128,11 @@ pub fn origin(origin: Origin) -> &'static str {
     }
 }
 
-pub fn comparison(verdict: Verdict) -> &'static str {
+pub fn comparison(verdict: RatioVerdict) -> &'static str {
     match verdict {
-        Verdict::Faster => "less",
-        Verdict::Slower => "more",
-        Verdict::NoDifferenceShown => "no difference shown",
+        RatioVerdict::Faster => "less",
+        RatioVerdict::Slower => "more",
+        RatioVerdict::NoDifferenceShown => "no difference shown",
     }
 }
 
@@ -166,10 +166,10 @@ pub fn class(verdict: ClaimVerdict) -> &'static str {
 }
 
 /// Returns the name of a metric.
-pub fn metric_name(metric: Metric) -> &'static str {
+pub fn metric_name(metric: SampleMetric) -> &'static str {
     match metric {
-        Metric::Wall => "wall time",
-        Metric::Cpu => "processor time",
+        SampleMetric::Wall => "wall time",
+        SampleMetric::Cpu => "processor time",
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use thalweg_measure::{load::BackgroundLoad, sample::Metric};
+use thalweg_measure::{load::BackgroundLoad, sample::SampleMetric};
 
 /// A published experiment, restated as data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -254,7 +254,7 @@ pub enum Check {
         arms: [String; 2],
         at: At,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         /// Explanation for the report.
         note: Option<String>,
@@ -265,7 +265,7 @@ pub enum Check {
         /// The place, without a size.
         at: At,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -276,7 +276,7 @@ pub enum Check {
         at: At,
         loads: [BackgroundLoad; 2],
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -286,7 +286,7 @@ pub enum Check {
         /// The place, without a size.
         at: At,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         /// Published ratios by size.
         published: BTreeMap<String, f64>,
         within: [f64; 2],
@@ -298,7 +298,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         /// The range that both intervals must not touch, one above and one below it.
         around: [f64; 2],
         note: Option<String>,
@@ -308,7 +308,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -317,7 +317,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -329,7 +329,7 @@ pub enum Check {
         rivals: Vec<String>,
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -340,7 +340,7 @@ pub enum Check {
         /// The names of the arms in the second place, if they differ.
         second_arms: Option<Vec<String>>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },

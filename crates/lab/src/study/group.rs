@@ -8,11 +8,11 @@ use super::{
     wire::{ArmRun, PlaceLog},
 };
 use thalweg_measure::{
-    contamination::{Mark, marks},
+    contamination::{SampleMark, marks},
     experiment::Experiment,
-    log::Log,
+    log::SampleLog,
     sample::Sample,
-    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+    schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
@@ -63,7 +63,7 @@ pub fn perform(
     let mut warm = Vec::new();
     for Opened { name, arm } in opened {
         match arm.and_then(|mut arm| arm.warm_up().map(|()| arm)) {
-            Ok(arm) => warm.push((name, Sampled { arm, repeats: 1 })),
+            Ok(arm) => warm.push((name, SampledArm { arm, repeats: 1 })),
             Err(unfit) => missing.push((name, unfit.to_string())),
         }
     }
@@ -80,7 +80,7 @@ pub fn perform(
     // One round per call, so that progress can be reported in between.
     for done in 1..=pace.rounds {
         let schedule = &mut Schedule::fixed(1, &|| Ok(()), random);
-        experiment.run(schedule, lineup.clone()).map_err(|_: Failure| Ended::Cancelled)?;
+        experiment.run(schedule, lineup.clone()).map_err(|_: SampleFailure| Ended::Cancelled)?;
         let log = &experiment.log;
         let round = log.rounds.last().into_iter().flatten();
         let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
@@ -107,10 +107,10 @@ pub fn perform(
 
 /// Verifies the output, probes for shared pages, and collects the samples.
 fn finish(
-    Sampled { arm, repeats }: &mut Sampled<'_>,
-    log: &Log,
+    SampledArm { arm, repeats }: &mut SampledArm<'_>,
+    log: &SampleLog,
     number: usize,
-    marks: &[Mark],
+    marks: &[SampleMark],
 ) -> Result<ArmRun, Ended> {
     let mut alias = None;
     let unchecked = log.arms[number].dropped.is_some();
@@ -122,7 +122,7 @@ fn finish(
         arm.check().map_err(wrong)?;
         alias = arm.alias();
     }
-    let own: Vec<&Mark> = marks.iter().filter(|mark| mark.arm == number).collect();
+    let own: Vec<&SampleMark> = marks.iter().filter(|mark| mark.arm == number).collect();
     let promises = arm.promises();
     let mut words: Vec<String> =
         own.iter().map(|mark| format!("round {}: {}", mark.round + 1, mark.text)).collect();
@@ -135,7 +135,7 @@ fn finish(
     }
     let doubt = arm.doubt();
     words.extend(doubt.clone());
-    let rounds = |of: fn(&Mark) -> bool| {
+    let rounds = |of: fn(&SampleMark) -> bool| {
         let rounds = own.iter().filter(|mark| of(mark)).map(|mark| mark.round);
         rounds.collect::<BTreeSet<usize>>().len()
     };
@@ -162,7 +162,7 @@ fn finish(
     })
 }
 
-fn samples_of(log: &Log, arm: usize) -> Vec<RoundSample> {
+fn samples_of(log: &SampleLog, arm: usize) -> Vec<RoundSample> {
     let rounds = log.rounds.iter().enumerate();
     let samples = rounds.flat_map(|(round, entries)| {
         let own = entries.iter().filter(move |entry| entry.arm == arm);

@@ -6,7 +6,7 @@ use thalweg_core::quantity::parse_some_bytes;
 
 use super::store::Loaded;
 use crate::arms::{Catalogue, Job};
-use thalweg_measure::scratch::Folder;
+use thalweg_measure::scratch::ScratchFolder;
 
 /// Problems that a run of the study would meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Rehearsal {
         (program, at): (&Path, &Path),
     ) -> Result<Self, String> {
         let failed = |e| format!("{}: {e}", at.display());
-        let scratch = Folder::named(at, "study").map_err(failed)?;
+        let scratch = ScratchFolder::named(at, "study").map_err(failed)?;
         let (studies, none) = (loaded.beside(), toml::Table::new());
         let (scratch, studies) = (scratch.path(), studies.as_path());
         let job = Job { arm: "", with: &none, bytes: 0, scratch, studies, program };

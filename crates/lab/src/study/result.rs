@@ -8,8 +8,8 @@ use super::file::{GOAL, Origin};
 use crate::arms::Finding;
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{
-    sample::{CallsKind, Metric, Sample},
-    stats::Verdict,
+    sample::{CallsKind, Sample, SampleMetric},
+    stats::RatioVerdict,
 };
 
 /// The result of a run of one study.
@@ -228,11 +228,11 @@ pub struct RatioResult {
     #[serde(flatten)]
     pub place: Place,
     /// Wall time or CPU time per operation.
-    pub metric: Metric,
+    pub metric: SampleMetric,
     /// Cost of `a` divided by the cost of `b`, with its 95 % interval over sessions.
     #[serde(flatten)]
     pub ratio: Ratio,
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
     /// `true` if both arms give the same guarantees. Otherwise a ranking must mention the difference.
     pub same_promises: bool,
 }

@@ -20,15 +20,15 @@ use crate::arms::volume::Volume;
 use thalweg_measure::{
     conditions::{self, Conditions},
     process,
-    schedule::Failure,
-    scratch::Folder,
-    session::{self, Patience},
+    schedule::SampleFailure,
+    scratch::ScratchFolder,
+    session::{self, SessionPatience},
     stats::Random,
 };
 
 /// No sample takes this long. A session can be killed at once, because all its files are in a directory of this run.
-const PATIENCE: Patience =
-    Patience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
+const PATIENCE: SessionPatience =
+    SessionPatience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 
 /// The environment of a run.
 pub struct Stage<'s> {
@@ -145,7 +145,7 @@ impl Run<'_, '_> {
             session: session + 1,
             reason,
         };
-        let scratch = Folder::named(at, "study");
+        let scratch = ScratchFolder::named(at, "study");
         let scratch = scratch.map_err(|e| broken(format!("{}: {e}", at.display())))?;
         if course.first.is_none() {
             (course.began, course.first) = (conditions::now(), Some(Instant::now()));
@@ -187,7 +187,7 @@ impl Run<'_, '_> {
         let course = &mut self.courses[number];
         course.eta.session_done();
         course.ended = Some(Instant::now());
-        let done = done.or_else(|failure: Failure| Err(broken(failure.unfit()?.reason)))?;
+        let done = done.or_else(|failure: SampleFailure| Err(broken(failure.unfit()?.reason)))?;
         course.logs.push(done?);
         Ok(())
     }

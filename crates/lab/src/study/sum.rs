@@ -12,8 +12,8 @@ use super::{
     wire::{ArmRun, PlaceLog, SessionLog},
 };
 use thalweg_measure::{
-    outcome::{Outcome, noise_over},
-    sample::{Metric, Sample},
+    outcome::{RatioOutcome, noise_over},
+    sample::{Sample, SampleMetric},
     stats::median,
 };
 
@@ -68,7 +68,7 @@ pub fn result_of(
 /// Computes noise, ratios and verdicts of a result from its samples and probes.
 pub fn judge(study: &Study, result: &mut StudyResult) {
     let seed = result.protocol.seed;
-    (result.aa, result.noise) = noise_over(&doubled(&result.arms, Metric::Wall), seed);
+    (result.aa, result.noise) = noise_over(&doubled(&result.arms, SampleMetric::Wall), seed);
     result.ratios = ratios_of(study, &result.arms, result.noise, seed);
     result.comparisons = result.ratios.len();
     result.claims = claims::judge(study, result);
@@ -147,7 +147,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
         };
         let base = arms.iter().find(|base| base.name == *first && base.place == arm.place);
         let Some(base) = base.filter(|base| base.name != arm.name) else { continue };
-        for metric in [Metric::Wall, Metric::Cpu] {
+        for metric in [SampleMetric::Wall, SampleMetric::Cpu] {
             let Some(ratio) = ratio(arm, base, metric, seed) else { continue };
             ratios.push(RatioResult {
                 a: arm.name.clone(),
@@ -155,7 +155,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
                 place: arm.place.clone(),
                 metric,
                 ratio,
-                verdict: Outcome { ratio, noise }.word(),
+                verdict: RatioOutcome { ratio, noise }.word(),
                 same_promises: arm.promises == base.promises,
             });
         }

@@ -6,9 +6,9 @@ use thalweg_core::profile::Ratio;
 
 use super::arms::{Kind, OBJECT_ALONE, Setting};
 use thalweg_measure::{
-    arms::command::Metric,
-    log::Log,
-    stats::{Random, Spread, Verdict},
+    arms::command::RunMetric,
+    log::SampleLog,
+    stats::{Random, RatioVerdict, Spread},
 };
 
 /// The effect of an arm on the program, by the program's own metric.
@@ -62,9 +62,9 @@ pub struct Beyond {
 
 /// Returns the noise and a row for every arm of the log. The arms are `settings` in this order.
 pub fn rows(
-    log: &Log,
+    log: &SampleLog,
     settings: &[Setting],
-    metric: &Metric,
+    metric: &RunMetric,
     random: &mut Random,
 ) -> (f64, Vec<Row>) {
     let against = (0..settings.len()).map(|arm| (arm > 0).then_some(0));
@@ -93,12 +93,12 @@ pub fn rows(
     (judged.noise, rows.collect())
 }
 
-impl From<Verdict> for Effect {
-    fn from(word: Verdict) -> Self {
+impl From<RatioVerdict> for Effect {
+    fn from(word: RatioVerdict) -> Self {
         match word {
-            Verdict::Faster => Self::Helps,
-            Verdict::Slower => Self::Hurts,
-            Verdict::NoDifferenceShown => Self::NoDifferenceShown,
+            RatioVerdict::Faster => Self::Helps,
+            RatioVerdict::Slower => Self::Hurts,
+            RatioVerdict::NoDifferenceShown => Self::NoDifferenceShown,
         }
     }
 }
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
     use crate::trial::arms::{Kind, plain};
     use std::time::Duration;
-    use thalweg_measure::{log::Entry, sample::Sample};
+    use thalweg_measure::{log::LogEntry, sample::Sample};
 
-    fn log_of(rounds: &[[f64; 3]]) -> (Log, Vec<Setting>) {
-        let mut log = Log::default();
+    fn log_of(rounds: &[[f64; 3]]) -> (SampleLog, Vec<Setting>) {
+        let mut log = SampleLog::default();
         let kernel = || Kind::Kernel { copies: "simple".into(), fills: "libc".into() };
         let settings = vec![plain(), Setting { name: "simple".into(), kind: kernel() }];
         for setting in &settings {
@@ -121,7 +121,7 @@ mod tests {
             // The reference twice in each.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
                 let sample = Sample { told: *value, ..Sample::default() };
-                Entry { arm, sample, cost: Duration::ZERO }
+                LogEntry { arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
-        let metric = Metric::parse(metric).unwrap();
+        let metric = RunMetric::parse(metric).unwrap();
         let (log, settings) = log_of(rounds);
         rows(&log, &settings, &metric, &mut Random::new(1)).1.pop().unwrap()
     }
@@ -159,11 +159,11 @@ mod tests {
 
     #[test]
     fn a_kernel_that_costs_what_being_in_between_costs_does_nothing_beyond_it() {
-        let metric = Metric::parse("wall").unwrap();
+        let metric = RunMetric::parse("wall").unwrap();
         let (_, mut settings) = log_of(&[]);
         let object = Kind::Kernel { copies: "libc".into(), fills: "libc".into() };
         settings.insert(1, Setting { name: OBJECT_ALONE.into(), kind: object });
-        let mut log = Log::default();
+        let mut log = SampleLog::default();
         for setting in &settings {
             log.enter(&setting.name);
         }
@@ -173,7 +173,7 @@ mod tests {
                 // Not exactly the same in any two rounds.
                 let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
                 let sample = Sample { told, ..Sample::default() };
-                Entry { arm: *arm, sample, cost: Duration::ZERO }
+                LogEntry { arm: *arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_arm_that_failed_gets_no_word() {
-        let metric = Metric::parse("wall").unwrap();
+        let metric = RunMetric::parse("wall").unwrap();
         let (mut log, settings) = log_of(&[[1.0, 2.0, 1.0]; 5]);
         log.arms[1].dropped = Some("died".to_owned());
         log.arms[1].failed = true;

@@ -9,7 +9,7 @@ use super::{
 };
 use thalweg_measure::{
     arms::command::{self, Ran},
-    schedule::Failure,
+    schedule::SampleFailure,
 };
 
 /// The program that is run repeatedly.
@@ -24,7 +24,7 @@ pub struct TrialRunner<'t> {
 impl TrialRunner<'_> {
     /// Runs once. If `counted`, calls are counted in the directory's file of counts. Wall time is that of the
     /// command. With a server, CPU time and the other figures are those of the server.
-    pub fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
+    pub fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, SampleFailure> {
         let counts = if counted { Some(self.folder.counts()?) } else { None };
         let put =
             |command: &mut Command| setting.put(command, self.folder.object(), counts.as_deref());

@@ -13,7 +13,7 @@ use thalweg_sys::process::{self, Ended};
 
 use thalweg_measure::{
     arms::command::{CommandRunner, end, last_words, wait, watch},
-    schedule::Failure,
+    schedule::SampleFailure,
 };
 
 /// Interval between checks whether the server is ready.
@@ -50,7 +50,7 @@ impl Server {
         &self,
         left: Duration,
         stop: &dyn Fn() -> Result<(), Cancelled>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, SampleFailure> {
         let words = match &self.ready {
             Ready::Port(port) => {
                 let address = (Ipv4Addr::LOCALHOST, *port).into();
@@ -65,9 +65,9 @@ impl Server {
         let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
         match wait(child, Some(left), stop) {
             Ok(ended) => Ok(ended.status.success()),
-            Err(Failure::Cancelled) => Err(Failure::Cancelled),
+            Err(SampleFailure::Cancelled) => Err(SampleFailure::Cancelled),
             // The command exceeded its time limit: not ready, and no time remains.
-            Err(Failure::Unfit(_)) => Ok(false),
+            Err(SampleFailure::Unfit(_)) => Ok(false),
         }
     }
 }
@@ -86,7 +86,7 @@ impl<'s> Up<'s> {
         server: &'s Server,
         runner: &CommandRunner<'_>,
         put: &dyn Fn(&mut Command),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, SampleFailure> {
         let name = server.name();
         if server.is_ready(server.within, runner.stop)? {
             let sign = match &server.ready {
@@ -107,7 +107,7 @@ impl<'s> Up<'s> {
         Ok(up)
     }
 
-    fn wait_until_ready(&mut self, runner: &CommandRunner<'_>) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, runner: &CommandRunner<'_>) -> Result<(), SampleFailure> {
         let (name, began) = (self.server.name(), Instant::now());
         loop {
             (runner.stop)()?;
@@ -129,7 +129,7 @@ impl<'s> Up<'s> {
     }
 
     /// Stops the server and returns its resource usage. A server that exited before has failed.
-    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, Failure> {
+    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, SampleFailure> {
         self.over = true;
         match process::reap(&self.child) {
             Ok(Some(ended)) => {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 struct Setup {
     kernels: Vec<String>,
-    metric: Metric,
+    metric: RunMetric,
     server: Option<Server>,
     limit: Option<Duration>,
 }
@@ -14,7 +14,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             kernels: vec!["simple".to_owned()],
-            metric: Metric::parse("wall").unwrap(),
+            metric: RunMetric::parse("wall").unwrap(),
             server: None,
             limit: Some(Duration::from_secs(60)),
         }
@@ -75,7 +75,7 @@ fn a_program_that_dies_or_prints_no_number_is_an_error_with_its_words() {
     let words = failure(&usual, &["sh", "-c", "echo first >&2; echo last >&2; exit 3"]);
     assert!(words.contains("exit status: 3: first | last"), "{words}");
     assert!(failure(&usual, &["sh", "-c", "kill -SEGV $$"]).contains("signal: 11"));
-    let printed = Setup { metric: Metric::parse("regex:([0-9]+) per s").unwrap(), ..usual };
+    let printed = Setup { metric: RunMetric::parse("regex:([0-9]+) per s").unwrap(), ..usual };
     assert!(failure(&printed, &["echo", "done"]).contains("nothing that matches"));
     let brief = Setup { limit: Some(Duration::from_millis(50)), ..Setup::default() };
     assert!(failure(&brief, &["sleep", "20"]).contains("still running after 0.05 s"));
@@ -119,7 +119,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         kernels: Some(&["simple".to_owned()]),
         bands: None,
         tunables: Tunables::These(Vec::new()),
-        metric: &Metric::parse("cpu").unwrap(),
+        metric: &RunMetric::parse("cpu").unwrap(),
         rounds: 1000,
         limit: None,
         seed: 1,

@@ -14,7 +14,7 @@ use std::{
 use thalweg_sys::host::{Cache, caches};
 
 use super::arms::{Kind, Setting};
-use thalweg_measure::{arms::command::wait, schedule::Failure};
+use thalweg_measure::{arms::command::wait, schedule::SampleFailure};
 
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
@@ -77,7 +77,7 @@ pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let mut command = Command::new(loader);
     command.arg("--list-tunables").stdin(Stdio::null()).stderr(Stdio::null());
     let child = command.stdout(memory.try_clone().map_err(failed)?).spawn().map_err(failed)?;
-    if let Err(Failure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
+    if let Err(SampleFailure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
         return Err(format!("{name}: {}", unfit.reason));
     }
     let mut text = Vec::new();

@@ -10,7 +10,7 @@ use thalweg_lab::study::{
     settings::{SAMPLE, Settings},
     store::{self, Loaded},
 };
-use thalweg_measure::{sample::Metric, stats::Verdict};
+use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
 
 use planted::{PROGRAM, really, really_by, settings, simulated, simulated::World, study, text};
 use thalweg_testing::{executable, script};
@@ -24,7 +24,7 @@ fn the_same_work_twice_shows_no_difference_in_95_of_100_real_runs() {
     let text = text(TWINS, "64KiB", "");
     let quiet = |_: &usize| {
         let result = really(&text, &settings(4, 8)).unwrap();
-        result.ratios.iter().all(|ratio| ratio.verdict == Verdict::NoDifferenceShown)
+        result.ratios.iter().all(|ratio| ratio.verdict == RatioVerdict::NoDifferenceShown)
     };
     let quiet = (0..100).filter(quiet).count();
     println!("no difference shown between the same work in {quiet} of 100 real runs");
@@ -43,8 +43,8 @@ fn the_same_cost_twice_shows_no_difference_in_95_of_100_simulated_runs() {
         for sessions in [3, 6, 12] {
             let quiet = (0..200).filter(|seed| {
                 let result = simulated::run(&study, (sessions, 10), (world, *seed), &|_, _| 0.02);
-                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
-                wall.unwrap().verdict == Verdict::NoDifferenceShown
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == SampleMetric::Wall);
+                wall.unwrap().verdict == RatioVerdict::NoDifferenceShown
             });
             let quiet = quiet.count();
             assert!(quiet >= 190, "world {shape}, {sessions} sessions: {quiet} of 200");
@@ -91,11 +91,11 @@ fn an_arm_that_is_slower_is_found_the_more_often_the_slower_it_is_and_never_call
             let (mut found, mut wrong) = (0, 0);
             for seed in 0..200 {
                 let result = simulated::run(&study, (6, 15), (world, seed), &cost);
-                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == SampleMetric::Wall);
                 match wall.unwrap().verdict {
-                    Verdict::Slower => found += 1,
-                    Verdict::Faster => wrong += 1,
-                    Verdict::NoDifferenceShown => {}
+                    RatioVerdict::Slower => found += 1,
+                    RatioVerdict::Faster => wrong += 1,
+                    RatioVerdict::NoDifferenceShown => {}
                 }
             }
             println!("{shape}: {slower} times the cost is found in {found} of 200 runs");

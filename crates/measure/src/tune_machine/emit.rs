@@ -9,8 +9,8 @@ use thalweg_core::{
 mod languages;
 
 use super::{
-    job::{EndKeys, Way},
-    table::Asked,
+    job::{EndKeys, TunedMethod},
+    table::AskedMethod,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,10 @@ pub enum Language {
 }
 
 /// The table of one pair under one set of conditions.
-struct Table {
+struct BandTable {
     name: String,
     about: String,
-    bands: Vec<(u64, Way)>,
+    bands: Vec<(u64, TunedMethod)>,
 }
 
 /// Returns the constants with a header that describes the conditions. Empty tables are left out.
@@ -70,7 +70,7 @@ fn plain(text: &str) -> String {
     text.chars().map(kept).collect::<String>().replace("*/", "* /").replace('\\', "/")
 }
 
-fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
+fn tables(profile: &Profile, prefer: Prefer) -> Vec<BandTable> {
     let mut seen: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in &profile.cells {
         let conditions = (EndKeys::of(cell).plain(), cell.load, cell.sink_state);
@@ -78,11 +78,11 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
             seen.push(conditions);
         }
     }
-    let mut tables: Vec<Table> = Vec::new();
+    let mut tables: Vec<BandTable> = Vec::new();
     for (keys, load, sink_state) in seen {
         let mut copied = Vec::new();
         for needs in [Guarantees::COPIED, Guarantees::SHARED] {
-            let asked = Asked { size: 1, needs, prefer, load, sink_state };
+            let asked = AskedMethod { size: 1, needs, prefer, load, sink_state };
             let bands = bands(profile, &keys, asked);
             if bands.is_empty() || bands == copied {
                 continue;
@@ -94,7 +94,7 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
                 let _ = write!(name, "_{}", again + 1);
             }
             let about = about(&keys, load, sink_state, !needs.stable);
-            tables.push(Table { name, about, bands });
+            tables.push(BandTable { name, about, bands });
         }
     }
     tables
@@ -102,7 +102,11 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
 
 /// Returns the planner's choices in ascending order: the last size of each band, and the method. The last band has no
 /// end.
-pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
+pub(super) fn bands(
+    profile: &Profile,
+    keys: &EndKeys,
+    asked: AskedMethod,
+) -> Vec<(u64, TunedMethod)> {
     let of_ends = profile.cells.iter().filter(|cell| {
         EndKeys::of(cell).plain() == *keys
             && (cell.load, cell.sink_state) == (asked.load, asked.sink_state)
@@ -110,8 +114,8 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
     let mut sizes: Vec<u64> = of_ends.map(|cell| cell.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let at = |size: u64| keys.contest().choice(profile, keys, &Asked { size, ..asked });
-    let mut bands: Vec<(u64, Way)> = Vec::new();
+    let at = |size: u64| keys.contest().choice(profile, keys, &AskedMethod { size, ..asked });
+    let mut bands: Vec<(u64, TunedMethod)> = Vec::new();
     for (n, size) in sizes.iter().enumerate() {
         let Some(way) = at(*size) else { return Vec::new() };
         match bands.last_mut() {
@@ -137,9 +141,9 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
 
 /// Finds by bisection the last size, between two measured ones, at which the planner chooses `way`.
 fn last_size_of(
-    way: &Way,
+    way: &TunedMethod,
     (mut low, mut high): (u64, u64),
-    at: &dyn Fn(u64) -> Option<Way>,
+    at: &dyn Fn(u64) -> Option<TunedMethod>,
 ) -> u64 {
     while high - low > 1 {
         let middle = low.midpoint(high);

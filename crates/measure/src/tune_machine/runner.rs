@@ -14,26 +14,26 @@ use thalweg_core::{Cancelled, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
-    job::{ContestJob, ContestLog, Line},
+    job::{ContestJob, ContestLog, SurveyLine},
     session,
 };
 use crate::{
-    Stop,
-    busy::Busy,
+    StopCheck,
+    busy::BusyProcessors,
     load::{BackgroundLoad, Running},
     process,
     processors::Processors,
-    schedule::Failure,
-    session::{Patience, job, run, tell},
+    schedule::SampleFailure,
+    session::{SessionPatience, job, run, tell},
 };
 
 pub trait Runner {
     /// Runs one session under its load. A failure is reported in the log.
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog;
 
     /// Returns how busy the machine is with other processes, between two sessions. `None` if it is not measured; then
     /// all results are kept under the intended load.
-    fn busy(&mut self) -> Option<Busy> {
+    fn busy(&mut self) -> Option<BusyProcessors> {
         None
     }
 }
@@ -43,7 +43,7 @@ pub trait Runner {
 pub struct InProcess;
 
 impl Runner for InProcess {
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog {
         let mut log = ContestLog::default();
         session::run(job, stop, &mut |line| log.take(line));
         log
@@ -64,16 +64,16 @@ const GRACE: Duration = Duration::from_secs(10);
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog {
         let mut log = ContestLog::default();
-        if let Err(Failure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
+        if let Err(SampleFailure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
             log.failed = Some(format!("a session broke off: {unfit}"));
         }
         log
     }
 
-    fn busy(&mut self) -> Option<Busy> {
-        if self.assumes_idle { None } else { Busy::briefly() }
+    fn busy(&mut self) -> Option<BusyProcessors> {
+        if self.assumes_idle { None } else { BusyProcessors::briefly() }
     }
 }
 
@@ -81,9 +81,9 @@ impl Spawned {
     fn measure(
         &self,
         job: &ContestJob,
-        stop: &Stop<'_>,
+        stop: &StopCheck<'_>,
         log: &mut ContestLog,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SampleFailure> {
         let load = match job.load {
             Load::Idle => BackgroundLoad::Idle,
             Load::Loaded => BackgroundLoad::Busy,
@@ -91,10 +91,10 @@ impl Spawned {
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
         let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
-        let patience = Patience { silence, grace: GRACE };
+        let patience = SessionPatience { silence, grace: GRACE };
         let command = process::helper(&self.program, "survey");
-        run(command, job, patience, stop, &mut |line: Line| {
-            let over = matches!(line, Line::Done | Line::Failed(_));
+        run(command, job, patience, stop, &mut |line: SurveyLine| {
+            let over = matches!(line, SurveyLine::Done | SurveyLine::Failed(_));
             log.take(line);
             over.then_some(())
         })?;

@@ -154,7 +154,7 @@ fn effects(tried: Vec<&Tried>) -> String {
 }
 
 fn shows(effect: &SizeEffect) -> bool {
-    effect.verdict != thalweg_measure::stats::Verdict::NoDifferenceShown
+    effect.verdict != thalweg_measure::stats::RatioVerdict::NoDifferenceShown
 }
 
 fn in_full(effect: &SizeEffect) -> String {

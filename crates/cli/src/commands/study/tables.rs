@@ -9,9 +9,9 @@ use thalweg_lab::study::{
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{
-    outcome::Outcome,
-    sample::{CallsKind, Metric},
-    stats::{Verdict, says_nothing},
+    outcome::RatioOutcome,
+    sample::{CallsKind, SampleMetric},
+    stats::{RatioVerdict, says_nothing},
 };
 
 use crate::output::{
@@ -250,8 +250,8 @@ fn ratios(result: &StudyResult, place: &Place) -> String {
         result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
     let Some(first) = own.first() else { return String::new() };
     let mut rows = table(&["", "wall time", "", "CPU time", "", ""]);
-    for clock in own.iter().filter(|ratio| ratio.metric == Metric::Wall) {
-        let cpu = own.iter().find(|ratio| ratio.metric == Metric::Cpu && ratio.a == clock.a);
+    for clock in own.iter().filter(|ratio| ratio.metric == SampleMetric::Wall) {
+        let cpu = own.iter().find(|ratio| ratio.metric == SampleMetric::Cpu && ratio.a == clock.a);
         let (figure, word) =
             cpu.map_or((String::new(), String::new()), |cpu| figure(cpu, result.noise));
         let (clock_figure, clock_word) = self::figure(clock, result.noise);
@@ -275,8 +275,8 @@ fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
     }
     let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
     let word = match ratio.verdict {
-        Verdict::NoDifferenceShown => {
-            let smallest = Outcome { ratio: *r, noise }.smallest();
+        RatioVerdict::NoDifferenceShown => {
+            let smallest = RatioOutcome { ratio: *r, noise }.smallest();
             format!("less than {:.0} %", smallest * 100.0)
         }
         word => word.to_string(),
@@ -419,12 +419,14 @@ mod tests {
     fn a_difference_that_is_not_shown_says_what_would_have_been() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
         let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
-        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
-        (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), Verdict::NoDifferenceShown);
+        let one =
+            saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
+        (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), RatioVerdict::NoDifferenceShown);
         saved.noise = 0.03;
         let text = result(&saved, false);
         assert!(text.contains("less than 25 %") && text.contains("an effect of the"), "{text}");
-        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
+        let one =
+            saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
         one.ratio = ratio(1.0, 0.2, 4.0);
         assert!(result(&saved, false).contains("not enough data"));
     }

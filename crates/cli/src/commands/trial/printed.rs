@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use thalweg_core::shown;
 use thalweg_lab::trial::{Band, Effect, Kind, OBJECT_ALONE, Reached, Row, TrialResult};
-use thalweg_measure::arms::command::Metric;
+use thalweg_measure::arms::command::RunMetric;
 
 use crate::output::{
     paint, quantity,
@@ -14,7 +14,7 @@ const COLUMNS: usize = 80;
 const NAME: usize = 15;
 
 /// Formats the whole result.
-pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
+pub fn text(found: &TrialResult, metric: &RunMetric, color: bool) -> String {
     let mut text = answer(found);
     text.push_str(&head(found));
     let _ = writeln!(
@@ -101,7 +101,7 @@ fn beyond(found: &TrialResult, color: bool) -> String {
     text
 }
 
-fn line(row: &Row, metric: &Metric, color: bool) -> String {
+fn line(row: &Row, metric: &RunMetric, color: bool) -> String {
     let mut text = String::new();
     let name = &row.setting.name;
     if name.chars().count() > NAME {

@@ -7,18 +7,18 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use super::with::{Copier, With};
 use crate::arms::Arm;
 use thalweg_measure::arms::bulk::{
-    Landing, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
+    DestinationMemory, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
 };
 use thalweg_measure::{
-    arms::content::{Content, first_difference},
-    sample::{Meter, Sample},
-    schedule::Failure,
+    arms::content::{ByteContent, first_difference},
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 /// A copy from A's memory to other memory of A.
 pub(super) struct Alone {
     pair: Rc<RefCell<ProcessPair>>,
-    landing: Landing,
+    landing: DestinationMemory,
     copier: Copier,
     bytes: usize,
     most: u32,
@@ -30,7 +30,7 @@ impl Alone {
     pub fn new(job: &PairJob<'_>, with: &With, copier: Copier) -> Result<Self, Unfit> {
         let bytes = job.bytes;
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
-        let landing = Landing::new(with.residency, bytes);
+        let landing = DestinationMemory::new(with.residency, bytes);
         Ok(Self { pair: pair_of(job)?, landing, copier, bytes, most, with: with.clone() })
     }
 
@@ -38,7 +38,7 @@ impl Alone {
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.landing.prepare(count).map_err(Unfit::because)?;
         let pair = self.pair.borrow();
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         for number in 0..count {
             let copied = match self.landing.place(number) {
                 Some(place) => self.copier.copy(place, pair.source()),
@@ -57,7 +57,7 @@ impl Alone {
     }
 
     fn differs(&self, at: u64) -> Option<usize> {
-        first_difference(Content::Pattern, at, self.landing.landed(0))
+        first_difference(ByteContent::Pattern, at, self.landing.landed(0))
     }
 }
 
@@ -76,13 +76,13 @@ impl Arm for Alone {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let done = Sample::sum(repeats, self.most, |count| {
             let sample = self.batch(count);
             self.landing.clear();
             sample
         });
-        done.map_err(Failure::Unfit)
+        done.map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

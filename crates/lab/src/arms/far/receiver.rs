@@ -18,7 +18,7 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
 };
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::arms::transfer::{looked_at, take};
 use thalweg_measure::line::{Ledger, hear, number, say};
 
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 say(&ledger.close())?;
             }
             "look" => {
-                let content = Content::named(words.get(2).map_or("", String::as_str))?;
+                let content = ByteContent::named(words.get(2).map_or("", String::as_str))?;
                 let at = number(&words, 3)?;
                 say("go")?;
                 let wrong = looked_at(&from, &mut buffer, (content, at, bytes))?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use thalweg_sys::{Errno, map::Map};
 
 use super::Sink;
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 
 /// The content of a sink and its surroundings before a copy is verified.
 pub const SPOILT: u8 = 0xee;
@@ -20,7 +20,7 @@ impl Buffers {
             if kind == Sink::PageEdge { Map::fenced } else { |len| Map::anonymous(len, false) };
         let made = |len| make(len).map_err(|e| format!("mmap: {e}"));
         let (mut from, mut to) = (made(sources)?, made(sinks)?);
-        Content::Pattern.fill(0, from.bytes_mut().unwrap_or_default());
+        ByteContent::Pattern.fill(0, from.bytes_mut().unwrap_or_default());
         to.bytes_mut().unwrap_or_default().fill(1);
         Ok(Self(Some((from, to))))
     }

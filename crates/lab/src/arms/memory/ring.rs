@@ -4,7 +4,7 @@
 use thalweg_kernels::Ready;
 
 use super::Copies;
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::scratch::room_for;
 
 /// The header that vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
@@ -93,7 +93,7 @@ impl Copies for Ring {
         let len = self.slots * self.stride;
         room_for(2 * len)?;
         self.packets = vec![0; len];
-        Content::Pattern.fill(0, &mut self.packets);
+        ByteContent::Pattern.fill(0, &mut self.packets);
         self.filled = vec![1; len];
         Ok(())
     }

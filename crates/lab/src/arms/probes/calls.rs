@@ -11,7 +11,7 @@ use thalweg_sys::tally;
 use crate::arms::{Finding, Job, Look, Probe, parameters};
 use thalweg_measure::arms::{
     content,
-    transfer::{Peer, Stream, end_of, move_exactly},
+    transfer::{StreamKind, StreamPeer, end_of, move_exactly},
 };
 
 pub(in crate::arms) struct CallsPerBuffer;
@@ -75,10 +75,10 @@ impl Look for With {
         let file = content::file(job.scratch, total);
         let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
         let stream = match to {
-            To::Tcp => Stream::Tcp,
-            To::Unix => Stream::Unix,
+            To::Tcp => StreamKind::Tcp,
+            To::Unix => StreamKind::Unix,
         };
-        let reader = Peer::draining(stream);
+        let reader = StreamPeer::draining(stream);
         let reader = reader.map_err(|e| Unfit::because(format!("sockets and a reader: {e}")))?;
         reader.begin(total, 1, true)?;
         let transfer = Transfer {

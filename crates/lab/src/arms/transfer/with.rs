@@ -7,7 +7,7 @@ use thalweg_core::{
 };
 
 use crate::arms::{knobs, parameters};
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 
 /// All parameters of a transfer.
 #[derive(Clone, Debug, Deserialize)]
@@ -146,8 +146,8 @@ impl From {
         }
     }
 
-    pub fn content(self) -> Content {
-        if self == Self::Zero { Content::Zeros } else { Content::Pattern }
+    pub fn content(self) -> ByteContent {
+        if self == Self::Zero { ByteContent::Zeros } else { ByteContent::Pattern }
     }
 
     /// Returns `true` if the source has no end.

@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::host;
 
 use super::packages::Packages;
-use thalweg_measure::scratch::{Folder, cache};
+use thalweg_measure::scratch::{ScratchFolder, cache};
 
 /// The flags for building a source.
 #[derive(Debug, Hash)]
@@ -32,7 +32,7 @@ pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf
 pub fn kept(
     name: &str,
     scratch: &Path,
-    make: impl FnOnce(&Folder) -> Result<(), String>,
+    make: impl FnOnce(&ScratchFolder) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
     let folder = cache("programs").unwrap_or_else(|| scratch.to_owned());
     let path = folder.join(name);
@@ -40,7 +40,7 @@ pub fn kept(
         return Ok(path);
     }
     let failed = |e: io::Error| format!("{}: {e}", folder.display());
-    let aside = Folder::inside(&folder).map_err(failed)?;
+    let aside = ScratchFolder::inside(&folder).map_err(failed)?;
     make(&aside)?;
     fs::rename(aside.file(name), &path).map_err(failed)?;
     Ok(path)

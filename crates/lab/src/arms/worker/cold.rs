@@ -4,7 +4,7 @@
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{Arm, Launch, Running};
-use thalweg_measure::{sample::Sample, schedule::Failure};
+use thalweg_measure::{sample::Sample, schedule::SampleFailure};
 
 /// An arm that starts a process for each operation.
 pub(super) struct Cold {
@@ -41,7 +41,7 @@ impl Arm for Cold {
         self.ready().map(|_| ())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         Sample::sum(repeats, 1, |_| {
             let mut running = self.ready()?;
             let sample = running.sample(1)?;

@@ -7,7 +7,7 @@ use std::{
 use thalweg_core::Unfit;
 
 use super::reply::shown;
-use thalweg_measure::process::{Heard, Manner, Process};
+use thalweg_measure::process::{HeardLine, Process, ProcessManner};
 
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;
@@ -25,7 +25,7 @@ pub struct Talk {
 
 impl Talk {
     pub fn start(command: Command, name: String, patience: Duration) -> Result<Self, Unfit> {
-        let manner = Manner { grace: GRACE, leads_group: true, longest_line: LONGEST_LINE };
+        let manner = ProcessManner { grace: GRACE, leads_group: true, longest_line: LONGEST_LINE };
         let process = Process::start(command, manner);
         let process =
             process.map_err(|e| Unfit::because(format!("{name}: cannot be started: {e}")))?;
@@ -60,9 +60,9 @@ impl Talk {
         }
         self.process.say(order).map_err(|e| format!("it cannot be told: {e}"))?;
         match self.process.hear(Instant::now() + self.patience)? {
-            Heard::Line(line) => Ok(line),
-            Heard::End => Err(self.process.ended()),
-            Heard::Silence => {
+            HeardLine::Line(line) => Ok(line),
+            HeardLine::End => Err(self.process.ended()),
+            HeardLine::Silence => {
                 self.process.kill();
                 Err(format!("no answer in {:?}, it was ended", self.patience))
             }

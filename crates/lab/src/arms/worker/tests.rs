@@ -336,7 +336,9 @@ fn a_lie_about_the_time_is_a_failure() {
     let (_folder, with) = after_hello(&taken("99999999999999"));
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     match piece.sample(1) {
-        Err(Failure::Unfit(unfit)) => assert!(unfit.reason.contains("answered in"), "{unfit}"),
+        Err(SampleFailure::Unfit(unfit)) => {
+            assert!(unfit.reason.contains("answered in"), "{unfit}")
+        }
         other => panic!("{other:?}"),
     }
     let (_folder, with) = after_hello(&taken("1"));

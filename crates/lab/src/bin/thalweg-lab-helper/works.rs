@@ -10,8 +10,8 @@ use thalweg_lab::arms::{
     Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known,
 };
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 /// The works of tests, and some of the product's.
@@ -89,7 +89,7 @@ impl Arm for CopyPiece {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         self.taken += 1;
         let mut child = None;
         match self.fault.as_str() {
@@ -97,14 +97,14 @@ impl Arm for CopyPiece {
             "forks" | "spawns" if self.taken.is_multiple_of(4) => {
                 child = Some(waiting(self.fault == "forks"));
             }
-            "fails" if self.taken > 6 => return Err(Failure::Unfit(Unfit::because("EIO"))),
+            "fails" if self.taken > 6 => return Err(SampleFailure::Unfit(Unfit::because("EIO"))),
             "dies" => {
                 eprintln!("out of luck");
                 std::process::exit(7);
             }
             _ => {}
         }
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         for _ in 0..repeats {
             self.to.copy_from_slice(black_box(&self.from));
             black_box(&mut self.to);
@@ -112,7 +112,7 @@ impl Arm for CopyPiece {
         let sample = meter.stop(self.len as u64 * u64::from(repeats));
         if let Some(mut child) = child {
             drop(child.stdin.take());
-            child.wait().map_err(|e| Failure::Unfit(Unfit::because(e.to_string())))?;
+            child.wait().map_err(|e| SampleFailure::Unfit(Unfit::because(e.to_string())))?;
         }
         Ok(sample)
     }

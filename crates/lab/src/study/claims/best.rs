@@ -8,10 +8,10 @@ use super::{
     words::{self, arms_text, of},
 };
 use crate::study::result::{ClaimVerdict, Place};
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// The arm, its rivals, the cells and the metric.
-pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);
+pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], SampleMetric);
 
 /// Returns one result for each place.
 pub(super) fn against(

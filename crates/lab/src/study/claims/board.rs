@@ -9,7 +9,7 @@ use crate::study::{
     result::{ArmResult, ClaimVerdict, Place, ProbeResult, SessionSamples, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{outcome::ratio_over, sample::Metric, stats::widening};
+use thalweg_measure::{outcome::ratio_over, sample::SampleMetric, stats::widening};
 
 /// The reason why a figure does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl<'b> Board<'b> {
         &self,
         [a, b]: &[String; 2],
         place: &Place,
-        metric: Metric,
+        metric: SampleMetric,
     ) -> Result<BTreeMap<usize, Vec<f64>>, Absent> {
         let sessions = figures::by_session(self.arm(a, place)?, self.arm(b, place)?, metric);
         if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
@@ -145,7 +145,7 @@ impl<'b> Board<'b> {
         &self,
         arms: &[String; 2],
         place: &Place,
-        metric: Metric,
+        metric: SampleMetric,
     ) -> Result<Figure, Absent> {
         let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
         self.over(&sessions, self.disturbed(arms, &[place]))
@@ -173,7 +173,7 @@ impl<'b> Board<'b> {
         &self,
         arm: &str,
         place: &Place,
-        metric: Metric,
+        metric: SampleMetric,
     ) -> Result<BTreeMap<usize, f64>, Absent> {
         Ok(figures::costs(self.arm(arm, place)?, metric))
     }

@@ -14,7 +14,7 @@ use crate::study::{
     result::ClaimVerdict::{NotRunnable, Reproduced, Undecided},
 };
 use thalweg_measure::{
-    sample::Metric,
+    sample::SampleMetric,
     stats::{Random, interval_of_sessions},
 };
 
@@ -26,7 +26,7 @@ type Rows = BTreeMap<usize, Vec<f64>>;
 pub(super) fn rank_correlation(
     board: &Board<'_>,
     (arms, places): ([&[String]; 2], &[At; 2]),
-    metric: Metric,
+    metric: SampleMetric,
     (text, within): (String, [f64; 2]),
 ) -> Judged {
     let able = able(board, (arms, places));
@@ -96,7 +96,7 @@ fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result
 fn sides(
     board: &Board<'_>,
     (arms, places): ([&[String]; 2], &[At; 2]),
-    metric: Metric,
+    metric: SampleMetric,
 ) -> Result<([Rows; 2], f64), Absent> {
     let mut disturbed = 0.0;
     let mut side = |names: &[String], at: &At| {

@@ -15,7 +15,7 @@ use crate::study::{
     result::{ClaimVerdict, Evidence, Place, ProbeResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{sample::Metric, stats::median};
+use thalweg_measure::{sample::SampleMetric, stats::median};
 
 use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 
@@ -88,7 +88,7 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
 /// Evaluates the rows of a published table separately. The text names the rows that the run left out.
 fn rows(
     board: &Board<'_>,
-    (arms, at, metric): (&[String; 2], &At, Metric),
+    (arms, at, metric): (&[String; 2], &At, SampleMetric),
     published: &BTreeMap<String, f64>,
     within: [f64; 2],
     note: Option<&String>,
@@ -113,7 +113,7 @@ fn mean_ratio(
     board: &Board<'_>,
     arms: &[String; 2],
     places: &[&Place],
-    metric: Metric,
+    metric: SampleMetric,
 ) -> Result<Figure, Absent> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for place in places {
@@ -132,7 +132,7 @@ fn load_ratio(
     board: &Board<'_>,
     arm: &str,
     (at, loads): (&At, [BackgroundLoad; 2]),
-    metric: Metric,
+    metric: SampleMetric,
 ) -> Result<Figure, Absent> {
     let under = |load| board.place(&At { load, ..at.clone() });
     let places = [under(loads[0])?, under(loads[1])?];

@@ -14,10 +14,10 @@ use crate::study::{
     },
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Two arms, the cells and the metric.
-pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
+pub(super) type Across<'c> = (&'c [String; 2], &'c [String], SampleMetric);
 
 /// Returns every ratio of two arms in these cells, and the reasons for missing ones.
 fn across<'b>(

@@ -3,9 +3,9 @@
 use crate::study::{file::At, result::Place};
 use thalweg_core::profile::Ratio;
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
-pub fn arms_text([a, b]: &[String; 2], of: Metric) -> String {
+pub fn arms_text([a, b]: &[String; 2], of: SampleMetric) -> String {
     format!("{a} to {b}, {}", metric(of))
 }
 
@@ -71,10 +71,10 @@ pub fn range([lo, hi]: [f64; 2]) -> String {
 }
 
 /// Returns the name of a metric in text.
-pub fn metric(metric: Metric) -> &'static str {
+pub fn metric(metric: SampleMetric) -> &'static str {
     match metric {
-        Metric::Wall => "clock",
-        Metric::Cpu => "processor",
+        SampleMetric::Wall => "clock",
+        SampleMetric::Cpu => "processor",
     }
 }
 

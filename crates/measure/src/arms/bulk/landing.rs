@@ -52,7 +52,7 @@ pub fn at_once(bytes: usize) -> u32 {
 }
 
 /// Memory for several consecutive operations.
-pub struct Landing {
+pub struct DestinationMemory {
     residency: Residency,
     bytes: usize,
     /// Resident memory, or fresh memory for several operations.
@@ -61,7 +61,7 @@ pub struct Landing {
     made: Vec<Buffer>,
 }
 
-impl Landing {
+impl DestinationMemory {
     /// Creates it without allocating memory.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn every_operation_has_its_place_and_new_memory_is_new() {
         for residency in Residency::ALL {
-            let mut landing = Landing::new(residency, 5000);
+            let mut landing = DestinationMemory::new(residency, 5000);
             for round in 0..2 {
                 landing.prepare(3).unwrap();
                 for number in 0..3 {
@@ -183,8 +183,8 @@ mod tests {
     fn all_bytes_are_read() {
         assert_eq!(read_through(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3]), 5);
         assert_eq!(read_through(&[]), 0);
-        let huge = Landing::new(Residency::Huge, usize::MAX);
+        let huge = DestinationMemory::new(Residency::Huge, usize::MAX);
         assert!(huge.make().is_err());
-        assert!(Landing::new(Residency::Fresh, usize::MAX).prepare(2).is_err());
+        assert!(DestinationMemory::new(Residency::Fresh, usize::MAX).prepare(2).is_err());
     }
 }

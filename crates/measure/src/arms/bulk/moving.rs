@@ -11,9 +11,9 @@ use super::{
     pair::{ProcessPair, pair_of},
 };
 use crate::{
-    arms::content::Content,
-    sample::{Meter, Sample},
-    schedule::{Arm, Failure},
+    arms::content::ByteContent,
+    sample::{Sample, SampleMeter},
+    schedule::{Arm, SampleFailure},
 };
 
 /// A sender whose receiver is in the helper process.
@@ -66,7 +66,7 @@ impl BulkArm {
         pair.far.begin(&format!("take {} {count}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         let before = tally::calls();
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let sent = send(sender, pair.source(), &mut self.loans, (count, self.terms.source));
         let waits = self.terms.reads && sent.is_ok();
         let read = if waits { pair.far.hear_only("read") } else { Ok(()) };
@@ -90,7 +90,7 @@ impl BulkArm {
         while self.loans.len() < count {
             let loan = sender.alloc(self.bytes);
             let mut loan = loan.map_err(|error| Unfit::because(error.to_string()))?;
-            Content::Pattern.fill(0, &mut loan);
+            ByteContent::Pattern.fill(0, &mut loan);
             self.loans.push(loan);
         }
         Ok(())
@@ -134,7 +134,7 @@ impl BulkArm {
     fn write(&mut self, at: u64) {
         match (self.terms.source, self.loans.last_mut()) {
             (BulkSource::Private, _) => self.pair.borrow_mut().fill_source(at),
-            (BulkSource::Born, Some(loan)) => Content::Pattern.fill(at, loan),
+            (BulkSource::Born, Some(loan)) => ByteContent::Pattern.fill(at, loan),
             (BulkSource::Born, None) => {}
         }
     }
@@ -183,12 +183,12 @@ impl Arm for BulkArm {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         // New memory must exist before an operation starts.
         let is_new = self.terms.residency != Residency::Resident
             || self.terms.source == BulkSource::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };
-        Sample::sum(repeats, most, |count| self.batch(count)).map_err(Failure::Unfit)
+        Sample::sum(repeats, most, |count| self.batch(count)).map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

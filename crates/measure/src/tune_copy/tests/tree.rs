@@ -53,7 +53,7 @@ fn a_tree_that_is_copied_wrongly_is_no_result() {
         (|copy| fs::write(copy.join("more"), "x").unwrap(), "files of "),
     ];
     for (fault, words) in faults {
-        let copy = move |from: &Path, to: &Path, options: &CopyOptions, stop: &Stop<'_>| {
+        let copy = move |from: &Path, to: &Path, options: &CopyOptions, stop: &StopCheck<'_>| {
             copy_tree(from, to, options, stop)?;
             fault(to);
             Ok(())

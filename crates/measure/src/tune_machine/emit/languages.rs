@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-use super::{Table, Way};
+use super::{BandTable, TunedMethod};
 
-pub(super) fn c(header: &[String], tables: &[Table]) -> String {
+pub(super) fn c(header: &[String], tables: &[BandTable]) -> String {
     let mut text = header.iter().fold(String::new(), |text, line| text + "// " + line + "\n");
     text.push_str(
         "#ifndef THALWEG_MEASURED_H\n#define THALWEG_MEASURED_H\n#include <stdint.h>\n\n\
@@ -28,8 +28,8 @@ pub(super) fn c(header: &[String], tables: &[Table]) -> String {
 }
 
 /// The last band of a table has no end: its `upto` is null.
-pub(super) fn json(header: &[String], tables: &[Table]) -> String {
-    let band = |(upto, way): &(u64, Way)| {
+pub(super) fn json(header: &[String], tables: &[BandTable]) -> String {
+    let band = |(upto, way): &(u64, TunedMethod)| {
         let knobs: serde_json::Map<String, Value> =
             way.tuning.iter().map(|(knob, value)| (knob.to_owned(), value.into())).collect();
         json!({ "upto": (*upto != u64::MAX).then_some(upto), "way": way.name, "knobs": knobs })
@@ -43,7 +43,7 @@ pub(super) fn json(header: &[String], tables: &[Table]) -> String {
 }
 
 /// Returns the knobs as `NAME=VALUE` with plain numbers.
-fn exact(way: &Way) -> String {
+fn exact(way: &TunedMethod) -> String {
     let knobs: Vec<String> =
         way.tuning.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
     knobs.join(",")
