@@ -8,11 +8,11 @@ use thalweg_kernels::{KERNELS, tuned};
 use crate::{
     arms::{CATALOGUE, size_distributions},
     study::{
-        figures,
-        file::Study,
+        costs,
+        file::StudyFile,
         result::{ArmResult, StudyResult},
-        run::{self, RunError, Stage},
-        settings::{Settings, Sizes},
+        run::{self, RunError, RunStage},
+        settings::{Settings, SizeSelection},
         store::Loaded,
     },
 };
@@ -40,13 +40,13 @@ pub fn held_out(
     prefer: Prefer,
 ) -> Result<Result<Vec<HeldOut>, String>, Cancelled> {
     let text = study();
-    let loaded = match Study::parse(&text, &CATALOGUE) {
+    let loaded = match StudyFile::parse(&text, &CATALOGUE) {
         Ok(study) => Loaded { study, text, path: "fleet.toml".into() },
         Err(why) => return Ok(Err(why)),
     };
     let settings = settings(plan, &loaded.study);
     let at = std::env::temp_dir();
-    let mut stage = Stage { program, at: &at, stop: plan.stop, watch: &mut |_| () };
+    let mut stage = RunStage { program, at: &at, stop: plan.stop, watch: &mut |_| () };
     let found = run::run(&[loaded], &settings, &mut stage).into_iter().next();
     match found {
         Some(Ok(result)) => Ok(scored(&result, metric_of(prefer))),
@@ -56,7 +56,7 @@ pub fn held_out(
     }
 }
 
-fn settings(plan: &SurveyPlan<'_>, study: &Study) -> Settings {
+fn settings(plan: &SurveyPlan<'_>, study: &StudyFile) -> Settings {
     let sessions = plan.depth.checks();
     let in_a_round: usize = study.cells.iter().map(|cell| cell.arms.len() + 1).sum();
     let round = SAMPLE * (in_a_round * sessions) as u32;
@@ -71,7 +71,7 @@ fn settings(plan: &SurveyPlan<'_>, study: &Study) -> Settings {
         seed: plan.seed,
         pinned: Vec::new(),
         only: Vec::new(),
-        sizes: Sizes::All,
+        sizes: SizeSelection::All,
         command: String::new(),
     }
 }
@@ -134,7 +134,7 @@ fn point(arms: &[&ArmResult], metric: SampleMetric) -> Option<RegretPoint> {
     let of = |name: &str| arms.iter().find(|arm| way_of(arm) == name);
     let libc = of(LIBC)?;
     let of = |arm: &ArmResult| {
-        let sessions: Vec<_> = figures::of_both(arm, libc, metric).into_values().collect();
+        let sessions: Vec<_> = costs::of_both(arm, libc, metric).into_values().collect();
         halves(&sessions)
     };
     let costs = arms.iter().filter_map(|arm| Some((TunedMethod::plain(way_of(arm)), of(arm)?)));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_study_is_one_and_its_rounds_fit_the_time() {
-        let study = Study::parse(&study(), &CATALOGUE).unwrap();
+        let study = StudyFile::parse(&study(), &CATALOGUE).unwrap();
         assert_eq!(study.cells.len(), 5 * PLACES.len());
         let mut plan = SurveyPlan {
             pairs: Vec::new(),

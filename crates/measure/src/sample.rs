@@ -150,7 +150,7 @@ impl Sample {
     }
 
     /// Returns the sum over this number of operations (at least one), sampled at most `most` at a time.
-    pub fn sum<E>(
+    pub fn of_batches<E>(
         operations: u32,
         most: u32,
         mut batch: impl FnMut(u32) -> Result<Self, E>,

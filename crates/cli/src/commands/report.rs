@@ -8,7 +8,9 @@ use std::{
 };
 use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
-    report::{Found, ReportError, articles, drawings, html, markdown, read_all, usual_folders},
+    report::{
+        FoundResults, ReportError, articles, drawings, html, markdown, read_all, usual_folders,
+    },
     study::store::{self, ResultError},
 };
 
@@ -90,7 +92,11 @@ impl Subcommand for ReportArgs {
     }
 }
 
-fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Result<(), Failure> {
+fn write_report(
+    args: &ReportArgs,
+    output: Option<&Path>,
+    found: &FoundResults,
+) -> Result<(), Failure> {
     let text = match (args.markdown, args.articles) {
         (true, _) => markdown(&found.inputs),
         (_, true) => articles(&found.inputs),
@@ -102,14 +108,14 @@ fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Resu
     }
 }
 
-fn write_drawings(folder: &Path, found: &Found) -> Result<(), Failure> {
+fn write_drawings(folder: &Path, found: &FoundResults) -> Result<(), Failure> {
     let pages = drawings(&found.inputs).map_err(failure)?;
     fs::create_dir_all(folder)
         .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
     pages.iter().try_for_each(|page| write(&folder.join(&page.name), &page.html))
 }
 
-fn find(named: &[PathBuf]) -> Result<Found, Failure> {
+fn find(named: &[PathBuf]) -> Result<FoundResults, Failure> {
     if !named.is_empty() {
         return read_all(named).map_err(failure);
     }

@@ -10,7 +10,7 @@ use thalweg_core::profile::LIBC;
 use thalweg_kernels::{Ready, by_name};
 use thalweg_sys::map::Map;
 
-use crate::trial::Setting;
+use crate::trial::TrialSetting;
 use thalweg_measure::{
     StopCheck, process,
     sample::Sample,
@@ -73,7 +73,7 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
 /// Runs such a process under a setting. The samples are in the order of [`SIZES`].
 pub fn run(
     program: &Path,
-    setting: &Setting,
+    setting: &TrialSetting,
     stop: &StopCheck<'_>,
 ) -> Result<Vec<Sample>, SampleFailure> {
     let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);

@@ -88,10 +88,15 @@ fn sizes(inner: u64, outer: u64) -> Vec<u64> {
     sizes
 }
 
-type Looked = ([u64; 2], Option<u64>);
+type SearchStep = ([u64; 2], Option<u64>);
 
 /// Returns `None` if no size in the range has both loops.
-fn overtaken(log: &ContestLog, way: &str, from: &str, [least, most]: [u64; 2]) -> Option<Looked> {
+fn overtaken(
+    log: &ContestLog,
+    way: &str,
+    from: &str,
+    [least, most]: [u64; 2],
+) -> Option<SearchStep> {
     let mut words: Vec<(u64, RatioVerdict)> = Vec::new();
     for size in log.sizes.iter().filter(|size| (least..=most).contains(&size.size)) {
         let arm = |name: &str| size.arm(&TunedMethod::plain(name));

@@ -4,7 +4,7 @@ use serde::Serialize;
 use thalweg_core::profile::Ratio;
 
 use super::SIZES;
-use crate::trial::Setting;
+use crate::trial::TrialSetting;
 use thalweg_measure::{
     experiment::JudgedLog,
     log::SampleLog,
@@ -34,7 +34,7 @@ impl SizeEffect {
 
 /// A setting and its effects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tried {
+pub struct TriedSetting {
     /// The value of `GLIBC_TUNABLES`.
     pub tunables: String,
     pub effects: Vec<SizeEffect>,
@@ -45,7 +45,11 @@ pub struct Tried {
 }
 
 /// Evaluates the settings. They are the arms of the logs from the second on; each size has a log.
-pub fn tried(settings: &[Setting], logs: &[SampleLog], random: &mut Random) -> Vec<Tried> {
+pub fn tried(
+    settings: &[TrialSetting],
+    logs: &[SampleLog],
+    random: &mut Random,
+) -> Vec<TriedSetting> {
     let against = || (0..=settings.len()).map(|arm| (arm > 0).then_some(0));
     let judged = logs.iter().map(|log| log.judge(against(), &SampleMetric::Wall, random));
     let judged: Vec<JudgedLog> = judged.collect();
@@ -60,25 +64,25 @@ pub fn tried(settings: &[Setting], logs: &[SampleLog], random: &mut Random) -> V
         let helps = effects.iter().any(|effect| effect.verdict == RatioVerdict::Faster);
         // A size that was not measured might be the one that the setting slows down.
         let harmless = effects.len() == SIZES.len() && effects.iter().all(SizeEffect::is_harmless);
-        all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
+        all.push(TriedSetting { tunables: setting.name.clone(), effects, helps, harmless });
     }
     all
 }
 
 /// Returns, among the settings that help at some size and hurt at none, the one with the least time over all sizes.
-pub fn best(tried: &[Tried]) -> Option<&Tried> {
+pub fn best(tried: &[TriedSetting]) -> Option<&TriedSetting> {
     let good = tried.iter().filter(|one| one.helps && one.harmless);
     good.min_by(|a, b| over_all(a).total_cmp(&over_all(b)))
 }
 
 /// Returns the mean of the logarithms of the ratios.
-fn over_all(tried: &Tried) -> f64 {
+fn over_all(tried: &TriedSetting) -> f64 {
     let sum: f64 = tried.effects.iter().map(|effect| effect.ratio.ratio.ln()).sum();
     sum / tried.effects.len().max(1) as f64
 }
 
 /// Returns the reason why no setting is recommended.
-pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
+pub fn why_none(tried: &[TriedSetting], confirmed: &[TriedSetting]) -> String {
     if !confirmed.is_empty() {
         return "what looked good did not hold when it was measured again".to_owned();
     }
@@ -95,7 +99,7 @@ pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::trial::Kind;
+    use crate::trial::SettingKind;
     use std::time::Duration;
     use thalweg_measure::{log::LogEntry, sample::Sample};
 
@@ -123,9 +127,11 @@ pub mod tests {
         times.map(log).into()
     }
 
-    pub fn judged(name: &str, times: [f64; 5]) -> Tried {
-        let setting =
-            Setting { name: name.to_owned(), kind: Kind::Tunables { text: name.to_owned() } };
+    pub fn judged(name: &str, times: [f64; 5]) -> TriedSetting {
+        let setting = TrialSetting {
+            name: name.to_owned(),
+            kind: SettingKind::Tunables { text: name.to_owned() },
+        };
         tried(&[setting], &logs(times), &mut Random::new(1)).remove(0)
     }
 
@@ -149,7 +155,7 @@ pub mod tests {
     fn a_size_that_was_not_measured_is_not_called_harmless() {
         let mut logs = logs([0.5; 5]);
         logs[3].rounds.truncate(1);
-        let setting = Setting { name: "x".to_owned(), kind: Kind::Plain };
+        let setting = TrialSetting { name: "x".to_owned(), kind: SettingKind::Plain };
         let one = tried(&[setting], &logs, &mut Random::new(1)).remove(0);
         assert_eq!((one.effects.len(), one.harmless), (4, false));
     }

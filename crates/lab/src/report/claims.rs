@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::{figure::Scope, source, words};
+use super::{chart::Scope, source, words};
 use crate::study::{
     file::Claim,
-    result::{ClaimResult, ClaimVerdict, Evidence},
+    result::{ClaimEvidence, ClaimResult, ClaimVerdict},
 };
 
 /// A claim for templates.
@@ -94,7 +94,7 @@ pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
     scope.result.claims.iter().enumerate().map(view).collect()
 }
 
-fn evidence(found: &Evidence) -> EvidenceView {
+fn evidence(found: &ClaimEvidence) -> EvidenceView {
     EvidenceView {
         text: found.text.clone(),
         measured: words::measured(found.measured, found.lo, found.hi),

@@ -9,30 +9,30 @@ use thalweg_measure::stats::RatioVerdict;
 
 /// One line of the plot.
 #[derive(Clone, Debug)]
-pub enum Line {
+pub enum ForestLine {
     /// A heading for the lines below.
     Head(String),
-    Ratio(Row),
+    Ratio(ForestRow),
 }
 
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ForestRow {
     pub label: String,
     pub value: [f64; 3],
     pub published: Option<f64>,
-    pub look: Look,
+    pub look: MarkLook,
 }
 
 /// The appearance of a ratio: each verdict has its own shape.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct MarkLook {
     pub shape: Shape,
     pub class: &'static str,
 }
 
 /// Properties of the whole plot.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'f> {
+pub struct ForestFrame<'f> {
     /// Identifier, unique on the page.
     pub id: &'f str,
     pub title: &'f str,
@@ -51,7 +51,7 @@ const FOOT: f64 = 40.0;
 /// Number of characters that fit next to the figures.
 const LABEL: usize = 36;
 
-impl Look {
+impl MarkLook {
     /// Returns a mark that points left, points right, or is hollow.
     pub fn of(verdict: RatioVerdict) -> Self {
         match verdict {
@@ -62,8 +62,8 @@ impl Look {
     }
 }
 
-pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
-    let height: f64 = TOP + FOOT + lines.iter().map(Line::height).sum::<f64>();
+pub fn draw(lines: &[ForestLine], frame: &ForestFrame<'_>) -> String {
+    let height: f64 = TOP + FOOT + lines.iter().map(ForestLine::height).sum::<f64>();
     let axis = LogAxis::of(values(lines, frame.noise), [SIDE, WIDTH - SIDE]);
     let mut svg = Svg::new(WIDTH, height);
     let bottom = height - FOOT;
@@ -79,10 +79,10 @@ pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
     let mut y = TOP;
     for line in lines {
         match line {
-            Line::Head(text) => {
+            ForestLine::Head(text) => {
                 svg.text([2.0, y + 17.0], Anchor::Start, (&short(text, 56), "head"));
             }
-            Line::Ratio(row) => row.draw(&mut svg, &axis, y),
+            ForestLine::Ratio(row) => row.draw(&mut svg, &axis, y),
         }
         y += line.height();
     }
@@ -90,9 +90,9 @@ pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
 }
 
 /// Returns the values that the axis must contain: all ratios and the noise band.
-fn values(lines: &[Line], noise: f64) -> Vec<f64> {
+fn values(lines: &[ForestLine], noise: f64) -> Vec<f64> {
     let mut all = vec![1.0 / (1.0 + noise), 1.0 + noise];
-    for row in lines.iter().filter_map(Line::row) {
+    for row in lines.iter().filter_map(ForestLine::row) {
         all.extend(row.value);
         all.extend(row.published);
     }
@@ -101,8 +101,8 @@ fn values(lines: &[Line], noise: f64) -> Vec<f64> {
     all
 }
 
-fn description(lines: &[Line], frame: &Frame<'_>) -> String {
-    let rows: Vec<&Row> = lines.iter().filter_map(Line::row).collect();
+fn description(lines: &[ForestLine], frame: &ForestFrame<'_>) -> String {
+    let rows: Vec<&ForestRow> = lines.iter().filter_map(ForestLine::row).collect();
     let count = |class: &str| rows.iter().filter(|row| row.look.class == class).count();
     format!(
         "{}. {} ratios with 95 % intervals on a logarithmic axis: {} less, {} more, {} with no \
@@ -115,7 +115,7 @@ fn description(lines: &[Line], frame: &Frame<'_>) -> String {
     )
 }
 
-impl Line {
+impl ForestLine {
     fn height(&self) -> f64 {
         match self {
             Self::Head(_) => HEAD,
@@ -123,7 +123,7 @@ impl Line {
         }
     }
 
-    fn row(&self) -> Option<&Row> {
+    fn row(&self) -> Option<&ForestRow> {
         match self {
             Self::Head(_) => None,
             Self::Ratio(row) => Some(row),
@@ -131,7 +131,7 @@ impl Line {
     }
 }
 
-impl Row {
+impl ForestRow {
     fn draw(&self, svg: &mut Svg, axis: &LogAxis, top: f64) {
         let [value, lo, hi] = self.value;
         let middle = top + 25.0;

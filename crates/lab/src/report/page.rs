@@ -10,15 +10,15 @@ use serde_json::Value as Json;
 
 use super::{
     answers,
+    cell_charts::{self, CellView},
+    chart::Scope,
     claims::{self, ClaimView},
-    figure::Scope,
-    figures::{self, GroupView},
     history,
-    load::{Input, ReportError},
+    load::{ReportError, ReportInput},
     overview::overview,
     palette::{DARK, LIGHT},
-    source::{self, Source},
-    table::{Cell, Table},
+    source::{self, SourceView},
+    table::{ReportTable, TableCell},
     winners, words,
 };
 use crate::study::{
@@ -35,8 +35,8 @@ struct DrawingsView {
     began: String,
     preset: String,
     machine: String,
-    winners: Vec<Table>,
-    groups: Vec<GroupView>,
+    winners: Vec<ReportTable>,
+    groups: Vec<CellView>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,12 +57,12 @@ struct StudyView {
     began: String,
     preset: String,
     machine: String,
-    source: Option<Source>,
+    source: Option<SourceView>,
     claims: Vec<ClaimView>,
-    answers: Option<Table>,
-    missing: Option<Table>,
-    probes: Option<Table>,
-    history: Option<Table>,
+    answers: Option<ReportTable>,
+    missing: Option<ReportTable>,
+    probes: Option<ReportTable>,
+    history: Option<ReportTable>,
     protocol: Vec<(&'static str, String)>,
     conditions: Vec<(String, String)>,
     command: String,
@@ -86,7 +86,7 @@ const DEEPEST: usize = 4;
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
-pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
+pub fn html(inputs: &[ReportInput]) -> Result<String, ReportError> {
     let studies: Vec<StudyView> = history::by_study(inputs)
         .iter()
         .enumerate()
@@ -100,7 +100,7 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
-pub fn drawings(inputs: &[Input]) -> Result<Vec<Drawings>, ReportError> {
+pub fn drawings(inputs: &[ReportInput]) -> Result<Vec<Drawings>, ReportError> {
     let studies = history::by_study(inputs);
     let pages = studies.iter().enumerate().map(|(number, runs)| {
         let view = drawings_view(runs[0], format!("s{number}"));
@@ -151,7 +151,7 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if odd(c) { '\u{fffd}' } else { c }).collect()
 }
 
-fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
+fn drawings_view(input: &ReportInput, anchor: String) -> DrawingsView {
     let result = &input.result;
     let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
     DrawingsView {
@@ -161,12 +161,12 @@ fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
         preset: result.protocol.preset.clone(),
         machine: words::machine(result),
         winners: winners::maps(&scope),
-        groups: figures::groups(&scope),
+        groups: cell_charts::cell_views(&scope),
         anchor,
     }
 }
 
-fn study_view(runs: &[&Input], anchor: String) -> StudyView {
+fn study_view(runs: &[&ReportInput], anchor: String) -> StudyView {
     let input = runs[0];
     let result = &input.result;
     let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
@@ -272,27 +272,28 @@ fn plain(value: &Json) -> String {
     }
 }
 
-fn missing(result: &StudyResult) -> Option<Table> {
-    let mut table = Table::new("Arms that could not run", &["Arm", "Where", "Why"]);
+fn missing(result: &StudyResult) -> Option<ReportTable> {
+    let mut table = ReportTable::new("Arms that could not run", &["Arm", "Where", "Why"]);
     for missing in &result.missing {
         table.row([
-            Cell::from(missing.arm.as_str()),
-            words::place(&missing.place).into(),
+            TableCell::from(missing.arm.as_str()),
+            words::condition(&missing.place).into(),
             missing.reason.as_str().into(),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn probes(result: &StudyResult) -> Option<Table> {
-    let mut table = Table::new("What the probes found", &["Claim", "Probe", "Session", "Finding"]);
+fn probes(result: &StudyResult) -> Option<ReportTable> {
+    let mut table =
+        ReportTable::new("What the probes found", &["Claim", "Probe", "Session", "Finding"]);
     for probe in &result.probes {
         for session in &probe.sessions {
             let found = session.finding.as_ref().map(|finding| finding.text.as_str());
             table.row([
-                Cell::from(probe.claim.as_str()),
+                TableCell::from(probe.claim.as_str()),
                 probe.probe.as_str().into(),
-                Cell::figure(session.session.saturating_add(1).to_string()),
+                TableCell::figure(session.session.saturating_add(1).to_string()),
                 found.or(session.missing.as_deref()).unwrap_or("-").into(),
             ]);
         }

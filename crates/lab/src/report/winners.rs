@@ -4,24 +4,24 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    figure::Scope,
-    group::Group,
+    cell_results::CellResults,
+    chart::Scope,
     palette::hue,
     speed::{arm_key, look_of},
-    table::{Cell, Table},
+    table::{ReportTable, TableCell},
     words::{self, number},
 };
 use crate::study::{
-    figures::ratio,
-    file::Origin,
-    result::{ArmResult, Place},
+    costs::ratio,
+    file::ArmOrigin,
+    result::{ArmResult, Condition},
 };
 use thalweg_measure::{outcome::RatioOutcome, sample::SampleMetric, stats::RatioVerdict};
 
 /// Returns the maps for both metrics, one for each group of cells with equal sizes. Empty if nothing was compared.
-pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
-    let mut alike: Vec<(Vec<&str>, Vec<Group<'_>>)> = Vec::new();
-    for group in Group::all(scope.result) {
+pub fn maps(scope: &Scope<'_>) -> Vec<ReportTable> {
+    let mut alike: Vec<(Vec<&str>, Vec<CellResults<'_>>)> = Vec::new();
+    for group in CellResults::all(scope.result) {
         let sizes: Vec<&str> = group.places.iter().map(|place| place.size.as_str()).collect();
         match alike.iter_mut().find(|(known, _)| *known == sizes) {
             Some((_, groups)) => groups.push(group),
@@ -37,23 +37,24 @@ pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
 
 fn map(
     scope: &Scope<'_>,
-    (sizes, groups): &(Vec<&str>, Vec<Group<'_>>),
+    (sizes, groups): &(Vec<&str>, Vec<CellResults<'_>>),
     metric: SampleMetric,
-) -> Option<Table> {
+) -> Option<ReportTable> {
     let mut columns = vec!["Cell and load"];
     columns.extend(sizes);
     let mut names: Vec<&str> = groups.iter().map(|group| group.cell).collect();
     names.dedup();
     let caption = format!("Least {}: {}", words::metric_name(metric), names.join(", "));
-    let mut table = Table::new(caption, &columns);
+    let mut table = ReportTable::new(caption, &columns);
     for group in groups {
         let name = format!("{}, {}", group.cell, words::load_name(group.load));
-        let cells: Vec<Option<Cell>> =
+        let cells: Vec<Option<TableCell>> =
             group.places.iter().map(|place| winner(scope, group, (place, metric))).collect();
         if cells.iter().any(Option::is_some) {
-            let cells =
-                cells.into_iter().map(|cell| cell.unwrap_or_else(|| Cell::styled("-", "void")));
-            table.row([Cell::from(name)].into_iter().chain(cells));
+            let cells = cells
+                .into_iter()
+                .map(|cell| cell.unwrap_or_else(|| TableCell::styled("-", "void")));
+            table.row([TableCell::from(name)].into_iter().chain(cells));
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -63,11 +64,11 @@ fn map(
 pub struct Ranking<'a> {
     pub best: &'a ArmResult,
     /// The other arms, each with the ratio of the best to it.
-    pub others: Vec<Rival<'a>>,
+    pub others: Vec<RankedArm<'a>>,
 }
 
 /// An arm that is not the cheapest.
-pub struct Rival<'a> {
+pub struct RankedArm<'a> {
     pub arm: &'a ArmResult,
     /// The cost of the best arm divided by that of this arm; `None` if fewer than two sessions have both.
     pub ratio: Option<Ratio>,
@@ -79,11 +80,11 @@ impl<'a> Ranking<'a> {
     /// Ranks the arms of a place. Returns `None` if fewer than two arms can be compared.
     pub fn of(
         scope: &Scope<'_>,
-        group: &Group<'a>,
-        place: &Place,
+        group: &CellResults<'a>,
+        place: &Condition,
         metric: SampleMetric,
     ) -> Option<Self> {
-        let arms = group.in_place(place).filter(|arm| arm.origin != Origin::Baseline);
+        let arms = group.in_place(place).filter(|arm| arm.origin != ArmOrigin::Baseline);
         let arms: Vec<&ArmResult> = arms.collect();
         let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
         let ranked = ranked(&arms, (metric, seed))?;
@@ -92,7 +93,7 @@ impl<'a> Ranking<'a> {
             let ratio = ratio(best, arm, metric, seed);
             let beaten = ratio
                 .is_some_and(|ratio| RatioOutcome { ratio, noise }.word() == RatioVerdict::Faster);
-            Rival { arm, ratio, beaten }
+            RankedArm { arm, ratio, beaten }
         });
         Some(Self { best, others: others.collect() })
     }
@@ -103,7 +104,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Returns the cheapest arm with private copies, for the case that the best arm gives weaker guarantees.
-    pub fn keeper(&self) -> Option<&Rival<'a>> {
+    pub fn keeper(&self) -> Option<&RankedArm<'a>> {
         self.others.iter().find(|rival| !words::promises_less(rival.arm.promises))
     }
 }
@@ -111,14 +112,14 @@ impl<'a> Ranking<'a> {
 /// Returns the content of a map cell; `None` if fewer than two arms can be compared.
 fn winner(
     scope: &Scope<'_>,
-    group: &Group<'_>,
-    (place, metric): (&Place, SampleMetric),
-) -> Option<Cell> {
+    group: &CellResults<'_>,
+    (place, metric): (&Condition, SampleMetric),
+) -> Option<TableCell> {
     let ranking = Ranking::of(scope, group, place, metric)?;
     let best = ranking.best;
     let ties: Vec<&str> = ranking.ties().collect();
     let look = look_of(scope, &best.name);
-    let mut cell = Cell::styled(best.name.clone(), format!("win h{}", hue(look)));
+    let mut cell = TableCell::styled(best.name.clone(), format!("win h{}", hue(look)));
     cell.key = Some(arm_key(look));
     if ties.is_empty() {
         let next = &ranking.others[0];

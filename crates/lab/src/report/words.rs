@@ -4,8 +4,8 @@ use std::time::Duration;
 use thalweg_core::{Guarantees, profile::Ratio, quantity};
 
 use crate::study::{
-    file::Origin,
-    result::{ClaimVerdict, Place, StudyResult},
+    file::ArmOrigin,
+    result::{ClaimVerdict, Condition, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
@@ -116,15 +116,15 @@ pub fn load_name(name: BackgroundLoad) -> &'static str {
 }
 
 /// Describes the place of a figure.
-pub fn place(place: &Place) -> String {
+pub fn condition(place: &Condition) -> String {
     format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
 }
 
-pub fn origin(origin: Origin) -> &'static str {
+pub fn origin(origin: ArmOrigin) -> &'static str {
     match origin {
-        Origin::Published => "as published",
-        Origin::Fair => "added",
-        Origin::Baseline => "baseline",
+        ArmOrigin::Published => "as published",
+        ArmOrigin::Fair => "added",
+        ArmOrigin::Baseline => "baseline",
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt;
 use thalweg_core::profile::Ratio;
 
-use super::arms::{Kind, OBJECT_ALONE, Setting};
+use super::arms::{OBJECT_ALONE, SettingKind, TrialSetting};
 use thalweg_measure::{
     arms::command::RunMetric,
     log::SampleLog,
@@ -14,7 +14,7 @@ use thalweg_measure::{
 /// The effect of an arm on the program, by the program's own metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Effect {
+pub enum TrialEffect {
     /// Better, with certainty and by more than the noise.
     Helps,
     /// Worse, with certainty and by more than the noise.
@@ -23,7 +23,7 @@ pub enum Effect {
     NoDifferenceShown,
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for TrialEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Helps => "helps",
@@ -35,16 +35,16 @@ impl fmt::Display for Effect {
 
 /// An arm and its results.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct TrialRow {
     #[serde(flatten)]
-    pub setting: Setting,
+    pub setting: TrialSetting,
     pub runs: usize,
     /// The values of the metric; `None` without runs.
     pub value: Option<Spread>,
     /// The value divided by that of the unchanged program. `None` for that program itself, and with fewer than two
     /// rounds.
     pub ratio: Option<Ratio>,
-    pub effect: Option<Effect>,
+    pub effect: Option<TrialEffect>,
     /// The smallest relative difference that these rounds could have shown for this arm.
     pub smallest: Option<f64>,
     /// The effect of a kernel without the cost of the object, that is relative to `object-alone`.
@@ -57,27 +57,27 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Beyond {
     pub ratio: Ratio,
-    pub effect: Effect,
+    pub effect: TrialEffect,
 }
 
 /// Returns the noise and a row for every arm of the log. The arms are `settings` in this order.
 pub fn rows(
     log: &SampleLog,
-    settings: &[Setting],
+    settings: &[TrialSetting],
     metric: &RunMetric,
     random: &mut Random,
-) -> (f64, Vec<Row>) {
+) -> (f64, Vec<TrialRow>) {
     let against = (0..settings.len()).map(|arm| (arm > 0).then_some(0));
     let judged = log.judge(against, metric, random);
     let alone = settings.iter().position(|setting| setting.name == OBJECT_ALONE);
     let beside = settings.iter().enumerate().map(|(arm, setting)| {
-        let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
+        let is_kernel = matches!(setting.kind, SettingKind::Kernel { .. });
         alone.filter(|alone| is_kernel && arm != *alone)
     });
     let beside = log.judge(beside, metric, random).outcomes;
     let shown = judged.outcomes.into_iter().zip(beside);
     let rows =
-        settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| Row {
+        settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| TrialRow {
             setting: setting.clone(),
             runs: log.samples(arm).count(),
             value: log.spread(arm, |sample| sample.told),
@@ -93,7 +93,7 @@ pub fn rows(
     (judged.noise, rows.collect())
 }
 
-impl From<RatioVerdict> for Effect {
+impl From<RatioVerdict> for TrialEffect {
     fn from(word: RatioVerdict) -> Self {
         match word {
             RatioVerdict::Faster => Self::Helps,
@@ -106,14 +106,14 @@ impl From<RatioVerdict> for Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::arms::{Kind, plain};
+    use crate::trial::arms::{SettingKind, plain};
     use std::time::Duration;
     use thalweg_measure::{log::LogEntry, sample::Sample};
 
-    fn log_of(rounds: &[[f64; 3]]) -> (SampleLog, Vec<Setting>) {
+    fn log_of(rounds: &[[f64; 3]]) -> (SampleLog, Vec<TrialSetting>) {
         let mut log = SampleLog::default();
-        let kernel = || Kind::Kernel { copies: "simple".into(), fills: "libc".into() };
-        let settings = vec![plain(), Setting { name: "simple".into(), kind: kernel() }];
+        let kernel = || SettingKind::Kernel { copies: "simple".into(), fills: "libc".into() };
+        let settings = vec![plain(), TrialSetting { name: "simple".into(), kind: kernel() }];
         for setting in &settings {
             log.enter(&setting.name);
         }
@@ -128,7 +128,7 @@ mod tests {
         (log, settings)
     }
 
-    fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
+    fn judged(metric: &str, rounds: &[[f64; 3]]) -> TrialRow {
         let metric = RunMetric::parse(metric).unwrap();
         let (log, settings) = log_of(rounds);
         rows(&log, &settings, &metric, &mut Random::new(1)).1.pop().unwrap()
@@ -139,9 +139,9 @@ mod tests {
         let twice =
             [[10.0, 20.0, 10.1], [10.2, 20.5, 10.1], [10.1, 19.9, 10.0], [10.0, 20.2, 10.1]];
         let row = judged("wall", &twice);
-        assert_eq!(row.effect, Some(Effect::Hurts), "{row:?}");
+        assert_eq!(row.effect, Some(TrialEffect::Hurts), "{row:?}");
         let row = judged("regex:x", &twice);
-        assert_eq!(row.effect, Some(Effect::Helps), "{row:?}");
+        assert_eq!(row.effect, Some(TrialEffect::Helps), "{row:?}");
         let ratio = row.ratio.unwrap();
         assert!(
             ratio.lo <= ratio.ratio && ratio.ratio <= ratio.hi && ratio.ratio > 1.9,
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_the_noise_could_do_is_not_a_difference() {
         let noisy = [[10.0, 12.0, 15.0], [14.0, 11.0, 10.0], [10.0, 12.5, 12.0], [12.0, 11.5, 9.0]];
-        assert_eq!(judged("wall", &noisy).effect, Some(Effect::NoDifferenceShown));
+        assert_eq!(judged("wall", &noisy).effect, Some(TrialEffect::NoDifferenceShown));
         assert_eq!(judged("wall", &noisy[..1]).effect, None);
     }
 
@@ -161,8 +161,8 @@ mod tests {
     fn a_kernel_that_costs_what_being_in_between_costs_does_nothing_beyond_it() {
         let metric = RunMetric::parse("wall").unwrap();
         let (_, mut settings) = log_of(&[]);
-        let object = Kind::Kernel { copies: "libc".into(), fills: "libc".into() };
-        settings.insert(1, Setting { name: OBJECT_ALONE.into(), kind: object });
+        let object = SettingKind::Kernel { copies: "libc".into(), fills: "libc".into() };
+        settings.insert(1, TrialSetting { name: OBJECT_ALONE.into(), kind: object });
         let mut log = SampleLog::default();
         for setting in &settings {
             log.enter(&setting.name);
@@ -179,9 +179,9 @@ mod tests {
         }
         let rows = rows(&log, &settings, &metric, &mut Random::new(1)).1;
         let kernel = &rows[2];
-        assert_eq!(kernel.effect, Some(Effect::Hurts), "{kernel:?}");
+        assert_eq!(kernel.effect, Some(TrialEffect::Hurts), "{kernel:?}");
         let beyond = kernel.beyond_object.expect("it was judged against the object");
-        assert_eq!(beyond.effect, Effect::NoDifferenceShown, "{kernel:?}");
+        assert_eq!(beyond.effect, TrialEffect::NoDifferenceShown, "{kernel:?}");
         assert!(rows[0].beyond_object.is_none() && rows[1].beyond_object.is_none());
         let smallest = kernel.smallest.unwrap();
         assert!((0.03..0.1).contains(&smallest), "the floor of the noise: {smallest}");

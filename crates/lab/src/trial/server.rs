@@ -26,14 +26,14 @@ const CONNECT: Duration = Duration::from_secs(1);
 pub struct Server {
     /// The command, which must stay in the foreground.
     pub command: Vec<OsString>,
-    pub ready: Ready,
+    pub ready: ServerReady,
     /// Timeout for becoming ready.
     pub within: Duration,
 }
 
 /// The condition for being ready. It must not hold before the server is started.
 #[derive(Clone, Debug)]
-pub enum Ready {
+pub enum ServerReady {
     /// This command exits successfully.
     Command(Vec<OsString>),
     /// This port of 127.0.0.1 accepts connections.
@@ -52,11 +52,11 @@ impl Server {
         stop: &dyn Fn() -> Result<(), Cancelled>,
     ) -> Result<bool, SampleFailure> {
         let words = match &self.ready {
-            Ready::Port(port) => {
+            ServerReady::Port(port) => {
                 let address = (Ipv4Addr::LOCALHOST, *port).into();
                 return Ok(TcpStream::connect_timeout(&address, CONNECT).is_ok());
             }
-            Ready::Command(words) => words,
+            ServerReady::Command(words) => words,
         };
         let name = words.first().cloned().unwrap_or_default();
         let mut command = Command::new(&name);
@@ -90,8 +90,8 @@ impl<'s> Up<'s> {
         let name = server.name();
         if server.is_ready(server.within, runner.stop)? {
             let sign = match &server.ready {
-                Ready::Port(port) => format!("something answers at port {port}"),
-                Ready::Command(_) => "the command of --ready ends well".to_owned(),
+                ServerReady::Port(port) => format!("something answers at port {port}"),
+                ServerReady::Command(_) => "the command of --ready ends well".to_owned(),
             };
             let why = format!("{sign} before {name} was started: another server would be measured");
             return Err(why.into());

@@ -26,7 +26,7 @@ fn words(command: &[&str]) -> Vec<OsString> {
 }
 
 fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
-    run(&Trial {
+    run(&TrialJob {
         command: &words(command),
         server: setup.server.as_ref(),
         kernels: Some(&setup.kernels),
@@ -59,7 +59,7 @@ fn a_program_is_run_in_rounds_with_one_arm_twice() {
     assert_eq!((found.rounds, found.rows.len()), (3, 3));
     let runs: usize = found.rows.iter().map(|row| row.runs).sum();
     assert_eq!(runs, 12);
-    assert_eq!(found.rows[0].setting.kind, Kind::Plain);
+    assert_eq!(found.rows[0].setting.kind, SettingKind::Plain);
     assert!(found.rows[1..].iter().all(|row| row.ratio.is_some() && row.effect.is_some()));
     let reached = found.reached.unwrap();
     assert!(reached.processes >= 1 && reached.calls > 0, "{reached:?}");
@@ -113,7 +113,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         if asked.get() > 5 { Err(Cancelled) } else { Ok(()) }
     };
     let said = RefCell::new(Vec::new());
-    let ended = run(&Trial {
+    let ended = run(&TrialJob {
         command: &words(&["true"]),
         server: None,
         kernels: Some(&["simple".to_owned()]),
@@ -143,7 +143,7 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     let serve = format!("trap ': > {sign}; exit 0' TERM; echo up > {sign}; sleep 600 & wait");
     let server = Server {
         command: words(&["sh", "-c", &serve]),
-        ready: Ready::Command(words(&["test", "-s", sign])),
+        ready: ServerReady::Command(words(&["test", "-s", sign])),
         within: Duration::from_secs(30),
     };
     let setup = Setup { server: Some(server), ..Setup::default() };
@@ -164,7 +164,7 @@ fn a_server_that_does_not_come_up_is_named_with_its_words() {
         return;
     }
     let failure = |serve: &str, within| {
-        let ready = Ready::Command(words(&["false"]));
+        let ready = ServerReady::Command(words(&["false"]));
         let server = Server { command: words(&["sh", "-c", serve]), ready, within };
         let setup = Setup { server: Some(server), ..Setup::default() };
         tried(&setup, &["true"]).unwrap_err().to_string()

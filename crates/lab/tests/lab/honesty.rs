@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::
 use thalweg_core::Cancelled;
 use thalweg_lab::study::{
     result::{ClaimVerdict, StudyResult},
-    run::{Progress, RunError, Stage, run},
+    run::{RunError, RunStage, StudyProgress, run},
     settings::{SAMPLE, Settings},
     store::{self, Loaded},
 };
@@ -239,12 +239,12 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let loaded = Loaded { study: study(&text), text, path: folder.path().join("test.toml") };
     let mut left = Duration::ZERO;
-    let mut watch = |progress: &Progress<'_>| {
+    let mut watch = |progress: &StudyProgress<'_>| {
         paused.set(progress.place.is_none());
         left = progress.left;
     };
     let (program, at) = (Path::new(PROGRAM), folder.path());
-    let mut stage = Stage { program, at, stop: &stop, watch: &mut watch };
+    let mut stage = RunStage { program, at, stop: &stop, watch: &mut watch };
     let stopped = run(&[loaded], &endless, &mut stage).remove(0).unwrap_err();
     assert!(matches!(stopped, RunError::Cancelled(_)), "{stopped}");
     assert_eq!(left, Duration::MAX);

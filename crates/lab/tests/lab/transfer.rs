@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 use thalweg_core::{Kind, MECHANISMS, Role, Unfit, alias::Alias};
-use thalweg_lab::arms::{ARM_KINDS, Arm, Job};
+use thalweg_lab::arms::{ARM_KINDS, Arm, ArmJob};
 use thalweg_measure::schedule::SampleFailure;
 
 use thalweg_testing::skip;
@@ -18,7 +18,7 @@ fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Ar
     let work = ARM_KINDS.iter().find(|known| known.name() == work).unwrap();
     let studies = scratch;
     let program = Path::new(HELPER);
-    work.open(&Job { arm: "arm", with: &with, bytes, scratch, studies, program })
+    work.open(&ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program })
 }
 
 /// Everything a session does with a piece; the calls of its last sample.
@@ -182,7 +182,7 @@ fn a_helper_that_is_none_is_an_answer() {
     for (program, expected) in [("/no/such/file", "No such file"), ("/bin/false", "ended")] {
         let (program, folder) = (Path::new(program), scratch.path());
         let job =
-            Job { arm: "a", with: &with, bytes: 9, scratch: folder, studies: folder, program };
+            ArmJob { arm: "a", with: &with, bytes: 9, scratch: folder, studies: folder, program };
         let Err(unfit) = work.open(&job) else { panic!("{} is a helper", program.display()) };
         assert!(unfit.reason.contains(expected), "{unfit}");
     }

@@ -48,7 +48,7 @@ fn is_clean(folder: &Path, files: usize) -> bool {
 }
 
 /// Two folders: in a file system on disk if the temporary folder is on one, and in memory.
-fn places() -> Vec<tempfile::TempDir> {
+fn directories() -> Vec<tempfile::TempDir> {
     let memory = tempfile::tempdir_in("/dev/shm");
     [tempfile::tempdir().ok(), memory.ok()].into_iter().flatten().collect()
 }
@@ -69,7 +69,7 @@ fn a_short_copy_is_measured_for_a_short_time() {
 
 #[test]
 fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
-    for place in places() {
+    for place in directories() {
         let destination = tempfile::tempdir_in(place.path()).unwrap();
         let source = file_in(place.path(), 3 << 20);
         let sources = [source.clone()];

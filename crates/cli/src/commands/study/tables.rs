@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::{Guarantees, profile::Ratio};
 use thalweg_lab::study::{
-    file::Origin,
-    result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
+    file::ArmOrigin,
+    result::{
+        ArmResult, ClaimEvidence, ClaimResult, ClaimVerdict, Condition, RatioResult, StudyResult,
+    },
     tally::Tallies,
 };
 use thalweg_measure::load::BackgroundLoad;
@@ -156,7 +158,7 @@ fn verdict(verdict: ClaimVerdict, color: bool) -> String {
 }
 
 /// Formats a parameter and the verdict that the claim has with it.
-fn flip_text(flip: &Evidence) -> String {
+fn flip_text(flip: &ClaimEvidence) -> String {
     let word = match flip.verdict {
         ClaimVerdict::Reproduced => "holds",
         ClaimVerdict::Contradicted => "does not hold",
@@ -166,8 +168,8 @@ fn flip_text(flip: &Evidence) -> String {
     format!("- {word} with {}", flip.text)
 }
 
-fn places(result: &StudyResult) -> Vec<&Place> {
-    let mut places: Vec<&Place> = Vec::new();
+fn places(result: &StudyResult) -> Vec<&Condition> {
+    let mut places: Vec<&Condition> = Vec::new();
     let missing = result.missing.iter().map(|missing| &missing.place);
     for place in result.arms.iter().map(|arm| &arm.place).chain(missing) {
         if !places.contains(&place) {
@@ -177,7 +179,7 @@ fn places(result: &StudyResult) -> Vec<&Place> {
     places
 }
 
-fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
+fn place_text(result: &StudyResult, place: &Condition, color: bool) -> String {
     let load = if place.load == BackgroundLoad::Idle {
         String::new()
     } else {
@@ -245,7 +247,7 @@ fn uncounted(arms: &[&ArmResult]) -> BTreeMap<String, String> {
 }
 
 /// Formats every variant relative to the first: wall time, CPU time, and whether their guarantees differ.
-fn ratios(result: &StudyResult, place: &Place) -> String {
+fn ratios(result: &StudyResult, place: &Condition) -> String {
     let own: Vec<&RatioResult> =
         result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
     let Some(first) = own.first() else { return String::new() };
@@ -286,9 +288,9 @@ fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
 
 fn name(arm: &ArmResult) -> String {
     match arm.origin {
-        Origin::Published => arm.name.clone(),
-        Origin::Fair => format!("{} +", arm.name),
-        Origin::Baseline => format!("{} (baseline)", arm.name),
+        ArmOrigin::Published => arm.name.clone(),
+        ArmOrigin::Fair => format!("{} +", arm.name),
+        ArmOrigin::Baseline => format!("{} (baseline)", arm.name),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::with::{Copier, With};
+use super::with::{BulkParameters, LocalCopier};
 use crate::arms::Arm;
 use thalweg_measure::arms::bulk::{
     DestinationMemory, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
@@ -16,18 +16,22 @@ use thalweg_measure::{
 };
 
 /// A copy from A's memory to other memory of A.
-pub(super) struct Alone {
+pub(super) struct LocalCopy {
     pair: Rc<RefCell<ProcessPair>>,
     landing: DestinationMemory,
-    copier: Copier,
+    copier: LocalCopier,
     bytes: usize,
     most: u32,
-    with: With,
+    with: BulkParameters,
 }
 
-impl Alone {
+impl LocalCopy {
     /// Creates the arm without allocating large memory.
-    pub fn new(job: &PairJob<'_>, with: &With, copier: Copier) -> Result<Self, Unfit> {
+    pub fn new(
+        job: &PairJob<'_>,
+        with: &BulkParameters,
+        copier: LocalCopier,
+    ) -> Result<Self, Unfit> {
         let bytes = job.bytes;
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
         let landing = DestinationMemory::new(with.residency, bytes);
@@ -40,7 +44,7 @@ impl Alone {
         let pair = self.pair.borrow();
         let meter = SampleMeter::start();
         for number in 0..count {
-            let copied = match self.landing.place(number) {
+            let copied = match self.landing.destination(number) {
                 Some(place) => self.copier.copy(place, pair.source()),
                 None => self.landing.make().and_then(|mut made| {
                     self.copier.copy(&mut made, pair.source())?;
@@ -61,7 +65,7 @@ impl Alone {
     }
 }
 
-impl Arm for Alone {
+impl Arm for LocalCopy {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }
@@ -77,7 +81,7 @@ impl Arm for Alone {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
-        let done = Sample::sum(repeats, self.most, |count| {
+        let done = Sample::of_batches(repeats, self.most, |count| {
             let sample = self.batch(count);
             self.landing.clear();
             sample

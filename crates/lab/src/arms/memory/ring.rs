@@ -3,7 +3,7 @@
 
 use thalweg_kernels::Ready;
 
-use super::Copies;
+use super::RepeatedCopy;
 use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::scratch::room_for;
 
@@ -17,7 +17,7 @@ const LINE: usize = 64;
 const SPOILT: u8 = 0xee;
 
 /// Packets, and slots for them.
-pub struct Ring {
+pub struct CopyRing {
     kernel: Ready,
     bytes: usize,
     stride: usize,
@@ -29,7 +29,7 @@ pub struct Ring {
     count: u64,
 }
 
-impl Ring {
+impl CopyRing {
     /// Creates a ring for packets of `bytes`, over `working_set` bytes of packets and slots, with at least two
     /// batches.
     pub fn new(kernel: Ready, bytes: usize, working_set: usize) -> Self {
@@ -88,7 +88,7 @@ impl Ring {
     }
 }
 
-impl Copies for Ring {
+impl RepeatedCopy for CopyRing {
     fn allocate(&mut self) -> Result<(), String> {
         let len = self.slots * self.stride;
         room_for(2 * len)?;
@@ -129,7 +129,7 @@ mod tests {
     fn a_wrong_byte_in_a_slot_is_found() {
         let kernel =
             thalweg_kernels::by_name("libc").and_then(thalweg_kernels::Kernel::ready).unwrap();
-        let mut ring = Ring::new(kernel, 100, 4096);
+        let mut ring = CopyRing::new(kernel, 100, 4096);
         ring.allocate().unwrap();
         ring.verify().unwrap();
         let (slot, number) = (ring.at - 1, ring.count - 1);

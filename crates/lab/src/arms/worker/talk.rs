@@ -38,7 +38,7 @@ impl Talk {
     }
 
     /// Returns the id of its process group.
-    pub fn group(&self) -> u32 {
+    pub fn process_group(&self) -> u32 {
         self.process.id()
     }
 

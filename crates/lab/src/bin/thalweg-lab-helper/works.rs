@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::arms::{
-    Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known,
+    Arm, ArmJob, ArmKind, CATALOGUE, Catalogue, Probe, ProbeFinding, ProbeSpec, Spec, known,
 };
 use thalweg_measure::{
     sample::{Sample, SampleMeter},
@@ -62,7 +62,7 @@ impl ArmKind for Copy {
 struct Fault(String);
 
 impl Spec for Fault {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         if self.0 == "absent" {
             return Err(Unfit::because("it is not installed"));
         }
@@ -157,20 +157,20 @@ impl Probe for Answer {
         "answers what it is told to"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         Ok(Box::new(Told(with.clone())))
     }
 }
 
 struct Told(toml::Table);
 
-impl Look for Told {
-    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for Told {
+    fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         if let Some(reason) = self.0.get("unfit").and_then(toml::Value::as_str) {
             return Err(Unfit::because(reason));
         }
         let numbers = self.0.get("numbers").and_then(toml::Value::as_array);
         let numbers = numbers.into_iter().flatten().filter_map(toml::Value::as_float).collect();
-        Ok(Finding { numbers, text: "as told".to_owned() })
+        Ok(ProbeFinding { numbers, text: "as told".to_owned() })
     }
 }

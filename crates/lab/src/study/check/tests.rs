@@ -76,7 +76,7 @@ not_runnable = "no absolute figure can be checked"
 
 #[test]
 fn a_right_file_is_read_whole() {
-    let study = Study::parse(GOOD, &CATALOGUE).unwrap();
+    let study = StudyFile::parse(GOOD, &CATALOGUE).unwrap();
     assert_eq!((study.arms.len(), study.claims[0].checks.len()), (3, 3));
     assert!(study.claims[0].checks[0].within()[0].is_infinite());
 }
@@ -89,7 +89,7 @@ fn a_cell_adds_to_the_parameters_of_its_arms() {
         "work = \"null\"\nwith = { args = [\"a=1\"], speed = 1, more = true }",
         1,
     );
-    let study: Study = toml::from_str(&text).unwrap();
+    let study: StudyFile = toml::from_str(&text).unwrap();
     let both = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 1\n");
     assert_eq!(both(1), "args = [\"b=2\"]\nspeed = 2\n");
@@ -178,12 +178,12 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("test = \"ratio\"", "test = \"probe\"\nprobe = \"none-such\"", "claim"),
     ] {
         assert!(GOOD.contains(right), "{right}");
-        let error = Study::parse(&GOOD.replacen(right, wrong, 1), &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&GOOD.replacen(right, wrong, 1), &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{wrong}: {error}");
     }
     let probe = "[[claim.check]]\ntest = \"probe\"\nprobe = \"none-such\"\nwithin = [0.0, 1.0]\n";
     let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
-    assert!(Study::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
+    assert!(StudyFile::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
     for (rivals, words) in
         [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "no arm \"x\"")]
     {
@@ -192,7 +192,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
              cells = [\"c\"]\nwithin = [0.0, 1.1]\n"
         );
         let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &best);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{rivals}: {error}");
     }
 }
@@ -202,7 +202,7 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
     let text = GOOD
         .replacen("loads =", "with = { residency = \"fresh\", read = true }\nloads =", 1)
         .replacen("origin = \"fair\"", "with = { read = false }", 1);
-    let study: Study = toml::from_str(&text).unwrap();
+    let study: StudyFile = toml::from_str(&text).unwrap();
     let with = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(with(0), "read = true\nresidency = \"fresh\"\n");
     assert_eq!(with(1), "read = false\nresidency = \"fresh\"\n");
@@ -227,7 +227,7 @@ fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
     ] {
         let arm = format!("work = {work:?}\nwith = {{ {with} }}\norigin");
         let text = GOOD.replacen("work = \"null\"\norigin", &arm, 1);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains("arm \"b\" in cell \"c\"") && error.contains(words), "{error}");
     }
     for (probe, with, words) in [
@@ -241,7 +241,7 @@ fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
              within = [0.0, 1.0]\n"
         );
         let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &check);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{probe}: {error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Formats figures and ranges as text.
 
-use crate::study::{file::At, result::Place};
+use crate::study::{file::ClaimCondition, result::Condition};
 use thalweg_core::profile::Ratio;
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::sample::SampleMetric;
@@ -79,12 +79,12 @@ pub fn metric(metric: SampleMetric) -> &'static str {
 }
 
 /// Returns text like `zero-null 16GiB`, with the load unless it is idle.
-pub fn place(place: &Place) -> String {
+pub fn condition(place: &Condition) -> String {
     at(&place.cell, Some(&place.size), place.load)
 }
 
 /// Like [`place`], for a place named by a check.
-pub fn named(place: &At) -> String {
+pub fn named(place: &ClaimCondition) -> String {
     at(&place.cell, place.size.as_deref(), place.load)
 }
 

@@ -5,7 +5,7 @@ use crate::arms::CATALOGUE;
 
 #[test]
 fn what_is_found_in_several_cells_is_said_once() {
-    let mut told = Told::default();
+    let mut told = FoundProblems::default();
     for (cell, what) in [("a", "x"), ("b", "y"), ("c", "x")] {
         told.add(cell, what.to_owned());
     }

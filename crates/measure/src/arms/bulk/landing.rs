@@ -90,7 +90,7 @@ impl DestinationMemory {
     }
 
     /// Returns the destination of the operation with this number; `None` if the operation allocates its own.
-    pub fn place(&mut self, number: u32) -> Option<&mut [u8]> {
+    pub fn destination(&mut self, number: u32) -> Option<&mut [u8]> {
         let at = self.start(number);
         self.mapped.as_mut()?.bytes_mut()?.get_mut(at..at + self.bytes)
     }
@@ -159,7 +159,7 @@ mod tests {
                 landing.prepare(3).unwrap();
                 for number in 0..3 {
                     let byte = number as u8 + 7;
-                    if let Some(place) = landing.place(number) {
+                    if let Some(place) = landing.destination(number) {
                         let old = if residency == Residency::Fresh { 0 } else { place[0] };
                         assert_eq!((place.len(), place[4999]), (5000, old), "{round}");
                         place.fill(byte);

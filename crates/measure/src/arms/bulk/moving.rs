@@ -188,7 +188,7 @@ impl Arm for BulkArm {
         let is_new = self.terms.residency != Residency::Resident
             || self.terms.source == BulkSource::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };
-        Sample::sum(repeats, most, |count| self.batch(count)).map_err(SampleFailure::Unfit)
+        Sample::of_batches(repeats, most, |count| self.batch(count)).map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

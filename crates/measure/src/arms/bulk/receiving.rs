@@ -141,7 +141,7 @@ impl ReceiverBench {
         let receiver = receiver.as_mut().ok_or("it never met its sender")?;
         let landing = &mut self.landings[*landing];
         for number in 0..count {
-            let got = if let Some(place) = landing.place(number) {
+            let got = if let Some(place) = landing.destination(number) {
                 receiver.recv_into(place).map_err(|error| error.to_string())?
             } else {
                 let made = receiver.recv_new().map_err(|error| error.to_string())?;

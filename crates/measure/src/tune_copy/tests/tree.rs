@@ -16,7 +16,7 @@ fn tree_in(folder: &Path) -> [PathBuf; 1] {
 
 #[test]
 fn a_tree_is_measured_by_a_sample_and_its_largest_file() {
-    for place in places() {
+    for place in directories() {
         let sources = tree_in(place.path());
         let destination = tempfile::tempdir_in(place.path()).unwrap();
         let job = job(&sources, destination.path(), &|| Ok(()));

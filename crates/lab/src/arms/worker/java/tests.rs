@@ -1,12 +1,12 @@
 use super::*;
-use crate::arms::{Arm, ArmKind, tests::skip, worker::Worker};
+use crate::arms::{Arm, ArmKind, tests::skip, worker::WorkerKind};
 use thalweg_core::Unfit;
 use thalweg_measure::schedule::SampleFailure;
 
 fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
     let (with, program) = (text.parse().unwrap(), Path::new("/nowhere"));
-    Worker.open(&Job { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
+    WorkerKind.open(&ArmJob { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
 }
 
 /// `None`, counted as a skip, without the JDK.

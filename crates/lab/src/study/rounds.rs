@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
 
 use super::{
-    result::{Place, RoundSample, SessionSamples},
-    wire::{ArmRun, PlaceLog},
+    messages::{ArmRun, ConditionLog},
+    result::{Condition, RoundSample, SessionSamples},
 };
 use thalweg_measure::{
     contamination::{SampleMark, marks},
@@ -17,7 +17,7 @@ use thalweg_measure::{
 };
 
 /// An arm that has its helper processes, but not its buffers yet.
-pub struct Opened {
+pub struct OpenedArm {
     pub name: String,
     /// The arm, or the reason why it could not be opened.
     pub arm: Result<Box<dyn Arm>, Unfit>,
@@ -25,7 +25,7 @@ pub struct Opened {
 
 /// The parameters of the rounds, and the session they belong to.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RoundPace {
     pub session: usize,
     pub rounds: usize,
     /// Intended duration of a sample.
@@ -34,14 +34,14 @@ pub struct Pace {
 
 /// The reason why a group ended the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnd {
     /// An arm delivered wrong bytes.
     Wrong { arm: String, reason: String },
     /// The caller asked to stop, or the parent process no longer reads.
     Cancelled,
 }
 
-impl From<Cancelled> for Ended {
+impl From<Cancelled> for SessionEnd {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
@@ -54,14 +54,14 @@ pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancel
 /// Runs the group. Every arm is warmed up before any arm is sampled. An arm that fails is dropped with its reason.
 /// Wrong bytes end the session.
 pub fn perform(
-    place: &Place,
-    opened: Vec<Opened>,
-    (pace, random): (Pace, &mut Random),
+    place: &Condition,
+    opened: Vec<OpenedArm>,
+    (pace, random): (RoundPace, &mut Random),
     on_round: &mut OnRound<'_>,
-) -> Result<PlaceLog, Ended> {
+) -> Result<ConditionLog, SessionEnd> {
     let mut missing = Vec::new();
     let mut warm = Vec::new();
-    for Opened { name, arm } in opened {
+    for OpenedArm { name, arm } in opened {
         match arm.and_then(|mut arm| arm.warm_up().map(|()| arm)) {
             Ok(arm) => warm.push((name, SampledArm { arm, repeats: 1 })),
             Err(unfit) => missing.push((name, unfit.to_string())),
@@ -80,7 +80,9 @@ pub fn perform(
     // One round per call, so that progress can be reported in between.
     for done in 1..=pace.rounds {
         let schedule = &mut Schedule::fixed(1, &|| Ok(()), random);
-        experiment.run(schedule, lineup.clone()).map_err(|_: SampleFailure| Ended::Cancelled)?;
+        experiment
+            .run(schedule, lineup.clone())
+            .map_err(|_: SampleFailure| SessionEnd::Cancelled)?;
         let log = &experiment.log;
         let round = log.rounds.last().into_iter().flatten();
         let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
@@ -102,7 +104,7 @@ pub fn perform(
             runs.push(run);
         }
     }
-    Ok(PlaceLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
+    Ok(ConditionLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
 }
 
 /// Verifies the output, probes for shared pages, and collects the samples.
@@ -111,11 +113,11 @@ fn finish(
     log: &SampleLog,
     number: usize,
     marks: &[SampleMark],
-) -> Result<ArmRun, Ended> {
+) -> Result<ArmRun, SessionEnd> {
     let mut alias = None;
     let unchecked = log.arms[number].dropped.is_some();
     if !unchecked {
-        let wrong = |unfit: Unfit| Ended::Wrong {
+        let wrong = |unfit: Unfit| SessionEnd::Wrong {
             arm: log.arms[number].name.clone(),
             reason: unfit.to_string(),
         };
