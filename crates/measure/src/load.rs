@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::Unfit;
 
 use crate::{
-    process::{HeardLine, Process, ProcessManner, helper, say},
+    process::{GRACE, HeardLine, Process, ProcessManner, helper, say},
     processors::{self, Processors},
 };
 
@@ -49,8 +49,6 @@ const CYCLE: Duration = Duration::from_millis(40);
 const DUTY: f64 = 0.25;
 /// Bytes that the writeback load rewrites and syncs repeatedly.
 const REWRITTEN: usize = 64 << 20;
-/// Time for a load to exit before it is killed.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout for the first cycle. It is far shorter for every load, unless a disk hangs.
 const UNTIL_READY: Duration = Duration::from_secs(600);
 
@@ -82,7 +80,7 @@ impl Running {
             let path = scratch.join(format!("load-{n}"));
             let mut command = helper(program, "load");
             command.args([kind, &processors.list()]).arg(path);
-            let manner = ProcessManner { grace: PATIENCE, ..ProcessManner::HELPER };
+            let manner = ProcessManner { grace: GRACE, ..ProcessManner::HELPER };
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
             match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
                 HeardLine::Line(line) if line == READY => running.0.push(process),

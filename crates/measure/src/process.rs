@@ -18,13 +18,12 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 << 10;
-/// Time for a process to exit after it closed its output; then it is killed.
-const ENDING: Duration = Duration::from_secs(2);
-/// Interval between checks whether the process has exited, while its output is still read.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Time for a process to exit after SIGTERM, or after one end of its line was closed; then it is killed.
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How a process is started and ended.
 #[derive(Clone, Copy, Debug)]
@@ -205,9 +204,9 @@ impl Process {
         }
     }
 
-    /// Returns how the process exited, after it closed its output. If it still runs after `ENDING`, it is killed.
+    /// Returns how the process exited, after it closed its output. If it still runs after [`GRACE`], it is killed.
     pub fn ended(&mut self) -> String {
-        let status = self.wait(ENDING);
+        let status = self.wait(GRACE);
         self.hear_last_words();
         if let Some(status) = status {
             return format!("it ended ({status})");
@@ -267,7 +266,7 @@ impl Drop for Process {
         let until = Instant::now() + self.manner.grace;
         while self.wait(Duration::ZERO).is_none() {
             // Its remaining output is read; otherwise the process might block on a full pipe and never exit.
-            match self.hear(until.min(Instant::now() + BETWEEN_LOOKS)) {
+            match self.hear(until.min(Instant::now() + CANCEL_CHECK)) {
                 Ok(HeardLine::Line(_)) => {}
                 Ok(HeardLine::Silence) if Instant::now() < until => {}
                 _ => {
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn lines_go_both_ways_and_the_end_has_its_status_and_its_words() {
         let mut process =
-            script("read a; printf 'got %s\\nand\\n' $a; echo why >&2; exit 3", ENDING);
+            script("read a; printf 'got %s\\nand\\n' $a; echo why >&2; exit 3", GRACE);
         process.say("this").unwrap();
         assert_eq!(heard(&mut process), HeardLine::Line("got this".to_owned()));
         assert_eq!(heard(&mut process), HeardLine::Line("and".to_owned()));
@@ -323,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_line_longer_than_one_read_arrives_whole() {
-        let mut process = script("head -c 300000 /dev/zero | tr '\\0' x; echo; echo y", ENDING);
+        let mut process = script("head -c 300000 /dev/zero | tr '\\0' x; echo; echo y", GRACE);
         let HeardLine::Line(line) = heard(&mut process) else { panic!("no line") };
         assert_eq!(line.len(), 300_000);
         assert_eq!(heard(&mut process), HeardLine::Line("y".to_owned()));

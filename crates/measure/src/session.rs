@@ -7,15 +7,12 @@ use std::{
     process::Command,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::{
     process::{HeardLine, Process, ProcessManner, say},
     schedule::SampleFailure,
 };
-
-/// Interval between calls of the caller's stop function.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Timeouts for a kind of session.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +41,7 @@ pub fn run<A: DeserializeOwned, R>(
     let mut heard = Instant::now();
     loop {
         stop()?;
-        match process.hear(Instant::now() + LOOK)? {
+        match process.hear(Instant::now() + CANCEL_CHECK)? {
             HeardLine::Line(line) => {
                 heard = Instant::now();
                 let answer = serde_json::from_str(&line);

@@ -146,7 +146,7 @@ pub fn survey(
     run.of = planned.len() * sessions + picked.len();
     for ((ends, sink_state), ways) in &mut picked {
         let sizes = scout::sizes(&plan.sizes(ends));
-        let job = run.job(ends, (Load::Idle, *sink_state), (sizes, WantedMethods::All));
+        let job = run.job(ends, Load::Idle, *sink_state, sizes, WantedMethods::All);
         let log = run.session(&ContestJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
     }
@@ -196,8 +196,10 @@ impl<'r> SurveyRun<'r> {
     pub fn job(
         &mut self,
         ends: &EndPair,
-        (load, sink_state): (Load, SinkState),
-        (sizes, ways): (Vec<u64>, WantedMethods),
+        load: Load,
+        sink_state: SinkState,
+        sizes: Vec<u64>,
+        ways: WantedMethods,
     ) -> ContestJob {
         let left = self.plan.budget.saturating_sub(self.began.elapsed());
         let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
@@ -218,9 +220,9 @@ impl<'r> SurveyRun<'r> {
             self.random.shuffle(&mut order);
             for n in order {
                 let PlannedSurvey { survey, sizes, ways } = &mut planned[n];
-                let conditions = (survey.load, survey.sink_state);
-                let job = (sizes.clone(), WantedMethods::These(ways.clone()));
-                let job = self.job(&survey.ends, conditions, job);
+                let (load, sink_state) = (survey.load, survey.sink_state);
+                let ways = WantedMethods::These(ways.clone());
+                let job = self.job(&survey.ends, load, sink_state, sizes.clone(), ways);
                 survey.sessions.push(self.session(&job, false)?);
             }
         }

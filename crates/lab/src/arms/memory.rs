@@ -117,8 +117,10 @@ impl MemoryParameters {
             operation = operation.with_prefetch(bytes)?;
         }
         let Some(name) = &self.sizes else {
-            let place = (self.sink, self.offset);
-            return Ok(self.in_threads(|| CopyStretch::new(operation, bytes, working_set, place)));
+            let (sink, offset) = (self.sink, self.offset);
+            return Ok(
+                self.in_threads(|| CopyStretch::new(operation, bytes, working_set, sink, offset))
+            );
         };
         let draw = Draw {
             sizes: Distribution::named(name)?,

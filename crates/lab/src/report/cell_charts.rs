@@ -31,7 +31,7 @@ pub fn cell_views(scope: &Scope<'_>) -> Vec<CellView> {
     let all = CellResults::all(scope.result);
     let views = all.iter().enumerate().map(|(number, group)| {
         let id = format!("{}-c{number}", scope.id);
-        let figures = [ratios(scope, group, (&id, &published)), speed::figure(scope, group, &id)];
+        let figures = [ratios(scope, group, &id, &published), speed::figure(scope, group, &id)];
         CellView {
             cell: group.cell.to_owned(),
             load: words::load(group.load),
@@ -45,7 +45,8 @@ pub fn cell_views(scope: &Scope<'_>) -> Vec<CellView> {
 fn ratios(
     scope: &Scope<'_>,
     group: &CellResults<'_>,
-    (id, published): (&str, &PublishedRatios),
+    id: &str,
+    published: &PublishedRatios,
 ) -> Option<ReportChart> {
     if group.ratios.is_empty() {
         return None;

@@ -72,15 +72,15 @@ pub fn draw(lines: &[ForestLine], frame: &ForestFrame<'_>) -> String {
     for (value, label) in axis.ticks(7) {
         let x = axis.at(value);
         svg.line([x, TOP], [x, bottom], "grid");
-        svg.text([x, bottom + 14.0], Anchor::Middle, (&label, "tick"));
+        svg.text([x, bottom + 14.0], Anchor::Middle, &label, "tick");
     }
     svg.line([axis.at(1.0), TOP], [axis.at(1.0), bottom], "one");
-    svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (frame.axis, "axis"));
+    svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, frame.axis, "axis");
     let mut y = TOP;
     for line in lines {
         match line {
             ForestLine::Head(text) => {
-                svg.text([2.0, y + 17.0], Anchor::Start, (&short(text, 56), "head"));
+                svg.text([2.0, y + 17.0], Anchor::Start, &short(text, 56), "head");
             }
             ForestLine::Ratio(row) => row.draw(&mut svg, &axis, y),
         }
@@ -135,9 +135,9 @@ impl ForestRow {
     fn draw(&self, svg: &mut Svg, axis: &LogAxis, top: f64) {
         let [value, lo, hi] = self.value;
         let middle = top + 25.0;
-        svg.text([2.0, top + 13.0], Anchor::Start, (&short(&self.label, LABEL), "label"));
+        svg.text([2.0, top + 13.0], Anchor::Start, &short(&self.label, LABEL), "label");
         let figures = interval(value, lo, hi);
-        svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, (&figures, "value"));
+        svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, &figures, "value");
         let (left, right) = (axis.at(lo), axis.at(hi));
         svg.path(&format!("M{} {y}L{} {y}", n(left), n(right), y = n(middle)), "whisker");
         for end in [left, right] {

@@ -100,7 +100,7 @@ pub fn overview(inputs: &[ReportInput]) -> Option<Overview> {
                 id: claim.id.clone(),
                 text: claim.text.clone(),
                 published: claim.published.clone(),
-                columns: [0, 1].map(|side| column(&machines, &scope, (claim, side), &axis)),
+                columns: [0, 1].map(|side| column(&machines, &scope, claim, side, &axis)),
             };
             if claim.is_goal() { own.push(row) } else { said.push(row) }
         }
@@ -145,7 +145,8 @@ fn columns(claim: &ClaimResult) -> [Option<SeenClaim>; 2] {
 fn column(
     machines: &[ReportMachine<'_>],
     scope: &Scope<'_>,
-    (claim, side): (&ClaimResult, usize),
+    claim: &ClaimResult,
+    side: usize,
     axis: &LogAxis,
 ) -> OverviewColumn {
     let mut badges = Vec::new();

@@ -242,17 +242,17 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
 /// Flattens conditions into names and values.
 fn pairs(value: &Json) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    flatten(value, (String::new(), 0), &mut pairs);
+    flatten(value, String::new(), 0, &mut pairs);
     pairs
 }
 
-fn flatten(value: &Json, (name, depth): (String, usize), pairs: &mut Vec<(String, String)>) {
+fn flatten(value: &Json, name: String, depth: usize, pairs: &mut Vec<(String, String)>) {
     match value {
         Json::Object(map) if depth < DEEPEST => {
             for (key, value) in map {
                 let key = key.replace('_', " ");
                 let name = if name.is_empty() { key } else { format!("{name}: {key}") };
-                flatten(value, (name, depth + 1), pairs);
+                flatten(value, name, depth + 1, pairs);
             }
         }
         Json::Array(all) => {

@@ -86,12 +86,12 @@ pub fn published_ratios(study: Option<&StudyFile>) -> PublishedRatios {
                 ClaimCheck::Ratio { arms, at, metric, within, .. } => {
                     let fit = figure(claim).filter(|f| comparable(*f, *within));
                     if let (Some(size), Some(figure)) = (size_of(study, at), fit) {
-                        all.insert(joined(arms, (at, &size), *metric), figure);
+                        all.insert(joined(arms, at, &size, *metric), figure);
                     }
                 }
                 ClaimCheck::Rows { arms, at, metric, published, .. } => {
                     for (size, figure) in published {
-                        all.insert(joined(arms, (at, size), *metric), *figure);
+                        all.insert(joined(arms, at, size, *metric), *figure);
                     }
                 }
                 _ => {}
@@ -109,7 +109,7 @@ fn size_of(study: &StudyFile, at: &ClaimCondition) -> Option<String> {
     at.size.clone().or_else(only)
 }
 
-fn joined(arms: &[String; 2], (at, size): (&ClaimCondition, &str), metric: SampleMetric) -> String {
+fn joined(arms: &[String; 2], at: &ClaimCondition, size: &str, metric: SampleMetric) -> String {
     let [a, b] = arms;
     format!("{a}\n{b}\n{}\n{size}\n{}\n{metric:?}", at.cell, words::load_name(at.load))
 }

@@ -55,7 +55,7 @@ struct Panel<'g> {
 pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<ReportChart> {
     let looks = looks(scope);
     let panels = [SpeedMetric::Rate, SpeedMetric::Processor]
-        .map(|what| Panel::of(scope, group, (what, &looks)));
+        .map(|what| Panel::of(scope, group, what, &looks));
     let single = group.places.len() < 2;
     if panels.iter().all(|panel| panel.series.is_empty() && panel.limit.is_none()) {
         return None;
@@ -108,7 +108,8 @@ impl<'g> Panel<'g> {
     fn of(
         scope: &Scope<'_>,
         group: &CellResults<'g>,
-        (what, looks): (SpeedMetric, &BTreeMap<&str, usize>),
+        what: SpeedMetric,
+        looks: &BTreeMap<&str, usize>,
     ) -> Self {
         let is_limit = |name: &str| {
             group.arms.iter().any(|arm| arm.name == name && arm.origin == ArmOrigin::Baseline)
@@ -147,11 +148,11 @@ impl<'g> Panel<'g> {
         for (value, label) in up.ticks(6) {
             let y = up.at(value);
             svg.line([LEFT, y], [WIDTH - RIGHT, y], "grid");
-            svg.text([LEFT - 5.0, y + 4.0], Anchor::End, (&label, "tick"));
+            svg.text([LEFT - 5.0, y + 4.0], Anchor::End, &label, "tick");
         }
-        size_ticks(&mut svg, group, (&across, bottom));
-        svg.text([2.0, 12.0], Anchor::Start, (self.what.unit(), "head"));
-        svg.text([WIDTH / 2.0, HEIGHT - 6.0], Anchor::Middle, ("bytes of one operation", "axis"));
+        size_ticks(&mut svg, group, &across, bottom);
+        svg.text([2.0, 12.0], Anchor::Start, self.what.unit(), "head");
+        svg.text([WIDTH / 2.0, HEIGHT - 6.0], Anchor::Middle, "bytes of one operation", "axis");
         let place = |point: &SpeedPoint, value: f64| [across.at(point.bytes), up.at(value)];
         for series in &self.series {
             let lower = series.points.iter().map(|point| place(point, point.quartiles[0]));
@@ -181,11 +182,11 @@ impl<'g> Panel<'g> {
         for (value, label) in along.ticks(7) {
             let x = along.at(value);
             svg.line([x, TOP - 4.0], [x, bottom], "grid");
-            svg.text([x, bottom + 14.0], Anchor::Middle, (&label, "tick"));
+            svg.text([x, bottom + 14.0], Anchor::Middle, &label, "tick");
         }
         let size = group.places.first().map_or("", |place| place.size.as_str());
         let head = format!("{} at {size}", self.what.unit());
-        svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (&head, "axis"));
+        svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, &head, "axis");
         let limit = self.limit.as_ref().and_then(|limit| limit.points.first());
         for (row, series) in self.series.iter().enumerate() {
             let Some(point) = series.points.first() else { continue };
@@ -197,8 +198,8 @@ impl<'g> Panel<'g> {
             }
             let [left, right] = point.quartiles.map(|value| along.at(value));
             let figures = interval(point);
-            svg.text([2.0, y + 6.0], Anchor::Start, (&short(series.name, 36), "label"));
-            svg.text([WIDTH - 2.0, y + 6.0], Anchor::End, (&figures, "value"));
+            svg.text([2.0, y + 6.0], Anchor::Start, &short(series.name, 36), "label");
+            svg.text([WIDTH - 2.0, y + 6.0], Anchor::End, &figures, "value");
             svg.area([left, y + 13.0], [right, y + 21.0], &format!("spread f{}", hue(series.look)));
             let class = format!("mark f{}", hue(series.look));
             svg.mark(shape(series.look), [along.at(point.median), y + 17.0], &class);
@@ -276,7 +277,7 @@ fn limit_key(single: bool) -> String {
 }
 
 /// The ticks are the sizes of the study. A label that would touch the previous one is left out.
-fn size_ticks(svg: &mut Svg, group: &CellResults<'_>, (across, bottom): (&LogAxis, f64)) {
+fn size_ticks(svg: &mut Svg, group: &CellResults<'_>, across: &LogAxis, bottom: f64) {
     let mut free = 0.0;
     for place in &group.places {
         let x = across.at(place.bytes as f64);
@@ -284,7 +285,7 @@ fn size_ticks(svg: &mut Svg, group: &CellResults<'_>, (across, bottom): (&LogAxi
         let half = place.size.chars().count() as f64 * 3.4;
         let at = x.min(WIDTH - half - 1.0);
         if at - half >= free {
-            svg.text([at, bottom + 17.0], Anchor::Middle, (&place.size, "tick"));
+            svg.text([at, bottom + 17.0], Anchor::Middle, &place.size, "tick");
             free = at + half + 4.0;
         }
     }

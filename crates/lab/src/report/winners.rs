@@ -49,7 +49,7 @@ fn map(
     for group in groups {
         let name = format!("{}, {}", group.cell, words::load_name(group.load));
         let cells: Vec<Option<TableCell>> =
-            group.places.iter().map(|place| winner(scope, group, (place, metric))).collect();
+            group.places.iter().map(|place| winner(scope, group, place, metric)).collect();
         if cells.iter().any(Option::is_some) {
             let cells = cells
                 .into_iter()
@@ -87,7 +87,7 @@ impl<'a> Ranking<'a> {
         let arms = group.in_place(place).filter(|arm| arm.origin != ArmOrigin::Baseline);
         let arms: Vec<&ArmResult> = arms.collect();
         let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
-        let ranked = ranked(&arms, (metric, seed))?;
+        let ranked = ranked(&arms, metric, seed)?;
         let best = ranked[0];
         let others = ranked[1..].iter().map(|arm| {
             let ratio = ratio(best, arm, metric, seed);
@@ -113,7 +113,8 @@ impl<'a> Ranking<'a> {
 fn winner(
     scope: &Scope<'_>,
     group: &CellResults<'_>,
-    (place, metric): (&Condition, SampleMetric),
+    place: &Condition,
+    metric: SampleMetric,
 ) -> Option<TableCell> {
     let ranking = Ranking::of(scope, group, place, metric)?;
     let best = ranking.best;
@@ -150,7 +151,8 @@ pub fn kept(ranking: &Ranking<'_>) -> String {
 /// Orders the arms by cost, cheapest first; at least two.
 fn ranked<'a>(
     arms: &[&'a ArmResult],
-    (metric, seed): (SampleMetric, u64),
+    metric: SampleMetric,
+    seed: u64,
 ) -> Option<Vec<&'a ArmResult>> {
     let reference = *arms.first()?;
     let mut costs: Vec<(f64, &ArmResult)> = arms

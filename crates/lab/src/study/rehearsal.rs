@@ -21,7 +21,8 @@ impl Rehearsal {
     pub fn of(
         loaded: &Loaded,
         catalogue: &Catalogue,
-        (program, at): (&Path, &Path),
+        program: &Path,
+        at: &Path,
     ) -> Result<Self, String> {
         let failed = |e| format!("{}: {e}", at.display());
         let scratch = ScratchFolder::named(at, "study").map_err(failed)?;

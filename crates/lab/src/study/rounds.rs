@@ -56,7 +56,8 @@ pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancel
 pub fn perform(
     place: &Condition,
     opened: Vec<OpenedArm>,
-    (pace, random): (RoundPace, &mut Random),
+    pace: RoundPace,
+    random: &mut Random,
     on_round: &mut OnRound<'_>,
 ) -> Result<ConditionLog, SessionEnd> {
     let mut missing = Vec::new();

@@ -129,7 +129,7 @@ impl StudyRun<'_, '_> {
         let Some(ended) = self.courses[number].ended else { return Ok(()) };
         while ended.elapsed() < self.settings.pause {
             (self.stage.stop)()?;
-            self.report(number, None, (0, &[]));
+            self.report(number, None, 0, &[]);
             let rest = self.settings.pause.saturating_sub(ended.elapsed());
             thread::sleep(rest.min(Duration::from_millis(200)));
         }
@@ -169,10 +169,10 @@ impl StudyRun<'_, '_> {
             match event {
                 SessionEvent::Place { place } => {
                     self.courses[number].eta.begin_condition(place);
-                    self.report(number, Some(place), (0, &[]));
+                    self.report(number, Some(place), 0, &[]);
                 }
                 SessionEvent::Round { place, done, rates } => {
-                    self.report(number, Some(place), (done, &rates));
+                    self.report(number, Some(place), done, &rates);
                 }
                 SessionEvent::Wrong { arm, place, reason } => {
                     let at = format!("{} {} {}", place.cell, place.size, place.load.name());
@@ -193,7 +193,13 @@ impl StudyRun<'_, '_> {
     }
 
     /// Reports progress: the place, if any, its round and the throughput of each arm.
-    fn report(&mut self, number: usize, place: Option<usize>, round: (usize, &[(String, f64)])) {
+    fn report(
+        &mut self,
+        number: usize,
+        place: Option<usize>,
+        round: usize,
+        rates: &[(String, f64)],
+    ) {
         let (course, settings) = (&self.courses[number], self.settings);
         let left = self.left(course);
         let spent = self.began.elapsed().as_secs_f64();
@@ -202,8 +208,8 @@ impl StudyRun<'_, '_> {
             study: &course.loaded.study.id,
             session: [session, settings.sessions],
             place: place.and_then(|place| course.places.get(place)),
-            round: [round.0, settings.rounds],
-            rates: round.1,
+            round: [round, settings.rounds],
+            rates,
             done: spent / (spent + left.as_secs_f64()).max(1e-9),
             left,
         });

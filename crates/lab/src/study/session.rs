@@ -151,7 +151,7 @@ impl StudySession<'_> {
         let mut on_round = |done, rates| {
             tell(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)
         };
-        let log = rounds::perform(place, opened, (pace, &mut self.random), &mut on_round);
+        let log = rounds::perform(place, opened, pace, &mut self.random, &mut on_round);
         // If the load failed at an unknown time, the samples were taken under another load and cannot be used.
         let log = match load.failed() {
             Some(reason) => log.map(|_| self.nothing_of(place, &reason)),
@@ -194,7 +194,7 @@ impl StudySession<'_> {
             for (check, asked) in claim.all_checks().enumerate() {
                 let ClaimCheck::Probe { probe, with, .. } = asked else { continue };
                 let scratch = self.job.scratch.join(format!("probe-{}", found.len()));
-                let seen = self.probe(probe, with, (&claim.id, &scratch));
+                let seen = self.probe(probe, with, &claim.id, &scratch);
                 let session = ProbeSession {
                     session: self.job.session,
                     missing: seen.as_ref().err().map(ToString::to_string),
@@ -217,7 +217,8 @@ impl StudySession<'_> {
         &self,
         name: &str,
         with: &toml::Table,
-        (claim, scratch): (&str, &Path),
+        claim: &str,
+        scratch: &Path,
     ) -> Result<crate::arms::ProbeFinding, Unfit> {
         let probe = self.catalogue.probe(name);
         let probe = probe.ok_or_else(|| Unfit::because(format!("there is no probe {name}")))?;

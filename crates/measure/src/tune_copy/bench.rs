@@ -186,7 +186,8 @@ impl CopyBench {
         trial: &FirstAttempts,
         peer: Option<&Cp>,
         clock: &TuneClock,
-        (rounds, share): (f64, f64),
+        rounds: f64,
+        share: f64,
     ) -> u64 {
         let reference = trial.works[0].1;
         // Arms that are far too slow will be dropped after the grace rounds.

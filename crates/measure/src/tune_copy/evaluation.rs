@@ -65,7 +65,8 @@ impl Measured {
         mut self,
         facts: Option<&Facts>,
         request: &Request,
-        (clock, random): (TuneClock, &mut Random),
+        clock: TuneClock,
+        random: &mut Random,
     ) -> TuneResult {
         let metrics = [SampleMetric::Wall, SampleMetric::Cpu];
         let noise = metrics.map(|metric| self.log.noise(&metric, random));
@@ -76,8 +77,7 @@ impl Measured {
         let disturbed = disturbed(&self.log);
         let arms = 0..self.subjects.len();
         let arms: Vec<TunedArm> = arms.map(|arm| self.arm(arm, facts, noise, random)).collect();
-        let cells =
-            facts.map(|facts| self.cells(&arms, (facts, noise), random)).unwrap_or_default();
+        let cells = facts.map(|facts| self.cells(&arms, facts, noise, random)).unwrap_or_default();
         let profile = Profile { cells, ..Profile::new() };
         let plan = facts.map(|facts| Plan::make(facts, request, Some(&profile)));
         let chosen = plan.as_ref().and_then(Plan::chosen).filter(|v| v.evidence.is_some());
@@ -170,7 +170,8 @@ impl Measured {
     fn cells(
         &self,
         arms: &[TunedArm],
-        (facts, noise): (&Facts, f64),
+        facts: &Facts,
+        noise: f64,
         random: &mut Random,
     ) -> Vec<Cell> {
         let options = [&facts.source, &facts.sink].map(EndFacts::options);

@@ -44,7 +44,7 @@ pub(super) fn tune_file(
     clock.shorten(trial.seconds_for(bench.len));
     let peer = bench.find_peer(job);
     let rounds = FIRST_ROUNDS as f64;
-    let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
+    let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, rounds, FIRST_SHARE);
     let slice = Slice::make(&bench.source, bytes, &bench.folder, job.stop)?;
     let place = bench.whole(job, &slice.source, bytes)?;
     let starts = RefCell::default();
@@ -82,7 +82,7 @@ pub(super) fn tune_file(
         conditions,
         unavailable,
     };
-    Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
+    Ok(measured.result(Some(&bench.facts), &request, clock, &mut random))
 }
 
 struct FileTuning<'r, 'j> {

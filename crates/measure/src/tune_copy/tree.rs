@@ -2,7 +2,7 @@
 //! -r`, on a sample of the tree's files.
 
 use std::{cell::RefCell, fs, num::NonZero, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, Request, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
@@ -58,19 +58,7 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     if let Some(large) = &large {
         large.teach(&mut profile, &mut request);
     }
-    let options = CopyOptions {
-        recursive: true,
-        target: Target::Exact,
-        preserve: job.options.preserve,
-        sparse: job.options.sparse,
-        reflink: job.options.reflink,
-        inplace: job.options.inplace,
-        direct: job.options.direct,
-        needs: Guarantees { durable: false, ..job.needs },
-        profile: Some(Arc::new(profile)),
-        request: request.clone(),
-        ..CopyOptions::default()
-    };
+    let options = sample_options(job, profile, request.clone());
     let threads = threads(job.options.jobs);
     let folder = ScratchFolder::inside(job.destination).map_err(TuneError::io(job.destination))?;
     let [sample, copied, empty] = ["sample", "copy", "empty"].map(|name| folder.file(name));
@@ -129,22 +117,44 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
         reference: 0,
         cp: without_peer.map_or_else(|| cp.clone(), |unfit| Err(unfit.reason)),
         starts: starts.take(),
-        slice: SliceFacts {
-            bytes: sampled.bytes,
-            files: sampled.files,
-            of: None,
-            placement: Placement::Sample,
-            holes: false,
-        },
+        slice: slice_facts(&sampled),
         conditions,
         unavailable: Vec::new(),
     };
-    let mut result = measured.result(None, &request, (clock, &mut random));
+    let mut result = measured.result(None, &request, clock, &mut random);
     result.jobs = threads_to_take(&result.log, &threads, result.noise, &mut random);
     if let Some(large) = large {
         result.take_choice_of(large);
     }
     Ok(result)
+}
+
+/// Returns the options of a copy of the sample. They differ from the requested ones only in the destination and in
+/// durability.
+fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        target: Target::Exact,
+        preserve: job.options.preserve,
+        sparse: job.options.sparse,
+        reflink: job.options.reflink,
+        inplace: job.options.inplace,
+        direct: job.options.direct,
+        needs: Guarantees { durable: false, ..job.needs },
+        profile: Some(Arc::new(profile)),
+        request,
+        ..CopyOptions::default()
+    }
+}
+
+fn slice_facts(sampled: &SampledFiles) -> SliceFacts {
+    SliceFacts {
+        bytes: sampled.bytes,
+        files: sampled.files,
+        of: None,
+        placement: Placement::Sample,
+        holes: false,
+    }
 }
 
 fn threads(asked_for: usize) -> Vec<usize> {

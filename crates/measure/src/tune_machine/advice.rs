@@ -72,7 +72,7 @@ pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<TuneAdvice> {
     let line = |(of, name): (Of, &str)| {
         let own = conditions.iter().filter(|(keys, _, _)| kind(keys) == of);
         let bands: Vec<Vec<Advised>> = own
-            .filter_map(|(keys, load, state)| pair(profile, keys, (*load, *state), prefer))
+            .filter_map(|(keys, load, state)| pair(profile, keys, *load, *state, prefer))
             .collect();
         let text = match text(&bands) {
             text if text.is_empty() => format!("not measured here: the default ({})", how(name)),
@@ -123,7 +123,8 @@ fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
 fn pair(
     profile: &Profile,
     keys: &EndKeys,
-    (load, sink_state): (Load, SinkState),
+    load: Load,
+    sink_state: SinkState,
     prefer: Prefer,
 ) -> Option<Vec<Advised>> {
     let asked = AskedMethod { size: 1, needs: Guarantees::COPIED, prefer, load, sink_state };
@@ -139,7 +140,7 @@ fn pair(
     let mut least = 0;
     for (upto, way) in bands(profile, keys, asked) {
         let sizes = cells.iter().map(|cell| cell.size).filter(|size| (least..=upto).contains(size));
-        let share = share(&cells, sizes.collect(), (&way, default), prefer);
+        let share = share(&cells, sizes.collect(), &way, default, prefer);
         least = upto.saturating_add(1);
         let (way, upto) = (share.map(|_| way), (upto < u64::MAX).then_some(upto));
         if let Some(last) = advised.last_mut().filter(|last| last.way == way) {
@@ -158,7 +159,8 @@ fn pair(
 fn share(
     cells: &[&Cell],
     sizes: Vec<u64>,
-    (way, default): (&TunedMethod, &str),
+    way: &TunedMethod,
+    default: &str,
     prefer: Prefer,
 ) -> Option<[f64; 2]> {
     let mut shares = Vec::new();

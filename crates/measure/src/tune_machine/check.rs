@@ -55,7 +55,8 @@ pub fn are_possible(ends: &EndPair) -> Result<(), String> {
 /// Measures at sizes between those of the grid, and evaluates the planner's choices with `profile`.
 pub fn check(
     plan: &SurveyPlan<'_>,
-    (profile, prefer): (&Profile, Prefer),
+    profile: &Profile,
+    prefer: Prefer,
     runner: &mut dyn Runner,
     told: &mut dyn FnMut(&SurveyProgress<'_>),
 ) -> Result<SurveyCheck, Cancelled> {

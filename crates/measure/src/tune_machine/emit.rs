@@ -121,7 +121,7 @@ pub(super) fn bands(
         match bands.last_mut() {
             Some((upto, last)) if *last == way => *upto = *size,
             Some((upto, last)) => {
-                *upto = last_size_of(last, (sizes[n - 1], *size), &at);
+                *upto = last_size_of(last, sizes[n - 1], *size, &at);
                 bands.push((*size, way));
             }
             None => bands.push((*size, way)),
@@ -142,7 +142,8 @@ pub(super) fn bands(
 /// Finds by bisection the last size, between two measured ones, at which the planner chooses `way`.
 fn last_size_of(
     way: &TunedMethod,
-    (mut low, mut high): (u64, u64),
+    mut low: u64,
+    mut high: u64,
     at: &dyn Fn(u64) -> Option<TunedMethod>,
 ) -> u64 {
     while high - low > 1 {

@@ -65,7 +65,8 @@ impl PairSurvey {
     pub(super) fn costs(
         &self,
         size: u64,
-        (way, other): (&TunedMethod, &TunedMethod),
+        way: &TunedMethod,
+        other: &TunedMethod,
         metric: SampleMetric,
     ) -> Vec<(Costs, Costs)> {
         let both = self.with(size, way).filter_map(|(log, arm)| {
@@ -79,13 +80,14 @@ impl PairSurvey {
     pub fn ratio(
         &self,
         size: u64,
-        pair: (&TunedMethod, &TunedMethod),
+        way: &TunedMethod,
+        other: &TunedMethod,
         metric: SampleMetric,
     ) -> Option<Ratio> {
-        if pair.0 == pair.1 {
+        if way == other {
             return Some(Ratio::ONE);
         }
-        let sessions = self.costs(size, pair, metric).into_iter();
+        let sessions = self.costs(size, way, other, metric).into_iter();
         let sessions: Vec<Vec<f64>> = sessions.map(|(way, other)| way.against(&other)).collect();
         ratio_of_sessions(&sessions, &mut resampling(size))
     }
@@ -106,10 +108,9 @@ impl PairSurvey {
             let Some(reference) = ways.first().cloned() else { continue };
             let noise = self.noise(size, SampleMetric::Wall);
             for way in ways {
-                let pair = (&way, &reference);
                 let (Some(wall), Some(cpu)) = (
-                    self.ratio(size, pair, SampleMetric::Wall),
-                    self.ratio(size, pair, SampleMetric::Cpu),
+                    self.ratio(size, &way, &reference, SampleMetric::Wall),
+                    self.ratio(size, &way, &reference, SampleMetric::Cpu),
                 ) else {
                     continue;
                 };

@@ -87,7 +87,7 @@ pub fn regrets(survey: &PairSurvey, profile: &Profile, prefer: Prefer) -> Vec<Re
     let of = |needs: Guarantees| {
         let (mut points, mut unscored) = (Vec::new(), Vec::new());
         for size in survey.sizes() {
-            match point(survey, profile, (size, needs, prefer)) {
+            match point(survey, profile, size, needs, prefer) {
                 Some(point) => points.push(point),
                 None => unscored.push(size),
             }
@@ -127,7 +127,9 @@ fn summed(survey: &PairSurvey, needs: Guarantees, points: Vec<RegretPoint>) -> R
 fn point(
     survey: &PairSurvey,
     profile: &Profile,
-    (size, needs, prefer): (u64, Guarantees, Prefer),
+    size: u64,
+    needs: Guarantees,
+    prefer: Prefer,
 ) -> Option<RegretPoint> {
     let (load, sink_state) = (survey.load, survey.sink_state);
     let asked = AskedMethod { size, needs, prefer, load, sink_state };
@@ -135,7 +137,7 @@ fn point(
     let chosen = keys.contest().choice(profile, keys, &asked)?;
     let ways = survey.ways(size);
     let reference = ways.first()?;
-    let of = |way: &TunedMethod| halves(&survey.costs(size, (way, reference), metric_of(prefer)));
+    let of = |way: &TunedMethod| halves(&survey.costs(size, way, reference, metric_of(prefer)));
     let contest = survey.ends.contest();
     let kept = ways.iter().filter(|way| contest.keeps(&survey.ends, way, needs));
     let costs: Vec<(TunedMethod, [f64; 2])> =

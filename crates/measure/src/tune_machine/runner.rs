@@ -58,7 +58,7 @@ pub struct Spawned {
     pub assumes_idle: bool,
 }
 
-/// Time for a cancelled session to remove its files and exit.
+/// Time for a cancelled session to remove its files and exit; large files need longer than other processes get.
 const GRACE: Duration = Duration::from_secs(10);
 /// Allowed overrun factor: a session always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;

@@ -52,7 +52,7 @@ impl SurveySession<'_> {
                 continue;
             }
             place.resize(size).map_err(failed)?;
-            let done = self.size(place.as_ref(), &mut ways, (size, share), &mut random, answer)?;
+            let done = self.size(place.as_ref(), &mut ways, size, share, &mut random, answer)?;
             shares.learn(n, done);
         }
         Ok(())
@@ -64,7 +64,8 @@ impl SurveySession<'_> {
         &self,
         place: &dyn Arena,
         ways: &mut Vec<TunedMethod>,
-        (size, share): (u64, TimeShare),
+        size: u64,
+        share: TimeShare,
         random: &mut Random,
         answer: &mut dyn FnMut(SurveyLine),
     ) -> Result<Duration, SampleFailure> {
@@ -101,7 +102,7 @@ impl SurveySession<'_> {
         // Two rounds always run, even if the trials have used up the time.
         let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
         let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);
-        let log = self.rounds((&took_part, arms), until, random)?;
+        let log = self.rounds(&took_part, arms, until, random)?;
         for (arm, way) in took_part.iter().enumerate().filter(|(arm, _)| log.arms[*arm].failed) {
             let reason = log.arms[arm].dropped.clone().unwrap_or_default();
             answer(SurveyLine::Unfit { way: way.clone(), reason });
@@ -118,7 +119,8 @@ impl SurveySession<'_> {
 
     fn rounds(
         &self,
-        (ways, arms): (&[TunedMethod], Vec<SampledArm<'_>>),
+        ways: &[TunedMethod],
+        arms: Vec<SampledArm<'_>>,
         until: Duration,
         random: &mut Random,
     ) -> Result<SampleLog, SampleFailure> {

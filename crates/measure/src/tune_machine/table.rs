@@ -101,7 +101,7 @@ fn row(survey: &PairSurvey, asked: &AskedMethod, winner: TunedMethod) -> SurveyR
     let keeps = |way: &TunedMethod| survey.ends.contest().keeps(&survey.ends, way, asked.needs);
     let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
     let ratios = others
-        .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
+        .filter_map(|other| Some((survey.ratio(size, &winner, other, metric)?, other.clone())));
     // The fastest of the others is the one with the largest ratio of the winner to it.
     let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
     let noise = survey.noise(size, metric);

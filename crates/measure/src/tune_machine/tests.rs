@@ -355,7 +355,7 @@ fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
         survey(&plan, &mut runner, &mut |_| ()).unwrap();
         let measured = states(&runner.jobs);
         runner.jobs.clear();
-        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        check::check(&plan, &Profile::new(), Prefer::Wall, &mut runner, &mut |_| ()).unwrap();
         assert_eq!(states(&runner.jobs), measured, "{depth:?} {pair}");
         assert_eq!(measured[1], pair == "pipe:file" && depth == Depth::Standard);
     }
@@ -372,7 +372,7 @@ fn the_largest_size_is_measured_last_and_checked_up_to_where_there_is_much_time(
         survey(&plan, &mut runner, &mut |_| ()).unwrap();
         assert!(runner.jobs.iter().all(|job| job.sizes.last() == Some(&most)));
         runner.jobs.clear();
-        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        check::check(&plan, &Profile::new(), Prefer::Wall, &mut runner, &mut |_| ()).unwrap();
         let sizes = &runner.jobs[0].sizes;
         assert!(sizes.is_sorted() && (most / 4..most).contains(sizes.last().unwrap()), "{sizes:?}");
     }

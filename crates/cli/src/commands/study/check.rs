@@ -51,7 +51,7 @@ pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
 fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, Failure> {
     let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
     let at = args.at.clone().unwrap_or_else(scratch);
-    let found = Rehearsal::of(loaded, &CATALOGUE, (&program, &at));
+    let found = Rehearsal::of(loaded, &CATALOGUE, &program, &at);
     let found = found.map_err(|reason| Failure::new(Exit::Failed, reason))?;
     let (study, path) = (&loaded.study, loaded.path.display());
     for missing in &found.missing {

@@ -188,7 +188,7 @@ fn regret(args: &TuneArgs, plan: &SurveyPlan<'_>, saved: &Saved) -> Result<Exit,
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
     let bar = bar(args.json);
     let watch = &mut |progress: &SurveyProgress<'_>| show(&bar, progress);
-    let checked = check(plan, (profile, prefer), &mut sessions(args.assume_idle), watch);
+    let checked = check(plan, profile, prefer, &mut sessions(args.assume_idle), watch);
     bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 let content = ByteContent::named(words.get(2).map_or("", String::as_str))?;
                 let at = number(&words, 3)?;
                 say("go")?;
-                let wrong = looked_at(&from, &mut buffer, (content, at, bytes))?;
+                let wrong = looked_at(&from, &mut buffer, content, at, bytes)?;
                 say(&wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))?;
             }
             other => return Err(format!("told to {other:?}: it is take or look")),

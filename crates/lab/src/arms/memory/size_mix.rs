@@ -143,7 +143,8 @@ impl SizeMix {
     fn look(
         &self,
         one: MixedCopy,
-        (sources, sinks): (&[u8], &[u8]),
+        sources: &[u8],
+        sinks: &[u8],
         answer: u64,
     ) -> Result<(), String> {
         let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
@@ -227,7 +228,7 @@ impl RepeatedCopy for SizeMix {
                 let around = around(one, sinks.len());
                 sinks[around].fill(SPOILT);
                 let answer = once(&mut own.operation, one, sources, sinks);
-                own.look(one, (sources, sinks), answer)?;
+                own.look(one, sources, sinks, answer)?;
             }
             Ok(())
         };
@@ -294,9 +295,9 @@ mod tests {
             let looked = |own: &mut SizeMix, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks.fill(SPOILT);
                 let answer = once(&mut own.operation, one, sources, sinks);
-                own.look(one, (sources, sinks), answer).unwrap();
+                own.look(one, sources, sinks, answer).unwrap();
                 sinks[at] ^= 1;
-                own.look(one, (sources, sinks), answer)
+                own.look(one, sources, sinks, answer)
             };
             assert!(made.with_memory(looked).unwrap().unwrap_err().contains(what));
         }

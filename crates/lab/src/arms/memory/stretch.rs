@@ -37,7 +37,8 @@ impl CopyStretch {
         operation: Operation,
         bytes: usize,
         working_set: usize,
-        (kind, offset): (SinkPosition, usize),
+        kind: SinkPosition,
+        offset: usize,
     ) -> Self {
         let (stride, working_set) = match kind {
             SinkPosition::Fresh => (bytes.next_multiple_of(PAGE), 2 * FRESH),
@@ -74,12 +75,7 @@ impl CopyStretch {
     }
 
     /// Checks that the pair's sink has the right content, and that nothing next to it was written.
-    fn look(
-        &self,
-        (pair, answer): (usize, u64),
-        sources: &[u8],
-        sinks: &[u8],
-    ) -> Result<(), String> {
+    fn look(&self, pair: usize, answer: u64, sources: &[u8], sinks: &[u8]) -> Result<(), String> {
         let (from, to) = (self.source(pair), self.lead + pair * self.stride);
         let end = to + self.bytes;
         self.operation.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
@@ -131,8 +127,8 @@ impl RepeatedCopy for CopyStretch {
         let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
             sinks.fill(SPOILT);
             (0..own.pairs.min(MOST_VERIFIED)).try_for_each(|_| {
-                let done = own.turn(sources, sinks);
-                own.look(done, sources, sinks)
+                let (pair, answer) = own.turn(sources, sinks);
+                own.look(pair, answer, sources, sinks)
             })
         };
         self.verified(all)
@@ -154,7 +150,7 @@ mod tests {
     #[test]
     fn a_wrong_byte_in_the_sink_or_beside_it_is_found() {
         let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
-        let mut stretch = CopyStretch::new(operation, 100, 4096, (SinkPosition::Line, 5));
+        let mut stretch = CopyStretch::new(operation, 100, 4096, SinkPosition::Line, 5);
         stretch.allocate().unwrap();
         stretch.verify().unwrap();
         let start = stretch.lead + stretch.stride;
@@ -163,9 +159,9 @@ mod tests {
         {
             let looked = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks[at] ^= 1;
-                let wrong = own.look((1, 0), sources, sinks);
+                let wrong = own.look(1, 0, sources, sinks);
                 sinks[at] ^= 1;
-                own.look((1, 0), sources, sinks).unwrap();
+                own.look(1, 0, sources, sinks).unwrap();
                 wrong
             };
             assert!(stretch.with_memory(looked).unwrap().unwrap_err().contains(what));
@@ -181,14 +177,14 @@ mod tests {
             (SinkPosition::Alias, 1, 1),
             (SinkPosition::Fresh, 0, 0),
         ] {
-            let mut stretch = CopyStretch::new(operation, 300, 8192, (kind, offset));
+            let mut stretch = CopyStretch::new(operation, 300, 8192, kind, offset);
             stretch.allocate().unwrap();
             let place = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 (sinks.as_ptr().addr() + own.lead).wrapping_sub(sources.as_ptr().addr()) % PAGE
             };
             assert_eq!(stretch.with_memory(place), Some(apart), "{kind:?}");
         }
-        let mut edge = CopyStretch::new(operation, 300, 0, (SinkPosition::PageEdge, 0));
+        let mut edge = CopyStretch::new(operation, 300, 0, SinkPosition::PageEdge, 0);
         edge.allocate().unwrap();
         let ends = |_: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
             [sources, sinks].map(|bytes| bytes.as_ptr_range().end.addr() % PAGE)
@@ -199,7 +195,7 @@ mod tests {
     #[test]
     fn fresh_sinks_are_used_once_between_two_renewals() {
         let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
-        let mut fresh = CopyStretch::new(operation, 16 << 20, 0, (SinkPosition::Fresh, 0));
+        let mut fresh = CopyStretch::new(operation, 16 << 20, 0, SinkPosition::Fresh, 0);
         fresh.allocate().unwrap();
         assert_eq!((fresh.at_a_stretch(), fresh.is_fresh()), (2, true));
         fresh.renew().unwrap();

@@ -7,12 +7,10 @@ use std::{
 use thalweg_core::Unfit;
 
 use super::reply::shown;
-use thalweg_measure::process::{HeardLine, Process, ProcessManner};
+use thalweg_measure::process::{GRACE, HeardLine, Process, ProcessManner};
 
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;
-/// Time to exit before the worker is killed.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// A running program in its own process group, so that its helpers are ended with it.
 pub struct Talk {

@@ -49,15 +49,10 @@ pub fn check(
             );
             let where_ = words::named(&ClaimCondition { load: BackgroundLoad::Idle, ..at.clone() });
             let text = of(note.as_ref(), &what, &where_);
-            vec![judged(
-                text,
-                load_ratio(board, arm, (at, *loads), *metric),
-                *within,
-                board.noise(),
-            )]
+            vec![judged(text, load_ratio(board, arm, at, *loads, *metric), *within, board.noise())]
         }
         ClaimCheck::Rows { arms, at, metric, published, within, note } => {
-            rows(board, (arms, at, *metric), published, *within, note.as_ref())
+            rows(board, arms, at, *metric, published, *within, note.as_ref())
         }
         ClaimCheck::Everywhere { arms, cells, metric, within, note } => {
             vec![everywhere(board, (arms, cells, *metric), *within, note.as_ref())]
@@ -81,7 +76,7 @@ pub fn check(
             vec![rank_correlation(board, ranked, *metric, (text, *within))]
         }
         ClaimCheck::Probe { probe, with, within, note } => {
-            let found = board.probe((claim, number), probe, with);
+            let found = board.probe(claim, number, probe, with);
             let text = note
                 .as_ref()
                 .map_or_else(|| format!("probe {probe}"), |note| format!("{note} (probe {probe})"));
@@ -93,7 +88,9 @@ pub fn check(
 /// Evaluates the rows of a published table separately. The text names the rows that the run left out.
 fn rows(
     board: &StudyMeasurements<'_>,
-    (arms, at, metric): (&[String; 2], &ClaimCondition, SampleMetric),
+    arms: &[String; 2],
+    at: &ClaimCondition,
+    metric: SampleMetric,
     published: &BTreeMap<String, f64>,
     within: [f64; 2],
     note: Option<&String>,
@@ -136,7 +133,8 @@ fn mean_ratio(
 fn load_ratio(
     board: &StudyMeasurements<'_>,
     arm: &str,
-    (at, loads): (&ClaimCondition, [BackgroundLoad; 2]),
+    at: &ClaimCondition,
+    loads: [BackgroundLoad; 2],
     metric: SampleMetric,
 ) -> Result<RatioFigure, Absent> {
     let under = |load| board.condition(&ClaimCondition { load, ..at.clone() });

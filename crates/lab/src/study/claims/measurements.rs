@@ -182,7 +182,8 @@ impl<'b> StudyMeasurements<'b> {
     /// number of the check in older results.
     pub fn probe(
         &self,
-        (claim, number): (&str, usize),
+        claim: &str,
+        number: usize,
         name: &str,
         with: &toml::Table,
     ) -> Option<&'b ProbeResult> {

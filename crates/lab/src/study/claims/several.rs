@@ -71,8 +71,10 @@ pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Ju
 /// Returns text like `it is at least 2 in 3 of 4 places`, with the number of places that the run left out.
 fn in_places(
     board: &StudyMeasurements<'_>,
-    (holds, all): (usize, usize),
-    (within, cells): ([f64; 2], &[String]),
+    holds: usize,
+    all: usize,
+    within: [f64; 2],
+    cells: &[String],
 ) -> String {
     let left_out = left_out(board, cells, None);
     format!("it is {} in {holds} of {all} places{left_out}", words::range(within))
@@ -83,7 +85,9 @@ fn in_places(
 fn at_one(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
-    (within, note, nothing): ([f64; 2], Option<&String>, &str),
+    within: [f64; 2],
+    note: Option<&String>,
+    nothing: &str,
     pick: impl for<'f, 'b> FnOnce(
         &'f [(&'b Condition, RatioFigure)],
     ) -> Option<&'f (&'b Condition, RatioFigure)>,
@@ -99,7 +103,7 @@ fn at_one(
         side(figure, within, board.noise()) == Reproduced
     };
     let holds = found.iter().filter(holds).count();
-    decisive.why = in_places(board, (holds, found.len()), (within, of_arms.1));
+    decisive.why = in_places(board, holds, found.len(), within, of_arms.1);
     decisive.of = found.len();
     (decisive, absent)
 }
@@ -128,7 +132,7 @@ pub(super) fn everywhere(
     };
     let badness =
         |one: &(&Condition, RatioFigure)| badness(one, side(&one.1, within, board.noise()));
-    let (mut worst, absent) = at_one(board, of_arms, (within, note, "everywhere"), |found| {
+    let (mut worst, absent) = at_one(board, of_arms, within, note, "everywhere", |found| {
         found.iter().max_by(|a, b| {
             let (a, b) = (badness(a), badness(b));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -150,7 +154,7 @@ pub(super) fn somewhere(
     within: [f64; 2],
     note: Option<&String>,
 ) -> JudgedCheck {
-    let (mut best, absent) = at_one(board, of_arms, (within, note, "nowhere"), |found| {
+    let (mut best, absent) = at_one(board, of_arms, within, note, "nowhere", |found| {
         let joint = |one: &(&Condition, RatioFigure)| {
             let joint = one.1.one_of(found.len());
             (rank(side(&joint, within, board.noise())), rank(side(&one.1, within, board.noise())))

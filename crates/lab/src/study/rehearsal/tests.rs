@@ -23,7 +23,7 @@ fn rehearsed(folder: &Path, arm: &str, probe: &str) -> Rehearsal {
     let path = folder.join("t.toml");
     fs::write(&path, text).unwrap();
     let loaded = Loaded::read(&path, &CATALOGUE).unwrap();
-    Rehearsal::of(&loaded, &CATALOGUE, (Path::new("thalweg"), folder)).unwrap()
+    Rehearsal::of(&loaded, &CATALOGUE, Path::new("thalweg"), folder).unwrap()
 }
 
 const ARM: &str = "work = \"null\"";

@@ -67,7 +67,7 @@ impl BulkArm {
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         let before = tally::calls();
         let meter = SampleMeter::start();
-        let sent = send(sender, pair.source(), &mut self.loans, (count, self.terms.source));
+        let sent = send(sender, pair.source(), &mut self.loans, count, self.terms.source);
         let waits = self.terms.reads && sent.is_ok();
         let read = if waits { pair.far.hear_only("read") } else { Ok(()) };
         let mut sample = meter.stop(self.bytes as u64 * u64::from(count));
@@ -117,7 +117,7 @@ impl BulkArm {
         let mut pair = self.pair.borrow_mut();
         pair.far.begin(&format!("look {} {at}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
-        let sent = send(sender, pair.source(), &mut self.loans, (1, self.terms.source));
+        let sent = send(sender, pair.source(), &mut self.loans, 1, self.terms.source);
         drop(pair);
         self.settle(sent)?;
         if let Some(place) = self.pair.borrow_mut().verdict()? {
@@ -152,7 +152,8 @@ fn send(
     sender: &mut Sender,
     source: &[u8],
     loans: &mut Vec<Loan>,
-    (count, from): (u32, BulkSource),
+    count: u32,
+    from: BulkSource,
 ) -> Result<(), Unfit> {
     let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
     for _ in 0..count {

@@ -12,10 +12,7 @@ use thalweg_sys::{
 };
 
 use super::started;
-use crate::schedule::SampleFailure;
-
-/// Time for a process to exit after SIGTERM; then it is killed.
-const GRACE: Duration = Duration::from_secs(1);
+use crate::{process::GRACE, schedule::SampleFailure};
 
 /// Waits for a child to exit. A child that exceeds the limit, or runs when the caller asks to stop, is ended.
 pub fn wait(

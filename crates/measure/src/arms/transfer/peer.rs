@@ -6,10 +6,10 @@ use std::{
     os::fd::OwnedFd,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
-    time::Duration,
 };
 use thalweg_core::{
     Kind, Unfit,
+    cadence::CANCEL_CHECK,
     scratch::{self, Sockets},
 };
 use thalweg_sys::{Errno, io as calls};
@@ -22,7 +22,6 @@ use crate::{
 
 /// The usual read size of programs that read a stream, and the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The kind of stream between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +109,7 @@ impl StreamPeer {
     /// Waits until the thread has finished its request.
     pub fn wait(&self, stop: &StopCheck<'_>) -> Result<(), SampleFailure> {
         loop {
-            match self.answers.recv_timeout(BETWEEN_LOOKS) {
+            match self.answers.recv_timeout(CANCEL_CHECK) {
                 Ok(done) => return Ok(done?),
                 Err(RecvTimeoutError::Timeout) => stop()?,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -141,7 +140,7 @@ fn drain(far: &OwnedFd, buffer: &mut [u8], order: PeerOrder) -> Result<(), Strin
     if !order.checking {
         return take(far, buffer, total, |_, _| ());
     }
-    match looked_at(far, buffer, (ByteContent::Pattern, 0, total))? {
+    match looked_at(far, buffer, ByteContent::Pattern, 0, total)? {
         None => Ok(()),
         Some(place) => Err(format!("delivered a wrong byte at {place}")),
     }
@@ -186,7 +185,9 @@ pub fn take(
 pub fn looked_at(
     from: &OwnedFd,
     buffer: &mut [u8],
-    (content, at, bytes): (ByteContent, u64, u64),
+    content: ByteContent,
+    at: u64,
+    bytes: u64,
 ) -> Result<Option<u64>, String> {
     let mut wrong = None;
     take(from, buffer, bytes, |place, arrived| {
