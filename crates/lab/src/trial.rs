@@ -186,7 +186,7 @@ fn tunables(
     if let Tunables::These(settings) = &trial.tunables {
         return settings.clone();
     }
-    let loader = program.loader.as_deref().ok_or_else(|| "there is no loader".to_owned());
+    let loader = program.loader.as_deref().ok_or_else(|| "the program has no loader".to_owned());
     loader.and_then(tunables::usual).unwrap_or_else(|reason| {
         left_out.push(LeftOutSetting { name: "glibc's thresholds".to_owned(), reason });
         Vec::new()
@@ -200,7 +200,7 @@ struct JudgedRunner<'t> {
 }
 
 impl JudgedRunner<'_> {
-    /// Runs once. The sample's `told` is the value of the metric.
+    /// Runs once. The sample's `told` holds the value of the metric.
     fn once(&self, setting: &TrialSetting, counted: bool) -> Result<Ran, SampleFailure> {
         let mut ran = self.runner.once(setting, counted)?;
         ran.sample.told = self.metric.of(&ran).map_err(|why| {

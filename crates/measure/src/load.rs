@@ -111,7 +111,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         "busy" => |_| be_busy(1.0),
         "quarter" => |_| be_busy(DUTY),
         "writeback" => rewrite,
-        _ => return Err(format!("there is no load {kind:?}")),
+        _ => return Err(format!("unknown load {kind:?}")),
     };
     let watch = thread::Builder::new().spawn(|| {
         let mut rest = Vec::new();

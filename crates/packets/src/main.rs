@@ -57,7 +57,7 @@ struct Arguments {
     /// Packets in a sample
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
-    /// Rounds; in each, every kernel takes one sample, in an order drawn anew
+    /// Rounds; in each, every kernel takes one sample, in a new random order
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,

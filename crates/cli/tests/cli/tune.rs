@@ -222,7 +222,7 @@ fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
     let scratch = with_files();
     for (pair, reason) in [
         ("teleport:file", "no kind of end"),
-        ("file", "no pair of ends"),
+        ("file", "not a pair of ends"),
         ("file:file@nowhere", "nowhere: not a folder"),
         ("pipe:tcp@files", "no file to lie in it"),
         ("process:pipe", "at both ends or at none"),

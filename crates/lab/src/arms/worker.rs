@@ -83,7 +83,7 @@ impl WorkerParameters {
         };
         let kind = with.kind();
         if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
-            return refuse("cflags and pkg_config are for a C source, and it is none");
+            return refuse("cflags and pkg_config need a C source");
         }
         let for_java = with.jdk.is_some() || !with.java_args.is_empty();
         if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {

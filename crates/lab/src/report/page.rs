@@ -265,7 +265,7 @@ fn flatten(value: &Json, name: String, depth: usize, pairs: &mut Vec<(String, St
 
 fn plain(value: &Json) -> String {
     match value {
-        Json::Null => "not told".to_owned(),
+        Json::Null => "unknown".to_owned(),
         Json::String(text) => text.clone(),
         Json::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
         other => other.to_string(),

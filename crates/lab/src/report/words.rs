@@ -180,7 +180,7 @@ pub fn machine(result: &StudyResult) -> String {
     let kernel = text("kernel").map(|kernel| format!("Linux {kernel}"));
     let cores = text("cores").map(|cores| format!("{cores} cores"));
     let known: Vec<String> = [text("cpu"), cores, kernel].into_iter().flatten().collect();
-    if known.is_empty() { "not told".to_owned() } else { known.join(", ") }
+    if known.is_empty() { "unknown".to_owned() } else { known.join(", ") }
 }
 
 #[cfg(test)]

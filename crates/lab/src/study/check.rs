@@ -324,7 +324,7 @@ fn is_blank(reason: Option<&str>) -> bool {
 
 fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {
     if lo.is_nan() || hi.is_nan() || lo > hi {
-        return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
+        return Err(format!("[{lo}, {hi}] is not a range: the lower end comes first"));
     }
     Ok(())
 }
@@ -346,7 +346,7 @@ fn odd_text(value: &toml::Value) -> Option<String> {
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    format!("there is no {what} {name:?}; there is {known}")
+    format!("unknown {what} {name:?}; known: {known}")
 }
 
 fn distinct<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<(), String> {

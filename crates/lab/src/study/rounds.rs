@@ -134,7 +134,7 @@ fn finish(
         words.insert(0, "promises a copy of its own, but shares pages".to_owned());
     }
     if unchecked {
-        words.insert(0, "failed under way: nobody looked at its bytes".to_owned());
+        words.insert(0, "failed during the rounds: its bytes were not verified".to_owned());
     }
     let doubt = arm.doubt();
     words.extend(doubt.clone());

@@ -67,7 +67,9 @@ impl StudySession<'_> {
                     let place = self.job.places[number].clone();
                     return tell(&SessionEvent::Wrong { arm, place, reason });
                 }
-                Err(SessionEnd::Cancelled) => return Err("nobody listens".to_owned()),
+                Err(SessionEnd::Cancelled) => {
+                    return Err("the parent process no longer reads".to_owned());
+                }
             }
         }
         let places = logs.into_iter().flatten().collect();
@@ -177,7 +179,7 @@ impl StudySession<'_> {
                 return Err(Unfit::because("the study does not describe it"));
             };
             let work = self.catalogue.arm_kind(&arm.work);
-            let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
+            let work = work.ok_or_else(|| Unfit::because("unknown work"))?;
             // Each arm gets its own directory, so that two arms of one work cannot use the same file.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));
@@ -221,7 +223,7 @@ impl StudySession<'_> {
         scratch: &Path,
     ) -> Result<crate::arms::ProbeFinding, Unfit> {
         let probe = self.catalogue.probe(name);
-        let probe = probe.ok_or_else(|| Unfit::because(format!("there is no probe {name}")))?;
+        let probe = probe.ok_or_else(|| Unfit::because(format!("unknown probe {name}")))?;
         fs::create_dir(scratch)
             .map_err(|e| Unfit::because(format!("{}: {e}", scratch.display())))?;
         probe.run(&self.job(claim, with, 0, scratch))

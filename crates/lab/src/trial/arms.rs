@@ -144,7 +144,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
             Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!("{name} cannot be a part of itself"));
             }
-            None => return Err(format!("its bands name {name}, which is no kernel of this build")),
+            None => return Err(format!("its bands name the unknown kernel {name}")),
             Some((_, is_available)) if !is_available() => {
                 return Err(format!("its bands name {name}, which this processor cannot run"));
             }

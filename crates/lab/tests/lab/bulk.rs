@@ -101,7 +101,7 @@ fn what_is_no_arm_no_size_or_no_helper_is_a_reason() {
     let refused = |program: &str, with: &str, bytes| {
         open_by(program, with, bytes, scratch.path()).err().unwrap().reason
     };
-    assert!(refused(PROGRAM, "arm = 'rong'", 1).contains("there is no arm"));
+    assert!(refused(PROGRAM, "arm = 'rong'", 1).contains("unknown arm"));
     assert!(refused(PROGRAM, "arm = 'ring'", 0).contains("0 bytes"));
     assert!(refused("/no/such", "arm = 'ring'", 1).contains("/no/such"));
     let ended = refused("/bin/true", "arm = 'ring'", 1);

@@ -213,7 +213,7 @@ fn samples_whose_bytes_nobody_looked_at_are_kept_marked_and_decide_nothing() {
     let fails = result.arms.iter().find(|arm| arm.name == "fails").unwrap();
     let taken: usize = fails.sessions.iter().map(|session| session.samples.len()).sum();
     assert!(taken > 0 && fails.marked == taken, "{} of {taken}", fails.marked);
-    let marks = fails.sessions.iter().all(|s| s.marks[0].contains("nobody looked at its bytes"));
+    let marks = fails.sessions.iter().all(|s| s.marks[0].contains("its bytes were not verified"));
     assert!(marks && fails.sessions.iter().all(|s| s.unchecked), "{:?}", fails.sessions[0].marks);
     assert!(result.ratios.is_empty(), "{:?}", result.ratios);
     let claim = &result.claims[0];

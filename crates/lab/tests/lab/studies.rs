@@ -48,9 +48,9 @@ fn every_study_parses_and_numbers_its_claims_without_a_gap() {
 const MISTAKES: &[&str] = &[
     "parameters of",
     "unknown parameter",
-    "no mechanism",
+    "unknown mechanism",
     "no knob",
-    "there is no arm",
+    "unknown arm",
     "serves no",
     "100MB/s",
     "no such parameter",

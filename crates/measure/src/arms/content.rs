@@ -39,7 +39,7 @@ impl ByteContent {
         [Self::Zeros, Self::Pattern]
             .into_iter()
             .find(|content| content.name() == name)
-            .ok_or_else(|| format!("there is no content {name:?}"))
+            .ok_or_else(|| format!("unknown content {name:?}"))
     }
 
     /// Returns at most `PIECE` bytes, starting at position `at`.

@@ -32,7 +32,7 @@ impl Far {
     }
 
     pub fn say(&mut self, line: &str) -> Result<(), Unfit> {
-        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be told: {e}")))
+        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be reached: {e}")))
     }
 
     /// Reads the next line. A line `no REASON` becomes an error.
@@ -44,7 +44,7 @@ impl Far {
             },
             Ok(HeardLine::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
             Ok(HeardLine::End) => Err(self.gone()),
-            Err(reason) => Err(self.odd(&format!("what is no answer: {reason}"))),
+            Err(reason) => Err(self.odd(&format!("something unreadable: {reason}"))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tunes the copy of a tree: first its largest file, then the whole copy with one thread and with many, against `cp
 //! -r`, on a sample of the tree's files.
 
-use std::{cell::RefCell, fs, num::NonZero, sync::Arc, time::Duration};
+use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
 use thalweg_core::{Guarantees, MECHANISMS, Profile, Request, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
@@ -67,20 +67,8 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     let runner = CommandRunner::of_copies(&outputs, job.stop);
     let site = CpSite { runner, empty: &empty, copy: &copied };
     let cp = find_peer(job, &site);
-    let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
-    // Rounds with one arm twice. Warm-up includes verification, so it counts twice.
-    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
-    let began = clock;
-    let mut enough = |sampled: &SampledFiles, all: Duration| {
-        let one = sampled.written.as_secs_f64() * COPY_AND_REMOVE;
-        clock = began;
-        clock.shorten(seconds_for(&walk, &lengths, sampled));
-        one * samples >= clock.left().as_secs_f64() || all >= job.budget.mul_f64(GATHER_SHARE)
-    };
-    let sampled = gather(&walk.picked, &sample, &mut enough, job.stop)?;
-    if sampled.files == 0 {
-        return Err(TuneError::not_tunable("none of its files can be read"));
-    }
+    let arms = threads.len() + usize::from(cp.is_ok());
+    let sampled = gather_for(job, &walk, &lengths, arms, &mut clock, &sample)?;
     let place = SampleTree {
         sample: sample.clone(),
         copy: copied.clone(),
@@ -145,6 +133,33 @@ fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> Copy
         request,
         ..CopyOptions::default()
     }
+}
+
+/// Copies files into the sample until the remaining time is just enough to measure all arms with it. Shortens the clock
+/// to the time that writing all files would take.
+fn gather_for(
+    job: &TuneJob<'_>,
+    walk: &Walk,
+    lengths: &[u64],
+    arms: usize,
+    clock: &mut TuneClock,
+    sample: &Path,
+) -> Result<SampledFiles, TuneError> {
+    let arms = arms as f64;
+    // Rounds with one arm twice. Warm-up includes verification, so it counts twice.
+    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
+    let began = *clock;
+    let mut enough = |sampled: &SampledFiles, all: Duration| {
+        let one = sampled.written.as_secs_f64() * COPY_AND_REMOVE;
+        *clock = began;
+        clock.shorten(seconds_for(walk, lengths, sampled));
+        one * samples >= clock.left().as_secs_f64() || all >= job.budget.mul_f64(GATHER_SHARE)
+    };
+    let sampled = gather(&walk.picked, sample, &mut enough, job.stop)?;
+    if sampled.files == 0 {
+        return Err(TuneError::not_tunable("none of its files can be read"));
+    }
+    Ok(sampled)
 }
 
 fn slice_facts(sampled: &SampledFiles) -> SliceFacts {

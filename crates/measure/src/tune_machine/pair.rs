@@ -219,12 +219,12 @@ impl FromStr for EndPair {
         };
         let Some((source, sink)) = kinds.split_once(':') else {
             return Err(format!(
-                "'{text}' is no pair of ends (examples: file:file@DIR, file:tcp, memory:memory)"
+                "'{text}' is not a pair of ends (examples: file:file@DIR, file:tcp, memory:memory)"
             ));
         };
         let two = source == "file" && sink == "file";
         let mut names = match folders {
-            Some("") => return Err(format!("'{text}': there is no folder after the @")),
+            Some("") => return Err(format!("'{text}': the directory after the @ is missing")),
             Some(folders) if two && !PathBuf::from(folders).is_dir() => {
                 folders.rsplit_once(',').map_or(vec![folders], |(from, to)| vec![from, to])
             }
@@ -345,7 +345,7 @@ mod tests {
         assert!(reason("file").contains("file:file@DIR"));
         assert!(reason("file:teleport").contains("'teleport' is no kind of end"));
         assert!(reason("pipe:tcp@/tmp").contains("no file to lie in it"));
-        assert!(reason("file:pipe@").contains("no folder after the @"));
+        assert!(reason("file:pipe@").contains("directory after the @"));
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
         assert!(reason("").contains("no pair"));

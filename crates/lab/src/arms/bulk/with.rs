@@ -92,7 +92,7 @@ impl BulkParameters {
                     let all: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
                     let all = all.join(", ");
                     let also = "auto, one-memcpy, vmsplice-memcpy";
-                    Unfit::because(format!("there is no arm {name:?}; there is {all}, {also}"))
+                    Unfit::because(format!("unknown arm {name:?}; known: {all}, {also}"))
                 })?;
                 let knobs: Vec<&str> = arm.info().knobs.iter().map(|knob| knob.name).collect();
                 only(&knobs).map(|()| BulkMethod::Arm(arm))
@@ -144,7 +144,7 @@ mod tests {
     fn parameters_that_make_no_sense_are_named() {
         for (text, reason) in [
             ("", "parameters of bulk"),
-            ("arm = 'rong'", "no arm \"rong\""),
+            ("arm = 'rong'", "unknown arm \"rong\""),
             ("arm = 'auto'\ntuning = { slot = 1 }", "no knob"),
             ("arm = 'ring'\ntuning = { chunk = 1 }", "no knob"),
             ("arm = 'ring'\ntuning = { slot = 'big' }", "parameters of bulk"),

@@ -18,7 +18,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, rate] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH RATE"));
     };
-    let rate: u64 = rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is no number")?;
+    let rate: u64 =
+        rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is not a positive number")?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let into = open(path.as_str(), flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))?;
     let mut chunk = vec![0; AT_ONCE as usize];

@@ -229,7 +229,7 @@ fn hash(name: &str) -> Result<ReadyHash, String> {
 
 fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {
     let all: Vec<&str> = all.collect();
-    format!("there is no {what} {name:?} on this architecture; there is {}", all.join(", "))
+    format!("unknown {what} {name:?}; known on this architecture: {}", all.join(", "))
 }
 
 fn cannot_run(name: &str) -> String {

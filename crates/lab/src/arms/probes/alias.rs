@@ -63,7 +63,7 @@ impl AliasParameters {
     /// Returns the mechanism, and its guarantees between these ends.
     fn mechanism(&self) -> Result<(&'static dyn Mechanism, Pair), Unfit> {
         let name = &self.mechanism;
-        let unknown = || Unfit::because(format!("probe alias: there is no mechanism {name:?}"));
+        let unknown = || Unfit::because(format!("probe alias: unknown mechanism {name:?}"));
         let mechanism = mechanisms::by_name(name).ok_or_else(unknown)?;
         let (source, sink) = (self.source.kind(), self.sink.kind());
         let pair = mechanism.info().pair(source, sink).filter(|pair| applies(**pair));

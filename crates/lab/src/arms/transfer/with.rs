@@ -114,7 +114,9 @@ impl TransferParameters {
         let mechanism = mechanisms::by_name(name);
         let mechanism = mechanism.filter(|m| m.info().role != Role::Harness);
         let Some(mechanism) = mechanism else {
-            return Err(Unfit::because(format!("there is no mechanism {name:?}: thalweg list")));
+            return Err(Unfit::because(format!(
+                "unknown mechanism {name:?}; `thalweg list` has them"
+            )));
         };
         let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
         knobs::only(name, &self.tuning, &known)?;
@@ -228,8 +230,8 @@ mod tests {
         assert_eq!(tuning, Tuning::of("buffer", 16 << 20));
         assert_eq!(touching(mechanism, &tuning), 16 << 20);
         let wrong = [
-            ("mechanism = 'teleport'", "no mechanism"),
-            ("mechanism = 'null'", "no mechanism"),
+            ("mechanism = 'teleport'", "unknown mechanism"),
+            ("mechanism = 'null'", "unknown mechanism"),
             (
                 "mechanism = 'splice'\ntuning = { buffer = 1 }",
                 "no knob \"buffer\"; it has [\"pipe\"]",

@@ -56,7 +56,7 @@ impl Talk {
         if let Some(early) = self.process.unasked() {
             return Err(format!("it had spoken unasked: {}", shown(&early)));
         }
-        self.process.say(order).map_err(|e| format!("it cannot be told: {e}"))?;
+        self.process.say(order).map_err(|e| format!("it cannot be reached: {e}"))?;
         match self.process.hear(Instant::now() + self.patience)? {
             HeardLine::Line(line) => Ok(line),
             HeardLine::End => Err(self.process.ended()),

@@ -154,7 +154,7 @@ impl Probe for Answer {
     }
 
     fn summary(&self) -> &'static str {
-        "answers what it is told to"
+        "returns the configured answer"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
@@ -171,6 +171,6 @@ impl ProbeSpec for Told {
         }
         let numbers = self.0.get("numbers").and_then(toml::Value::as_array);
         let numbers = numbers.into_iter().flatten().filter_map(toml::Value::as_float).collect();
-        Ok(ProbeFinding { numbers, text: "as told".to_owned() })
+        Ok(ProbeFinding { numbers, text: "as configured".to_owned() })
     }
 }

@@ -102,7 +102,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("id = \"900\"", "id = \"all\"", "make an id"),
         ("title = \"harness\"", "title = \"harness\\u001b[31m\"", "no control characters"),
         ("runs = 1", "\"ru\\u0007ns\" = 1", "no control characters"),
-        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is no work \"nul\""),
+        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "unknown work \"nul\""),
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
             "arms = [\"a\", \"b\", \"x\"]\n[[arm]]",
@@ -158,9 +158,9 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "[[claim.flip]]",
             "[[claim.wider]]\ntest = \"ratio\"\narms = [\"a\", \"x\"]\nat = { cell = \"c\", size = \"64KiB\" }\n\
              within = [0.0, 1.0]\n[[claim.flip]]",
-            "there is no arm \"x\"",
+            "unknown arm \"x\"",
         ),
-        ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "there is no cell \"z\""),
+        ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "unknown cell \"z\""),
         ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
         ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),
         ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
@@ -170,7 +170,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "text = \"a program\"\narms = [\"a\"]",
             "text = \"a program\"\narms = [\"x\"]",
-            "item \"a program\": there is no arm \"x\"",
+            "item \"a program\": unknown arm \"x\"",
         ),
         ("absent = \"nobody has it\"", "", "the reason why it is absent"),
         ("summary =", "sumary =", "sumary"),
@@ -185,7 +185,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
     let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
     assert!(StudyFile::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
     for (rivals, words) in
-        [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "no arm \"x\"")]
+        [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "unknown arm \"x\"")]
     {
         let best = format!(
             "[[claim.check]]\ntest = \"against-best\"\narm = \"a\"\nrivals = {rivals}\n\
@@ -212,14 +212,14 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
 fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
     let ends = "source = 'zero', sink = 'null'";
     for (work, with, words) in [
-        ("transfer", format!("mechanism = 'splcie', {ends}"), "no mechanism \"splcie\""),
+        ("transfer", format!("mechanism = 'splcie', {ends}"), "unknown mechanism \"splcie\""),
         ("transfer", format!("mechanism = 'splice', {ends}, pip = 1"), "pip"),
         ("transfer", format!("mechanism = 'splice', {ends}, tuning = {{ pip = 1 }}"), "no knob"),
         ("transfer", format!("mechanism = 'reflink', {ends}"), "serves no"),
         ("memory", "kernel = 'libc', residncy = 'l1'".to_owned(), "residncy"),
         ("memory", "kernel = 'libc', residency = 'l1', sizes = 'all'".to_owned(), "memcpy-fleet"),
         ("memory", "kernel = 'libc', residency = 'l9'".to_owned(), "l9"),
-        ("bulk", "arm = 'rong'".to_owned(), "no arm \"rong\""),
+        ("bulk", "arm = 'rong'".to_owned(), "unknown arm \"rong\""),
         ("program", "command = ['cp', '{source}', '{snik}']".to_owned(), "no {sink}"),
         ("worker", "program = 'x.c', cflag = ['-O3']".to_owned(), "cflag"),
         ("worker", "program = 'x.py', cflags = ['-O3']".to_owned(), "it is none"),

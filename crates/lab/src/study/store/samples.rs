@@ -94,7 +94,7 @@ pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
     while !rest.is_empty() {
         number += 1;
         let line = SampleLine::take(&mut rest);
-        let wrong = || format!("line {number} is no sample of this result");
+        let wrong = || format!("line {number} is not a sample of this result");
         let key = line.key().ok_or_else(wrong)?;
         let &(arm, session) = at.get(&key).ok_or_else(wrong)?;
         let taken = line.sample(columns).ok_or_else(wrong)?;

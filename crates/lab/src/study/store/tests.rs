@@ -180,7 +180,7 @@ fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their
     refused(Some(b"study,arm\n"));
     let other = samples::csv(std::slice::from_ref(&result)).replacen("test,", "test,another ", 2);
     let error = refused(Some(&results::compressed(&other).unwrap()));
-    assert!(error.contains("line 2 is no sample of this result"), "{error}");
+    assert!(error.contains("line 2 is not a sample of this result"), "{error}");
     refused(None);
 }
 

@@ -21,7 +21,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let [path, bytes] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
     };
-    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is no number"))?;
+    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is not a number"))?;
     let landings = Residency::ALL.map(|residency| DestinationMemory::new(residency, bytes));
     let address = Address::at(path);
     let mut bench = ReceiverBench { address, bytes, landings, seats: Vec::new(), looked: None };
@@ -70,14 +70,14 @@ impl ReceiverBench {
                 self.landings[landing].clear();
                 Ok(Ok(()))
             }
-            other => Err(format!("told to {other:?}: it is join, take, look or again")),
+            other => Err(format!("unknown command {other:?}: join, take, look or again")),
         }
     }
 
     fn join(&mut self, words: &[String]) -> Result<SenderAnswer, String> {
         let name = words.get(1).map_or("", String::as_str);
         let landing = Residency::ALL.iter().position(|residency| residency.name() == name);
-        let landing = landing.ok_or_else(|| format!("there is no residency {name:?}"))?;
+        let landing = landing.ok_or_else(|| format!("unknown residency {name:?}"))?;
         let reads = number(words, 2)? != 0;
         let link = match Link::connect(&self.address) {
             Ok(link) => link,
@@ -160,7 +160,7 @@ impl ReceiverBench {
     }
 
     fn landing_of(&self, seat: usize) -> Result<usize, String> {
-        let seat = self.seats.get(seat).ok_or_else(|| format!("there is no sender {seat}"))?;
+        let seat = self.seats.get(seat).ok_or_else(|| format!("unknown sender {seat}"))?;
         Ok(seat.landing)
     }
 }

@@ -47,7 +47,9 @@ impl RunMetric {
             _ => match text.strip_prefix("regex:") {
                 Some(pattern) => MeasuredValue::Printed(read_pattern(pattern)?),
                 None => {
-                    return Err(format!("'{text}' is none of wall, cpu, maxrss and regex:PATTERN"));
+                    return Err(format!(
+                        "unknown metric '{text}'; known: wall, cpu, maxrss, regex:PATTERN"
+                    ));
                 }
             },
         };
@@ -133,7 +135,7 @@ fn printed(pattern: &Regex, out: &str, err: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
         Ok(_) => Err(format!("it printed '{number}', and ratios need a number above 0")),
-        Err(_) => Err(format!("'{}' found '{number}', which is no number", pattern.as_str())),
+        Err(_) => Err(format!("'{}' found '{number}', which is not a number", pattern.as_str())),
     }
 }
 
@@ -162,7 +164,9 @@ mod tests {
         assert!(
             read("([0-9]+) requests", "none", "").unwrap_err().contains("nothing that matches")
         );
-        assert!(read("x=(.*)", "x=fast", "").unwrap_err().contains("'fast', which is no number"));
+        assert!(
+            read("x=(.*)", "x=fast", "").unwrap_err().contains("'fast', which is not a number")
+        );
         assert!(read("x=(.*)", "x=0", "").unwrap_err().contains("above 0"));
         assert!(read("x=(.*)", "x=inf", "").unwrap_err().contains("above 0"));
         assert!(read("x=(.*)|y", "y", "").unwrap_err().contains("no number"));
