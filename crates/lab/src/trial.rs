@@ -200,10 +200,10 @@ struct JudgedRunner<'t> {
 }
 
 impl JudgedRunner<'_> {
-    /// Runs once. The sample's `told` holds the value of the metric.
+    /// Runs once. The sample's `reported` holds the value of the metric.
     fn once(&self, setting: &TrialSetting, counted: bool) -> Result<Ran, SampleFailure> {
         let mut ran = self.runner.once(setting, counted)?;
-        ran.sample.told = self.metric.of(&ran).map_err(|why| {
+        ran.sample.reported = self.metric.of(&ran).map_err(|why| {
             let name = self.runner.command[0].display();
             format!("{name}: {why}")
         })?;

@@ -188,7 +188,7 @@ impl Arm for CommandArm<'_> {
         (self.compare.stop)()?;
         self.beside("prepare", &self.contender.prepare)?;
         let mut ran = self.runner.once(&mut command(&self.contender.words))?;
-        ran.sample.told = self
+        ran.sample.reported = self
             .compare
             .metric
             .of(&ran)

@@ -141,7 +141,7 @@ fn rewrite(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut file = File::create(path).map_err(failed)?;
     let mut block = vec![1_u8; 1 << 20];
-    let mut told = false;
+    let mut is_ready = false;
     loop {
         file.rewind().map_err(failed)?;
         for _ in 0..REWRITTEN / block.len() {
@@ -149,9 +149,9 @@ fn rewrite(path: &Path) -> Result<(), String> {
         }
         file.sync_data().map_err(failed)?;
         block[0] = block[0].wrapping_add(1);
-        if !told {
+        if !is_ready {
             say(READY)?;
-            told = true;
+            is_ready = true;
         }
     }
 }

@@ -54,8 +54,8 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "is_none")]
     pub stolen_ticks: u64,
     /// A number reported by the work itself, in its own unit; 0 if it reported none.
-    #[serde(default, skip_serializing_if = "tells_nothing")]
-    pub told: f64,
+    #[serde(default, rename = "told", skip_serializing_if = "is_zero")]
+    pub reported: f64,
     /// Pages that became dirty during the sample, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dirtied_pages: u64,
@@ -104,7 +104,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
-fn tells_nothing(number: &f64) -> bool {
+fn is_zero(number: &f64) -> bool {
     *number == 0.0
 }
 

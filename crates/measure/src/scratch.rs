@@ -68,8 +68,8 @@ pub fn remove(path: &Path) {
 /// Returns `$XDG_CACHE_HOME/thalweg/PURPOSE`, or a directory below `~/.cache`. `None` if it cannot be created or
 /// another user can write to it, because programs in it are executed.
 pub fn cache(purpose: &str) -> Option<PathBuf> {
-    let told = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")))?;
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     let folder = base.join("thalweg").join(purpose);
     make_directory(&folder).ok()?;
     Some(folder)

@@ -74,7 +74,7 @@ pub fn job<J: DeserializeOwned>() -> Result<J, String> {
 }
 
 /// Session side: sends one answer.
-pub fn tell(answer: &impl Serialize) -> Result<(), String> {
+pub fn report(answer: &impl Serialize) -> Result<(), String> {
     say(&serde_json::to_string(answer).map_err(|e| e.to_string())?)
 }
 

@@ -132,9 +132,9 @@ impl SurveyResult {
 pub fn survey(
     plan: &SurveyPlan<'_>,
     runner: &mut dyn Runner,
-    told: &mut dyn FnMut(&SurveyProgress<'_>),
+    report: &mut dyn FnMut(&SurveyProgress<'_>),
 ) -> Result<SurveyResult, Cancelled> {
-    let mut run = SurveyRun::new(plan, runner, told);
+    let mut run = SurveyRun::new(plan, runner, report);
     let mut planned = plan.surveys(|ends| (plan.sizes(ends), Vec::new()));
     let mut picked: BTreeMap<(EndPair, SinkState), Vec<TunedMethod>> = BTreeMap::new();
     for PlannedSurvey { survey, .. } in
@@ -171,7 +171,7 @@ pub fn survey(
 pub struct SurveyRun<'r> {
     plan: &'r SurveyPlan<'r>,
     runner: &'r mut dyn Runner,
-    told: &'r mut dyn FnMut(&SurveyProgress<'_>),
+    report: &'r mut dyn FnMut(&SurveyProgress<'_>),
     began: Instant,
     done: usize,
     /// The total number of sessions.
@@ -186,11 +186,11 @@ impl<'r> SurveyRun<'r> {
     pub fn new(
         plan: &'r SurveyPlan<'r>,
         runner: &'r mut dyn Runner,
-        told: &'r mut dyn FnMut(&SurveyProgress<'_>),
+        report: &'r mut dyn FnMut(&SurveyProgress<'_>),
     ) -> Self {
         let (began, random) = (Instant::now(), Random::new(plan.seed));
         let look = runner.busy();
-        Self { plan, runner, told, began, done: 0, of: 1, random, troubles: Vec::new(), look }
+        Self { plan, runner, report, began, done: 0, of: 1, random, troubles: Vec::new(), look }
     }
 
     pub fn job(
@@ -230,7 +230,7 @@ impl<'r> SurveyRun<'r> {
     }
 
     pub fn session(&mut self, job: &ContestJob, scouting: bool) -> Result<ContestLog, Cancelled> {
-        (self.told)(&SurveyProgress {
+        (self.report)(&SurveyProgress {
             done: self.done,
             of: self.of,
             ends: &job.ends,

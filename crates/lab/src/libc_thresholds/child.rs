@@ -41,7 +41,7 @@ pub fn main(words: &[String]) -> Result<(), String> {
         let bytes = usize::try_from(size).map_err(|_| format!("{size} bytes are too many"))?;
         Ok(Sample { wall: timed(libc, bytes)?, bytes: size, ..Sample::default() })
     });
-    session::tell(&samples.into_iter().collect::<Result<Vec<Sample>, String>>()?)
+    session::report(&samples.into_iter().collect::<Result<Vec<Sample>, String>>()?)
 }
 
 fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {

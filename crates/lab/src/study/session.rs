@@ -20,7 +20,7 @@ use thalweg_measure::{
     processors::{self, Processors},
 };
 use thalweg_measure::{
-    session::{self, tell},
+    session::{self, report},
     stats::{Random, median},
 };
 
@@ -56,7 +56,7 @@ impl StudySession<'_> {
         self.random.shuffle(&mut order);
         let mut logs: Vec<Option<ConditionLog>> = vec![None; order.len()];
         for number in order {
-            tell(&SessionEvent::Place { place: number })?;
+            report(&SessionEvent::Place { place: number })?;
             let began = Instant::now();
             match self.measure_condition(number) {
                 Ok(log) => {
@@ -65,7 +65,7 @@ impl StudySession<'_> {
                 }
                 Err(SessionEnd::Wrong { arm, reason }) => {
                     let place = self.job.places[number].clone();
-                    return tell(&SessionEvent::Wrong { arm, place, reason });
+                    return report(&SessionEvent::Wrong { arm, place, reason });
                 }
                 Err(SessionEnd::Cancelled) => {
                     return Err("the parent process no longer reads".to_owned());
@@ -75,7 +75,7 @@ impl StudySession<'_> {
         let places = logs.into_iter().flatten().collect();
         let probes = self.probes();
         let log = SessionLog { session: self.job.session, null_seconds, places, probes };
-        tell(&SessionEvent::Done { log })
+        report(&SessionEvent::Done { log })
     }
 
     /// Measures the overhead of the harness: the median wall time of samples that do nothing.
@@ -151,7 +151,7 @@ impl StudySession<'_> {
             sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
         };
         let mut on_round = |done, rates| {
-            tell(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)
+            report(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)
         };
         let log = rounds::perform(place, opened, pace, &mut self.random, &mut on_round);
         // If the load failed at an unknown time, the samples were taken under another load and cannot be used.

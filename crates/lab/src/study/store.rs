@@ -113,8 +113,8 @@ impl Loaded {
 /// directory, the installed directory next to the binary, the studies embedded in the binary. The error names all of
 /// them.
 pub fn studies_folder() -> Result<PathBuf, String> {
-    if let Some(told) = std::env::var_os("THALWEG_STUDIES").filter(|told| !told.is_empty()) {
-        return Ok(PathBuf::from(told));
+    if let Some(folder) = std::env::var_os("THALWEG_STUDIES").filter(|name| !name.is_empty()) {
+        return Ok(PathBuf::from(folder));
     }
     let installed = std::env::current_exe().ok().and_then(|exe| {
         let prefix = exe.parent()?.parent()?;

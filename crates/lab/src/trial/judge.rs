@@ -80,7 +80,7 @@ pub fn rows(
         settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| TrialRow {
             setting: setting.clone(),
             runs: log.samples(arm).count(),
-            value: log.spread(arm, |sample| sample.told),
+            value: log.spread(arm, |sample| sample.reported),
             ratio: shown.map(|shown| metric.ratio_of_values(shown.ratio)),
             effect: shown.map(|shown| shown.word().into()),
             smallest: shown.map(|shown| shown.smallest()),
@@ -120,7 +120,7 @@ mod tests {
         for values in rounds {
             // The reference twice in each.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
-                let sample = Sample { told: *value, ..Sample::default() };
+                let sample = Sample { reported: *value, ..Sample::default() };
                 LogEntry { arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
@@ -172,7 +172,7 @@ mod tests {
             let entries = values.iter().enumerate().map(|(place, (arm, value))| {
                 // Not exactly the same in any two rounds.
                 let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
-                let sample = Sample { told, ..Sample::default() };
+                let sample = Sample { reported: told, ..Sample::default() };
                 LogEntry { arm: *arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());

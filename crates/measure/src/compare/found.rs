@@ -172,7 +172,7 @@ impl FigureKind<'_> {
     fn value(&self, sample: &Sample) -> f64 {
         match self {
             Self::Time(metric) => metric.of(sample),
-            Self::Told(_) => sample.told,
+            Self::Told(_) => sample.reported,
         }
     }
 }

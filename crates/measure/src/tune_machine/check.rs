@@ -58,10 +58,10 @@ pub fn check(
     profile: &Profile,
     prefer: Prefer,
     runner: &mut dyn Runner,
-    told: &mut dyn FnMut(&SurveyProgress<'_>),
+    report: &mut dyn FnMut(&SurveyProgress<'_>),
 ) -> Result<SurveyCheck, Cancelled> {
     let mut draw = Random::new(plan.seed);
-    let mut run = SurveyRun::new(plan, runner, told);
+    let mut run = SurveyRun::new(plan, runner, report);
     let troubles = &mut run.troubles;
     let planned = plan.surveys(|ends| {
         let sizes = between(&plan.sizes(ends), &mut || draw.unit());

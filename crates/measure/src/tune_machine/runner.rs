@@ -24,7 +24,7 @@ use crate::{
     process,
     processors::Processors,
     schedule::SampleFailure,
-    session::{SessionPatience, job, run, tell},
+    session::{SessionPatience, job, report, run},
 };
 
 pub trait Runner {
@@ -128,7 +128,7 @@ pub fn serve() -> Result<(), String> {
     let mut answered = Ok(());
     session::run(&job, &stop, &mut |line| {
         if answered.is_ok() {
-            answered = tell(&line);
+            answered = report(&line);
         }
     });
     answered

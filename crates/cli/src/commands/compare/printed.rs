@@ -137,7 +137,7 @@ impl Printed<'_> {
                     s.major_faults,
                     s.voluntary_switches,
                     s.involuntary_switches,
-                    s.told,
+                    s.reported,
                 );
             }
         }

@@ -183,7 +183,9 @@ fn every_wrong_name_is_refused_with_what_there_is() {
     }
     let probe = "[[claim.check]]\ntest = \"probe\"\nprobe = \"none-such\"\nwithin = [0.0, 1.0]\n";
     let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
-    assert!(StudyFile::parse(&text, &CATALOGUE).unwrap_err().contains("unknown probe \"none-such\""));
+    assert!(
+        StudyFile::parse(&text, &CATALOGUE).unwrap_err().contains("unknown probe \"none-such\"")
+    );
     for (rivals, words) in
         [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "unknown arm \"x\"")]
     {

@@ -42,7 +42,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
             let _ = write!(text, "{},{},", s.voluntary_switches, s.involuntary_switches);
             let _ = write!(text, "{},{calls},{},", s.bytes, s.stolen_ticks);
             let _ = write!(text, "{},{},{cpu},{io},{memory},", s.dirtied_pages, s.written_pages);
-            let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.told);
+            let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.reported);
             let _ = writeln!(text, "{},{}", s.waited.as_secs_f64(), s.busy_ticks);
         }
     }
@@ -169,7 +169,7 @@ impl<'t> SampleLine<'t> {
             pressure: Pressure { cpu: self.get(21)?, io: self.get(22)?, memory: self.get(23)? },
             far_user: self.seconds(25)?,
             far_sys: self.seconds(26)?,
-            told: self.get(27)?,
+            reported: self.get(27)?,
             waited: if has_later { self.seconds(28)? } else { Duration::ZERO },
             busy_ticks: if has_later { self.get(29)? } else { 0 },
         };

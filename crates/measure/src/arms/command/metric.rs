@@ -79,7 +79,7 @@ impl RunMetric {
 
 impl SampleCost for RunMetric {
     fn cost(&self, sample: &Sample) -> f64 {
-        let value = sample.told.max(f64::MIN_POSITIVE);
+        let value = sample.reported.max(f64::MIN_POSITIVE);
         match self.better {
             BetterDirection::Lower => value,
             BetterDirection::Higher => 1.0 / value,
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn more_of_a_rate_costs_less() {
         let cost = |metric: &str, told| {
-            RunMetric::parse(metric).unwrap().cost(&Sample { told, ..Sample::default() })
+            RunMetric::parse(metric).unwrap().cost(&Sample { reported: told, ..Sample::default() })
         };
         assert!(cost("wall", 3.0) > cost("wall", 2.0));
         assert!(cost("regex:x", 3.0) < cost("regex:x", 2.0));
