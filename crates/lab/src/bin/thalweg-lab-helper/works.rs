@@ -16,14 +16,14 @@ use thalweg_measure::{
 
 /// The works of tests, and some of the product's.
 pub static PLANTED: Catalogue = Catalogue {
-    arm_kinds: &[&Own("null"), &Own("worker"), &Own("bulk"), &Copy],
-    probes: &[&Answer],
+    arm_kinds: &[&ProductKind("null"), &ProductKind("worker"), &ProductKind("bulk"), &Copy],
+    probes: &[&AnswerProbe],
 };
 
 /// A work of the product, by name.
-struct Own(&'static str);
+struct ProductKind(&'static str);
 
-impl ArmKind for Own {
+impl ArmKind for ProductKind {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -55,13 +55,13 @@ impl ArmKind for Copy {
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
         known(with, &["fault"])?;
         let fault = with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
-        Ok(Box::new(Fault(fault.to_owned())))
+        Ok(Box::new(PlantedFault(fault.to_owned())))
     }
 }
 
-struct Fault(String);
+struct PlantedFault(String);
 
-impl Spec for Fault {
+impl Spec for PlantedFault {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         if self.0 == "absent" {
             return Err(Unfit::because("it is not installed"));
@@ -146,9 +146,9 @@ fn waiting(forked: bool) -> Child {
 }
 
 /// Returns the configured `numbers`, or the configured reason why it cannot run.
-struct Answer;
+struct AnswerProbe;
 
-impl Probe for Answer {
+impl Probe for AnswerProbe {
     fn name(&self) -> &'static str {
         "answer"
     }
@@ -158,13 +158,13 @@ impl Probe for Answer {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        Ok(Box::new(Told(with.clone())))
+        Ok(Box::new(FixedFinding(with.clone())))
     }
 }
 
-struct Told(toml::Table);
+struct FixedFinding(toml::Table);
 
-impl ProbeSpec for Told {
+impl ProbeSpec for FixedFinding {
     fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         if let Some(reason) = self.0.get("unfit").and_then(toml::Value::as_str) {
             return Err(Unfit::because(reason));
